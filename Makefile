@@ -1,0 +1,39 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+# Another torch build: make install TORCH_INDEX=https://download.pytorch.org/whl/cu128 TORCH=torch
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH ?= torch
+TORCH_INDEX ?=
+CONSTRAINTS ?= constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: install demo test lint bench resolve clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX) "$(TORCH)",-c $(CONSTRAINTS) "$(TORCH)")
+	$(PIP) install -q $(if $(TORCH_INDEX),,-c $(CONSTRAINTS)) -e ".[train,dev]"
+	@touch $@
+
+demo: install
+	$(BIN)/llmcurate demo --out demo
+
+test: install
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check curate tokenize_kit train pipelines tests benchmarks scripts
+	$(BIN)/mypy
+
+bench: install
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# What pip resolves for each supported Python, from wheels alone.
+resolve:
+	@sh scripts/resolve.sh
+
+clean:
+	rm -rf demo runs dist build .pytest_cache .mypy_cache .ruff_cache

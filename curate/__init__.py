@@ -1,0 +1,1 @@
+"""Corpus curation: archives in, clean deduplicated documents out."""

@@ -1,0 +1,1 @@
+"""Deduplication methods, one file each."""

@@ -1,0 +1,1 @@
+"""The embedded demo: a small web that the project writes itself."""

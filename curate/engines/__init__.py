@@ -1,0 +1,1 @@
+"""Engines map a function over partitions, and nothing else."""

@@ -1,0 +1,1 @@
+"""What happened to every document, as one page."""

@@ -1,0 +1,1 @@
+"""Word, line and paragraph tables of a batch, and the kernels under them."""

@@ -1,0 +1,1 @@
+"""Recipes and the demo web, installed as package data."""
