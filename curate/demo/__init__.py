@@ -1,1 +1,1 @@
-"""The embedded demo: a small web that the project writes itself."""
+"""The demonstration web: a small archive with planted faults and the answers to them."""

@@ -1,0 +1,130 @@
+"""The demonstration web as WARC files, and a truth file that says what was planted where.
+
+Same bytes on every build: dates are fixed, record ids are UUIDs of URL and date, and chance is a
+hash of a page's key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from curate.demo.archive import Response, codec, write_warc
+from curate.demo.plan import Page, plan_pages
+from curate.demo.plants import number
+from curate.demo.texts import load_hosts
+
+_CRAWL = datetime(2025, 3, 1, 6, 0, tzinfo=timezone.utc)
+_STEP = timedelta(seconds=41)
+_FILES = 2
+_PIXEL = bytes.fromhex(  # a transparent GIF of one pixel
+    "47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b"
+)
+
+
+@dataclass(frozen=True)
+class DemoWeb:
+    """What `build_web` wrote."""
+
+    paths: list[Path]
+    truth: Path
+    documents: int
+    others: int  # images, style sheets, redirects, errors, robots.txt
+
+
+def build_web(out_dir: Path) -> DemoWeb:
+    """Write ``web-00000.warc.gz``, ``web-00001.warc.gz`` and ``truth.jsonl`` into `out_dir`.
+
+    The truth has one JSON object a document: id, url, kind, lang, expect (a list), warc, charset,
+    declared, and, null where they do not apply, source_id, cluster, similarity and planted.
+    Records that are not documents (images, redirects, errors) are not in it.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    pages = sorted(plan_pages(), key=lambda p: number(p.key, "order"))
+    answers = [(page, _response(page, n)) for n, page in enumerate(pages)]
+    ids = {page.key: response.record_id for page, response in answers}
+    others = list(_others(pages))
+
+    paths = []
+    truth: dict[str, str] = {}
+    for n in range(_FILES):
+        path = out_dir / f"web-{n:05d}.warc.gz"
+        share = answers[n * len(answers) // _FILES : (n + 1) * len(answers) // _FILES]
+        write_warc(path, _in_time([r for _, r in share], others[n::_FILES]))
+        paths.append(path)
+        for page, response in share:
+            truth[page.key] = json.dumps(_truth(page, response, ids, path.name), ensure_ascii=False)
+    truth_path = out_dir / "truth.jsonl"
+    # Not write_text: its `newline` came with Python 3.10 and the bytes must not depend on the system.
+    truth_path.write_bytes("".join(f"{truth[p.key]}\n" for p in pages).encode())
+    return DemoWeb(paths, truth_path, len(pages), len(others))
+
+
+def _response(page: Page, ordinal: int) -> Response:
+    date = _CRAWL + ordinal * _STEP - timedelta(days=page.age)
+    label = f"; charset={page.charset}" if page.declared == "header" else ""
+    return Response(
+        url=page.url,
+        date=_stamp(date),
+        body=page.html.encode(codec(page.charset), "xmlcharrefreplace"),
+        content_type=f"text/html{label}",
+        coding=page.coding,
+    )
+
+
+def _stamp(date: datetime) -> str:
+    return date.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _in_time(documents: Sequence[Response], others: Sequence[Response]) -> list[Response]:
+    """Documents in their order, with the other answers spread among them."""
+    out = list(documents)
+    for n, other in enumerate(others):
+        out.insert((2 * n * len(documents)) // (len(others) or 1) // 2 + n, other)
+    return out
+
+
+def _truth(page: Page, response: Response, ids: dict[str, str], warc: str) -> dict[str, object]:
+    return {
+        "id": response.record_id,
+        "url": page.url,
+        "kind": page.kind,
+        "lang": page.lang,
+        "expect": [page.expect],
+        "source_id": ids[page.source] if page.source else None,
+        "cluster": page.cluster or None,
+        "similarity": page.similarity,
+        "planted": dict(page.planted) or None,
+        "charset": page.charset,
+        "declared": page.declared,
+        "warc": warc,
+    }
+
+
+def _others(pages: Sequence[Page]) -> Iterator[Response]:
+    """What a crawl fetches besides documents."""
+    date = _stamp(_CRAWL + timedelta(hours=7))
+    for n, host in enumerate(load_hosts()):
+        root = f"https://{host.host}"
+        rules = b"User-agent: *\nDisallow: /search\n"
+        yield Response(f"{root}/robots.txt", date, rules, "text/plain")
+        if n % 2:
+            yield Response(f"{root}/static/site.css", date, b"body{margin:0}\n", "text/css")
+        if n % 3 == 0:
+            yield Response(f"{root}/img/dot.gif", date, _PIXEL, "image/gif")
+        if n % 4 == 0:
+            lost = b"<html><head><title>404</title></head><body><h1>Not Found</h1></body></html>"
+            yield Response(f"{root}/lost/{n}", date, lost, "text/html", "404 Not Found")
+    for page in pages[::25]:
+        if page.url.startswith("https://"):
+            yield Response(
+                page.url.replace("https://", "http://"),
+                date,
+                b"",
+                "text/html",
+                "301 Moved Permanently",
+                headers=(("Location", page.url),),
+            )

@@ -1,0 +1,45 @@
+"""Errors that end a command with one line and an exit code (docs/architecture.md, Exit codes)."""
+
+from __future__ import annotations
+
+
+class CurateError(Exception):
+    """Something the user can act on; the message is one line and says what to do."""
+
+    exit_code = 1
+
+
+class UsageError(CurateError):
+    """The command, recipe or input was used wrongly."""
+
+    exit_code = 2
+
+
+class RunFailed(CurateError):
+    """The run cannot go on; what is committed stays, and running again resumes."""
+
+    exit_code = 1
+
+
+class LockHeld(CurateError):
+    """Another live process works in the same OUT."""
+
+    exit_code = 75
+
+
+def disk_error(error: BaseException) -> CurateError | None:
+    """Turns 'no space', 'file too large' and 'quota' errors into one line; None for others."""
+    import errno
+
+    full = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+    number = getattr(error, "errno", None)
+    message = str(error)
+    known = ("No space left on device", "File too large", "Disk quota exceeded", "disk is full")
+    if number in full or any(text in message for text in known):
+        where = getattr(error, "filename", None)
+        place = f" while writing {where}" if where else ""
+        return RunFailed(
+            f"disk full{place}: free some space and run the same command again, it resumes"
+            f" ({message.splitlines()[0] if message else error!r})"
+        )
+    return None

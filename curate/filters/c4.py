@@ -1,0 +1,100 @@
+"""C4's page rules (Raffel et al. 2020, section 2.2), as TensorFlow Datasets' code has them.
+
+Source of every constant: tensorflow_datasets/text/c4_utils.py. One thing is ours: sentences are
+counted by an approximation of Punkt (curate/text/sentences.py).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from curate.documents import Documents, Spans
+from curate.filters import badwords
+from curate.steps import Step
+from curate.text.buffers import text_array
+from curate.text.tables import segments
+
+
+class C4(Step):
+    """Drops lines that are no sentences and pages that hold code, filler or too little text."""
+
+    name: ClassVar[str] = "c4"
+
+    variant: Literal["tfds"] = "tfds"
+    max_page_chars: int = Field(190_000, ge=0, description="longer pages are dropped")
+    max_word_chars: int = Field(1000, ge=1, description="lines with a longer word are cut")
+    min_words_per_line: int = Field(5, ge=0)
+    min_sentences: int = Field(3, ge=0)
+    require_end_mark: bool = Field(True, description='lines end in . ? ! " and not in ...')
+    badwords: str | None = Field(None, description="path or URL of a word list; none: no rule")
+    badwords_sha256: str | None = None
+    badwords_lang: str = Field("en", description="list for pages whose lang is not known")
+    badwords_fraction: float = Field(1.0, ge=0, le=1, description="share of such pages dropped")
+
+    def open(self) -> None:
+        if self.badwords:
+            badwords.patterns(self.badwords, self.badwords_sha256)
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.filters.c4_kernel import SPAN_RULES, judge_lines, rebuild
+
+        data, offsets = docs.buffers()
+        tables = segments(docs)
+        lines, words, chars = tables.lines, tables.words, tables.chars
+        verdict, cited, hits, sentences, citations = judge_lines(
+            data,
+            lines.rows,
+            lines.start,
+            lines.end,
+            words.lines,
+            words.start,
+            words.end,
+            words.chars,
+            self.max_word_chars,
+            self.min_words_per_line,
+            self.require_end_mark,
+        )
+        docs = docs.annotate("lines", np.diff(lines.rows).astype(np.int32))
+        docs = docs.annotate("lines_kept", hits[:, 2].astype(np.int32))
+        docs = docs.annotate("sentences", sentences.astype(np.int32))
+        docs = docs.drop(chars > self.max_page_chars, "page_length", chars, self.max_page_chars)
+        docs = docs.drop(hits[:, 0] > 0, "lorem_ipsum", hits[:, 0], 0)
+        docs = docs.drop(hits[:, 1] > 0, "curly_bracket", hits[:, 1], 0)
+        few = sentences < self.min_sentences
+        docs = docs.drop(few, "few_sentences", sentences, self.min_sentences)
+        # A page without any kept line has no text left, whatever the sentence minimum.
+        empty = (hits[:, 2] == 0) & ~few
+        docs = docs.drop(empty, "no_line_left", hits[:, 2], 1)
+        clean = ~docs.marked()
+        out, out_offsets, rows, starts, ends, rules, swaps = rebuild(
+            data,
+            offsets,
+            lines.rows,
+            lines.raw,
+            lines.start,
+            lines.end,
+            verdict,
+            cited,
+            clean,
+            citations,
+        )
+        spans = Spans(rows, starts, ends, rules, SPAN_RULES, swaps, ("", "\n"))
+        docs = docs.edit(text_array(out, out_offsets), spans)
+        return self._drop_badwords(docs, clean) if self.badwords else docs
+
+    def _drop_badwords(self, docs: Documents, clean: np.ndarray) -> Documents:
+        found: list[str | None] = [None] * len(docs)
+        known = badwords.patterns(self.badwords or "", self.badwords_sha256)
+        texts, urls, langs = docs.text, docs.table["url"], docs.table["lang"]
+        for row in np.flatnonzero(clean):
+            label = langs[int(row)].as_py() or self.badwords_lang
+            pattern = known.get(label.split("-")[0].split("_")[0])
+            match = pattern.search(texts[int(row)].as_py().lower()) if pattern else None
+            url = urls[int(row)].as_py() or ""
+            if match and not badwords.spared(url, self.badwords_fraction):
+                found[int(row)] = match.group(0)
+        mask = np.array([f is not None for f in found], np.bool_)
+        return docs.drop(mask, "bad_word", detail=found)

@@ -1,0 +1,392 @@
+"""C4's page cleaner over the line and word tables, one pass over the bytes.
+
+The order of the line rules is that of TensorFlow Datasets' `clean_page` (text/c4_utils.py): long
+word, citations removed, end mark, words, lorem ipsum, javascript, curly bracket, policy. Unlike
+it the kernel reads on after a page rule has fired, so a page collects every reason.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from curate.text.sentences import count_sentences, sentences_of_words
+from curate.text.unicode import char_bytes, code_point, is_digit, space_bytes
+
+# What became of a line.
+KEPT, BLANK, LONG_WORD, NO_END_MARK, SHORT, LOREM, JAVASCRIPT, CURLY, POLICY = range(9)
+LINE_RULES = (
+    "kept",
+    "white_space",
+    "long_word",
+    "no_end_mark",
+    "few_words",
+    "lorem_ipsum",
+    "javascript",
+    "curly_bracket",
+    "policy",
+)
+CITATION = len(LINE_RULES)  # spans within a kept line
+SPAN_RULES = (*LINE_RULES, "citation")
+
+_PHRASES = (  # sorted, so that those with one first letter stand together
+    b"cookie policy",
+    b"javascript",
+    b"lorem ipsum",
+    b"privacy policy",
+    b"terms of use",
+    b"use cookies",
+    b"use of cookies",
+    b"uses cookies",
+)
+_PHRASE_BYTES = np.frombuffer(b"".join(_PHRASES), np.uint8).copy()
+_PHRASE_AT = np.cumsum([0] + [len(p) for p in _PHRASES]).astype(np.int64)
+_HAS_LOREM, _HAS_JAVASCRIPT, _HAS_POLICY, _HAS_CURLY, _HAS_BRACKET = 1, 2, 4, 8, 16
+_PHRASE_FOUND = np.array(
+    [{b"j": _HAS_JAVASCRIPT, b"l": _HAS_LOREM}.get(p[:1], _HAS_POLICY) for p in _PHRASES], np.int64
+)
+# Phrases from _FIRST[b] to _LAST[b] start with byte b; 255 marks a bracket.
+_FIRST = np.zeros(256, np.uint8)
+_LAST = np.zeros(256, np.uint8)
+for _i, _p in enumerate(_PHRASES):
+    for _b in (_p[0], _p[0] - 32):
+        _FIRST[_b] = min(_i, _FIRST[_b]) if _LAST[_b] else _i
+        _LAST[_b] = _i + 1
+_LAST[[91, 123]] = 255
+_EDIT = np.frombuffer(b"[edit]", np.uint8).copy()
+_NEEDED = np.frombuffer(b"[citation needed]", np.uint8).copy()
+
+
+@njit(cache=True, nogil=True)
+def _starts_with(data, i, end, text):
+    if i + len(text) > end:
+        return False
+    for k in range(len(text)):
+        if data[i + k] != text[k]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
+    """Bytes of `\\[\\d*\\]|\\[edit\\]|\\[citation needed\\]` at i, 0 if there is none."""
+    if data[i] != 91:
+        return 0
+    k = i + 1
+    while k < end:
+        b = data[k]
+        if b == 93:
+            return k + 1 - i
+        if b < 0x80:
+            if not 48 <= b <= 57:
+                break
+            k += 1
+        else:
+            code = code_point(data, k, end)
+            if code < 0 or not is_digit(code):
+                break
+            k += char_bytes(b)
+    if _starts_with(data, i, end, _EDIT):
+        return 6
+    if _starts_with(data, i, end, _NEEDED):
+        return 17
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _phrase_at(data, i, end, p):
+    """Whether phrase p stands at i, lower-cased as `str.lower` does it: besides A-Z only KELVIN
+    SIGN becomes an ASCII letter."""
+    for k in range(_PHRASE_AT[p], _PHRASE_AT[p + 1]):
+        if i >= end:
+            return False
+        b = data[i]
+        want = _PHRASE_BYTES[k]
+        if b == want or (65 <= b <= 90 and b + 32 == want):
+            i += 1
+        elif want == 107 and b == 0xE2 and i + 2 < end:
+            if data[i + 1] != 0x84 or data[i + 2] != 0xAA:
+                return False
+            i += 3
+        else:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def find_phrases(data: np.ndarray, start: int, end: int) -> int:
+    """Bits of what the line holds: 1 lorem ipsum, 2 javascript, 4 policy, 8 `{`, 16 `[`."""
+    found = 0
+    for i in range(start, end):
+        last = _LAST[data[i]]
+        if last == 0:
+            continue
+        if last == 255:
+            found |= _HAS_BRACKET if data[i] == 91 else _HAS_CURLY
+            continue
+        for p in range(_FIRST[data[i]], last):
+            if _phrase_at(data, i, end, p):
+                found |= _PHRASE_FOUND[p]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _count_words(data, start, end):
+    words = 0
+    inside = False
+    i = start
+    while i < end:
+        n = space_bytes(data, i, end)
+        if n:
+            inside = False
+            i += n
+        else:
+            if not inside:
+                words += 1
+                inside = True
+            i += 1
+    return words
+
+
+@njit(cache=True, nogil=True)
+def _ends_well(data, start, end):
+    """Ends with . ? ! or a double quote, and not with three periods."""
+    if end == start:
+        return False
+    b = data[end - 1]
+    if b != 46 and b != 63 and b != 33 and b != 34:
+        return False
+    return not (end - start >= 3 and b == 46 and data[end - 2] == 46 and data[end - 3] == 46)
+
+
+@njit(cache=True, nogil=True)
+def _judge_text(text, b, e, words, found, min_words, require_end_mark):
+    """The verdict on a line whose citations are gone, text[b:e]; found: its phrases."""
+    if require_end_mark and not _ends_well(text, b, e):
+        return NO_END_MARK
+    if words < min_words:
+        return SHORT
+    if found & _HAS_LOREM:
+        return LOREM
+    if found & _HAS_JAVASCRIPT:
+        return JAVASCRIPT
+    if found & _HAS_CURLY:
+        return CURLY
+    if found & _HAS_POLICY:
+        return POLICY
+    return KEPT
+
+
+@njit(cache=True, nogil=True)
+def _without_citations(data, a, z, scratch):
+    """Copies data[a:z] without its citations to scratch; returns (bytes, citations)."""
+    n = 0
+    found = 0
+    i = a
+    while i < z:
+        c = citation_bytes(data, i, z)
+        if c:
+            found += 1
+            i += c
+        else:
+            scratch[n] = data[i]
+            n += 1
+            i += 1
+    return n, found
+
+
+@njit(cache=True, nogil=True)
+def judge_lines(
+    data,
+    row_lines,
+    start,
+    end,
+    line_words,
+    word_start,
+    word_end,
+    word_chars,
+    max_word,
+    min_words,
+    require_end_mark,
+):
+    """(verdict: uint8[lines], cited: bool[lines], hits: int64[rows, 3], sentences: int64[rows],
+    citations: int64): what becomes of every line, and what the lines of a row hold.
+
+    hits counts lines with lorem ipsum, lines with a curly bracket, and kept lines; citations is
+    the number of citations in kept lines of the whole batch.
+    """
+    rows = len(row_lines) - 1
+    verdict = np.zeros(len(start), np.uint8)
+    cited = np.zeros(len(start), np.bool_)
+    hits = np.zeros((rows, 3), np.int64)
+    sentences = np.zeros(rows, np.int64)
+    citations = 0
+    longest = np.int64(0)
+    for k in range(len(start)):
+        longest = max(longest, end[k] - start[k])
+    scratch = np.empty(longest, np.uint8)
+    for r in range(rows):
+        for k in range(row_lines[r], row_lines[r + 1]):
+            a, z = start[k], end[k]
+            if a == z:
+                verdict[k] = BLANK
+                continue
+            first, stop = line_words[k], line_words[k + 1]
+            too_long = False
+            if z - a > max_word:
+                for w in range(first, stop):
+                    too_long = too_long or word_chars[w] > max_word
+            if too_long:
+                verdict[k] = LONG_WORD
+                continue
+            held = find_phrases(data, a, z)
+            found = 0
+            if held & _HAS_BRACKET:
+                n, found = _without_citations(data, a, z, scratch)
+            if found:
+                held = find_phrases(scratch, 0, n)
+                words = _count_words(scratch, 0, n)
+                judged = _judge_text(scratch, 0, n, words, held, min_words, require_end_mark)
+            else:
+                judged = _judge_text(data, a, z, stop - first, held, min_words, require_end_mark)
+            verdict[k] = judged
+            if judged == KEPT:
+                hits[r, 2] += 1
+                if found:
+                    cited[k] = True
+                    citations += found
+                    sentences[r] += count_sentences(scratch, 0, n)
+                else:
+                    sentences[r] += sentences_of_words(
+                        data, word_start, word_end, word_chars, first, stop
+                    )
+            elif judged == LOREM:
+                hits[r, 0] += 1
+            elif judged == CURLY:
+                hits[r, 1] += 1
+    return verdict, cited, hits, sentences, citations
+
+
+@njit(cache=True, nogil=True)
+def _piece(data, a, z, out, at, rows, starts, ends, rules, swaps, spans, row, base):
+    """Copies data[a:z] without citations to out[at:]; records each as a span."""
+    i = a
+    while i < z:
+        c = citation_bytes(data, i, z)
+        if c:
+            rows[spans], starts[spans], ends[spans] = row, i - base, i + c - base
+            rules[spans], swaps[spans] = CITATION, 0
+            spans += 1
+            i += c
+        else:
+            out[at] = data[i]
+            at += 1
+            i += 1
+    return at, spans
+
+
+@njit(cache=True, nogil=True)
+def _last_character(data, a, z):
+    """The end of the last character of data[a:z] that is neither white space nor citation."""
+    end = a
+    i = a
+    while i < z:
+        n = citation_bytes(data, i, z)
+        if n == 0:
+            n = space_bytes(data, i, z)
+        if n == 0:
+            n = char_bytes(data[i])
+            end = min(i + n, z)
+        i += n
+    return end
+
+
+@njit(cache=True, nogil=True)
+def rebuild(data, offsets, row_lines, raw, start, end, verdict, cited, clean, citations):
+    """(out: uint8[], out_offsets: int64[rows + 1], rows, starts, ends, rules, swaps): the new text
+    of the rows in `clean` (the others keep theirs) and the spans that lead to it, replayable."""
+    n_rows = len(offsets) - 1
+    out = np.empty(offsets[n_rows] - offsets[0], np.uint8)
+    out_offsets = np.empty(n_rows + 1, np.int64)
+    limit = 2 * len(start) + citations + n_rows + 1
+    rows = np.empty(limit, np.int64)
+    starts = np.empty(limit, np.int64)
+    ends = np.empty(limit, np.int64)
+    rules = np.empty(limit, np.uint8)
+    swaps = np.empty(limit, np.uint8)
+    spans = 0
+    at = 0
+    for r in range(n_rows):
+        out_offsets[r] = at
+        base = offsets[r]
+        if not clean[r]:
+            n = offsets[r + 1] - base
+            out[at : at + n] = data[base : base + n]
+            at += n
+            continue
+        last = -1
+        for k in range(row_lines[r], row_lines[r + 1]):
+            if verdict[k] == KEPT:
+                last = k
+        open_piece = False
+        for k in range(row_lines[r], row_lines[r + 1]):
+            close = raw[k + 1] if k + 1 < row_lines[r + 1] else offsets[r + 1]
+            if verdict[k] != KEPT:
+                same = (
+                    spans > 0
+                    and rows[spans - 1] == r
+                    and rules[spans - 1] == verdict[k]
+                    and ends[spans - 1] == raw[k] - base
+                    and swaps[spans - 1] == 0
+                )
+                if same:
+                    ends[spans - 1] = close - base
+                elif close > raw[k]:
+                    rows[spans], starts[spans], ends[spans] = r, raw[k] - base, close - base
+                    rules[spans], swaps[spans] = verdict[k], 0
+                    spans += 1
+                continue
+            # The page is stripped at both ends after its citations are gone.
+            a, z = start[k], end[k]
+            if not open_piece and cited[k]:
+                while a < z:
+                    c = citation_bytes(data, a, z)
+                    n = space_bytes(data, a, z)
+                    if c == 0 and n == 0:
+                        break
+                    a += c if c else n
+            if k == last and cited[k]:
+                z = _last_character(data, a, z)
+            if a > raw[k]:
+                rows[spans], starts[spans], ends[spans] = r, raw[k] - base, a - base
+                rules[spans], swaps[spans] = BLANK if a == start[k] else CITATION, 0
+                spans += 1
+            if cited[k]:
+                at, spans = _piece(
+                    data, a, z, out, at, rows, starts, ends, rules, swaps, spans, r, base
+                )
+            else:
+                out[at : at + z - a] = data[a:z]
+                at += z - a
+            open_piece = True
+            if k != last:
+                out[at] = 10
+                at += 1
+                if close - z != 1 or data[z] != 10:
+                    rows[spans], starts[spans], ends[spans] = r, z - base, close - base
+                    rules[spans], swaps[spans] = BLANK, 1
+                    spans += 1
+            elif close > z:
+                rows[spans], starts[spans], ends[spans] = r, z - base, close - base
+                rules[spans], swaps[spans] = BLANK, 0
+                spans += 1
+    out_offsets[n_rows] = at
+    return (
+        out[:at].copy(),
+        out_offsets,
+        rows[:spans].copy(),
+        starts[:spans].copy(),
+        ends[:spans].copy(),
+        rules[:spans].copy(),
+        swaps[:spans].copy(),
+    )

@@ -1,0 +1,242 @@
+"""Decoders of one compressed member: a gzip member, a zstd frame, an lz4 frame.
+
+Each decoder streams: it holds one slice of input and at most `OUT` bytes of output (for zstd eight
+blocks of 128 KiB), whatever the member inflates to. After it was iterated to the end, `end` is the
+offset just behind the member. Where the member is damaged, everything that decodes before the
+damage is yielded first and then `BadMember` is raised.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+STEP = 32 << 10
+"""Compressed bytes given to a decoder at a time; small, as zlib copies what it does not use."""
+OUT = 1 << 20
+"""Most decompressed bytes yielded at a time."""
+BLOCK = 1 << 20
+"""Bytes read from the file at a time."""
+MAX_WINDOW = 128 << 20
+"""Largest zstd window accepted (bytes), as in the zstd command line tool."""
+
+GZIP = b"\x1f\x8b\x08"
+ZSTD = b"\x28\xb5\x2f\xfd"
+LZ4 = b"\x04\x22\x4d\x18"
+MAGIC = {"gzip": GZIP, "zstd": ZSTD, "lz4": LZ4}
+
+
+class BadMember(Exception):
+    """A member that does not decode; `truncated` when only because the file ends."""
+
+    def __init__(self, what: str, truncated: bool = False) -> None:
+        super().__init__(what)
+        self.what, self.truncated = what, truncated
+
+
+class Source:
+    """A seekable binary file, read at any offset through one block in memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.base, self.block = file, 0, b""
+
+    def at(self, offset: int, size: int = STEP) -> bytes:
+        """Between 1 and `size` bytes from `offset` on; none at the end of the file."""
+        index = offset - self.base
+        if not 0 <= index < len(self.block):
+            self.file.seek(offset)
+            self.base, self.block, index = offset, self.file.read(BLOCK), 0
+        return self.block[index : index + size]
+
+    def exact(self, offset: int, size: int) -> bytes:
+        """`size` bytes from `offset` on, fewer only at the end of the file."""
+        data = self.at(offset, size)
+        while len(data) < size and (more := self.at(offset + len(data), size - len(data))):
+            data += more
+        return data
+
+    def find(self, pattern: bytes, offset: int) -> int | None:
+        """The first offset >= `offset` where `pattern` stands, or None."""
+        keep = len(pattern) - 1
+        while True:
+            data = self.at(offset, BLOCK)
+            if len(data) <= keep:
+                data = self.exact(offset, BLOCK)
+            index = data.find(pattern)
+            if index >= 0:
+                return offset + index
+            if len(data) <= keep:
+                return None
+            offset += len(data) - keep
+
+
+class GzipMember:
+    """One gzip member (RFC 1952); zlib checks the header, the CRC and the length."""
+
+    def __init__(self, source: Source, offset: int, **_: Any) -> None:
+        self.source, self.start, self.end = source, offset, offset
+
+    def __iter__(self) -> Iterator[bytes]:
+        inflate = zlib.decompressobj(31)
+        given = 0
+        while True:
+            data = self.source.at(self.end)
+            self.end += len(data)
+            last = not data
+            while True:
+                try:
+                    out = inflate.decompress(data, OUT)
+                except zlib.error as error:
+                    yield from self._salvage(given)
+                    raise BadMember(f"gzip: {_reason(error)}") from None
+                if out:
+                    given += len(out)
+                    yield out
+                if inflate.eof:
+                    self.end -= len(inflate.unused_data)
+                    return
+                data = inflate.unconsumed_tail
+                if not data and len(out) < OUT:
+                    break
+            if last:
+                raise BadMember("gzip: the file ends inside a member", truncated=True)
+
+    def _salvage(self, given: int) -> Iterator[bytes]:
+        """What the failing call would have given before its error, byte by byte at the end."""
+        inflate, offset, seen, step = zlib.decompressobj(31), self.start, 0, 4096
+        data = b""
+        while True:
+            if not data:
+                data = self.source.at(offset, 4096)
+                offset += len(data)
+            before = inflate.copy()
+            try:
+                out = inflate.decompress(data, step)
+            except zlib.error:
+                if step == 1:
+                    return
+                inflate, step = before, 1
+                continue
+            data = inflate.unconsumed_tail
+            seen += len(out)
+            if seen > given:
+                yield out[-(seen - given) :]
+                given = seen
+            if inflate.eof or (not out and offset > self.end):
+                return
+
+
+class ZstdFrame:
+    """One zstd frame (RFC 8878), walked block by block so that no call inflates more than 1 MiB."""
+
+    def __init__(
+        self, source: Source, offset: int, decompressor: Any, error: type[Exception]
+    ) -> None:
+        self.source, self.start, self.end = source, offset, offset
+        self.decompressor, self.error = decompressor, error
+
+    def __iter__(self) -> Iterator[bytes]:
+        given = 0
+        for batch in (8, 1):  # the second pass only where a batch of blocks failed
+            try:
+                seen = 0
+                for out in self._decode(batch):
+                    seen += len(out)
+                    if seen > given:
+                        yield out[-(seen - given) :]
+                        given = seen
+                return
+            except self.error as error:
+                what = f"zstd: {_reason(error)}"
+        raise BadMember(what)
+
+    def _decode(self, batch: int) -> Iterator[bytes]:
+        decoder: Any = self.decompressor.decompressobj()
+        at, checksum = self._header()
+        fed, blocks, last = self.start, 0, False
+        while not last:
+            self.end = at
+            head = self.source.exact(at, 3)
+            word = int.from_bytes(head, "little")
+            last, kind, size = bool(word & 1), word >> 1 & 3, word >> 3
+            if len(head) == 3 and (kind == 3 or size > 128 << 10):
+                raise self.error("invalid block header")
+            at += 3 + (1 if kind == 1 else size) + (4 if last and checksum else 0)
+            blocks += 1
+            if last or blocks == batch:
+                data = self.source.exact(fed, at - fed)
+                if len(data) < at - fed:
+                    if batch > 1:
+                        raise self.error("truncated")  # once more, one block at a time
+                    raise BadMember("zstd: the file ends inside a frame", truncated=True)
+                out = decoder.decompress(data)
+                if out:
+                    yield out
+                fed, blocks = at, 0
+        self.end = at
+        if not decoder.eof:
+            raise self.error("the frame does not end where its last block does")
+
+    def _header(self) -> tuple[int, bool]:
+        """Offset of the first block; whether a checksum follows the last one."""
+        head = self.source.exact(self.start, 18)
+        if len(head) < 6:
+            raise BadMember("zstd: the file ends inside a frame", truncated=True)
+        flags = head[4]
+        single, size_flag = flags >> 5 & 1, flags >> 6
+        length = 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]
+        length += (single, 2, 4, 8)[size_flag]
+        return self.start + length, bool(flags & 4)
+
+
+class Lz4Frame:
+    """One lz4 frame (not the legacy format)."""
+
+    def __init__(self, source: Source, offset: int, **_: Any) -> None:
+        self.source, self.start, self.end = source, offset, offset
+
+    def __iter__(self) -> Iterator[bytes]:
+        given = 0
+        for step in (STEP, 256):
+            try:
+                seen = 0
+                for out in self._decode(step):
+                    seen += len(out)
+                    if seen > given:
+                        yield out[-(seen - given) :]
+                        given = seen
+                return
+            except (RuntimeError, ValueError, EOFError, MemoryError) as error:
+                what = f"lz4: {_reason(error)}"
+        raise BadMember(what)
+
+    def _decode(self, step: int) -> Iterator[bytes]:
+        import lz4.frame
+
+        decoder = lz4.frame.LZ4FrameDecompressor()
+        self.end = self.start
+        while True:
+            data = self.source.at(self.end, step)
+            if not data:
+                raise BadMember("lz4: the file ends inside a frame", truncated=True)
+            self.end += len(data)
+            out = decoder.decompress(data, max_length=OUT)
+            if out:
+                yield out
+            while not decoder.eof and not decoder.needs_input:
+                out = decoder.decompress(b"", max_length=OUT)
+                if not out:
+                    break
+                yield out
+            if decoder.eof:
+                self.end -= len(decoder.unused_data or b"")
+                return
+
+
+DECODERS: dict[str, Any] = {"gzip": GzipMember, "zstd": ZstdFrame, "lz4": Lz4Frame}
+
+
+def _reason(error: BaseException) -> str:
+    """zlib's `Error -3 while decompressing data: incorrect data check`, without the preface."""
+    return str(error).rsplit(": ", 1)[-1] or type(error).__name__

@@ -1,0 +1,337 @@
+"""Compressed files as a chain of members that survives damage.
+
+gzip members, zstd frames and lz4 frames are all called members here; the kind is told by magic
+bytes, never by a file's name. A damaged member is reported with its offset, what decompressed
+before the damage is still delivered, and reading resumes at the next member that decodes. Input is
+a seekable binary file (local or fsspec); memory stays below a few MiB whatever a member inflates to
+(zstd: plus the window that the frame asks for, `codecs.MAX_WINDOW` at most).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from curate.formats.codecs import (
+    BLOCK,
+    DECODERS,
+    GZIP,
+    LZ4,
+    MAGIC,
+    MAX_WINDOW,
+    ZSTD,
+    BadMember,
+    Source,
+)
+
+START, DATA, END, BREAK = "start", "data", "end", "break"
+_SKIPPABLE = b"\x2a\x4d\x18"
+_PROBE = 1 << 20
+"""A candidate for resuming counts once this much of it (compressed) has decoded without error."""
+_EFFORT = 64 << 20
+"""Compressed bytes that resuming after damage may spend on false candidates, per file; beyond it
+what a false candidate consumed is not searched again, so hostile files cost linear time."""
+
+
+class Piece(NamedTuple):
+    """`start` of a member, decompressed `data`, `end` of a member (all checks passed), or a
+    `break`: what stands at `offset` cannot be read, for the reason `what`. A break `inside` a
+    member belongs to the data just delivered; otherwise it lies between members."""
+
+    kind: str
+    offset: int
+    data: bytes = b""
+    what: str = ""
+    inside: bool = False
+
+
+class CorruptData(ValueError):
+    """Compressed data that does not decode, where nobody asked to be told in another way."""
+
+    def __init__(self, offset: int, what: str) -> None:
+        super().__init__(f"corrupt data at byte {offset}: {what}")
+        self.offset, self.what = offset, what
+
+
+def sniff(file: BinaryIO) -> str:
+    """`gzip`, `zstd`, `lz4` or `plain`, by the first bytes of the file."""
+    source, at = Source(file), 0
+    for _ in range(16):
+        head = source.exact(at, 8)
+        if head[:3] == GZIP:
+            return "gzip"
+        if head[:4] == ZSTD:
+            return "zstd"
+        if head[:4] == LZ4:
+            return "lz4"
+        if not _skippable(head):
+            return "plain"
+        at += 8 + int.from_bytes(head[4:], "little")
+    return "plain"
+
+
+def members(
+    file: BinaryIO,
+    start: int = 0,
+    end: int | None = None,
+    codec: str | None = None,
+    max_window: int = MAX_WINDOW,
+) -> Iterator[Piece]:
+    """The members that start in [start, end), in order, as a stream of pieces.
+
+    A plain file is one run of `data` pieces from `start` to the end of the file; `end` is then the
+    caller's to watch.
+    """
+    codec = codec or sniff(file)
+    source = Source(file)
+    if codec == "plain":
+        at = start
+        while data := source.at(at, BLOCK):
+            yield Piece(DATA, at, data)
+            at += len(data)
+        return
+    yield from _Chain(source, codec, max_window).pieces(start, end)
+
+
+class _Chain:
+    """The members of one compressed file."""
+
+    def __init__(self, source: Source, codec: str, max_window: int = MAX_WINDOW) -> None:
+        self.source, self.codec, self.magic = source, codec, MAGIC[codec]
+        self.options: dict[str, Any] = {}
+        self.effort = _EFFORT
+        if codec == "zstd":
+            import zstandard
+
+            self.options = {
+                "decompressor": zstandard.ZstdDecompressor(
+                    _dictionary(source, max_window), max_window_size=max_window
+                ),
+                "error": zstandard.ZstdError,
+            }
+
+    def member(self, at: int) -> Any:
+        return DECODERS[self.codec](self.source, at, **self.options)
+
+    def pieces(self, start: int, end: int | None) -> Iterator[Piece]:
+        at: int | None = start
+        while at is not None and (end is None or at < end):
+            head = self.source.exact(at, 8)
+            if not head:
+                return
+            if self.codec != "gzip" and _skippable(head):
+                at += 8 + int.from_bytes(head[4:], "little")
+                continue
+            if not head.startswith(self.magic):
+                following = self.resume(at, at)
+                if following is not None or not _zeros(self.source, at):
+                    yield Piece(BREAK, at, what=f"no {self.codec} data")
+                at = following
+                continue
+            yield Piece(START, at)
+            member = self.member(at)
+            try:
+                for data in member:
+                    yield Piece(DATA, at, data)
+                at = member.end
+                yield Piece(END, member.end)
+            except BadMember as bad:
+                yield Piece(BREAK, at, what=bad.what, inside=True)
+                at = self.resume(at, member.end)
+
+    def resume(self, start: int, reached: int) -> int | None:
+        """The first member after `start` that decodes; None if there is none.
+
+        The search begins right behind the damaged member's first byte, because damage can make a
+        decoder run on into the members that follow. A member stored inside the damaged one (an
+        archive in an archive) is told by its bytes standing verbatim in what the damaged one
+        decoded to, and passed over.
+        """
+        nested: set[bytes] | None = None
+        at = start + 1
+        while (found := self.source.find(self.magic, at)) is not None:
+            at = found + 1
+            good, consumed = self._decodes(found)
+            if good:
+                if found >= reached:
+                    return found
+                if nested is None:
+                    nested = self._verbatim(start)
+                if self.source.exact(found, 32) not in nested:
+                    return found
+            else:
+                self.effort -= consumed
+                if self.effort < 0:
+                    at = max(at, found + consumed)
+        return None
+
+    def _decodes(self, at: int) -> tuple[bool, int]:
+        """Whether a member stands at `at`, and how many compressed bytes it took to know."""
+        member, begins = self.member(at), b""
+        try:
+            for data in member:
+                if len(begins) < 16:
+                    begins += data[:16]
+                if member.end - at > _PROBE:
+                    break
+            return True, member.end - at
+        except BadMember as bad:
+            # The file's end cuts the last member: believed only if it begins like a record.
+            return bad.truncated and begins[:5].upper() == b"WARC/", member.end - at
+
+    def _verbatim(self, start: int) -> set[bytes]:
+        """Every 32 bytes that begin with the magic in what the member at `start` decodes to."""
+        needles: set[bytes] = set()
+        tail = b""
+        try:
+            for data in self.member(start):
+                text = tail + data
+                index = text.find(self.magic)
+                while 0 <= index <= len(text) - 32 and len(needles) < 1 << 20:
+                    needles.add(text[index : index + 32])
+                    index = text.find(self.magic, index + 1)
+                tail = text[-31:]
+        except BadMember:
+            pass
+        return needles
+
+
+def _skippable(head: bytes) -> bool:
+    return len(head) == 8 and head[1:4] == _SKIPPABLE and head[0] >> 4 == 5
+
+
+def _zeros(source: Source, at: int) -> bool:
+    """Whether nothing but zero bytes (padding) follows."""
+    while data := source.at(at, BLOCK):
+        if data.strip(b"\0"):
+            return False
+        at += len(data)
+    return True
+
+
+def _dictionary(source: Source, max_window: int) -> Any:
+    """The dictionary of a .warc.zst, or None.
+
+    https://iipc.github.io/warc-specifications/specifications/warc-zstd/: a leading skippable frame
+    0x184D2A5D holds it, as it is or itself compressed.
+    """
+    import zstandard
+
+    head = source.exact(0, 8)
+    size = int.from_bytes(head[4:], "little")
+    if head[:4] != b"\x5d\x2a\x4d\x18" or size > max_window:
+        return None
+    raw = source.exact(8, size)
+    if raw.startswith(ZSTD):
+        try:
+            with zstandard.ZstdDecompressor(max_window_size=max_window).stream_reader(raw) as frame:
+                raw = frame.read(max_window)
+        except zstandard.ZstdError:
+            return None
+    try:
+        return zstandard.ZstdCompressionDict(raw)
+    except (zstandard.ZstdError, ValueError):
+        return None
+
+
+def decompressed_chunks(
+    file: BinaryIO,
+    codec: str | None = None,
+    on_corrupt: Callable[[int, str], object] | None = None,
+    max_window: int = MAX_WINDOW,
+) -> Iterator[bytes]:
+    """The decompressed content of a file, in chunks of at most about 1 MiB.
+
+    `on_corrupt(offset, what)` is called where bytes cannot be read, after the last chunk before
+    the damage and before the first one behind it, so a reader of lines can drop the line that the
+    damage cut. Without it, damage raises `CorruptData`. A chunk is delivered before its member's
+    checksum is known; a mismatch is reported when the member ends.
+    """
+    for piece in members(file, codec=codec, max_window=max_window):
+        if piece.kind == DATA:
+            yield piece.data
+        elif piece.kind == BREAK:
+            if on_corrupt is None:
+                raise CorruptData(piece.offset, piece.what)
+            on_corrupt(piece.offset, piece.what)
+
+
+def verified_boundaries(
+    file: BinaryIO, size: int, target_bytes: int, is_record: Callable[[bytes], bool] | None = None
+) -> list[int]:
+    """Offsets, the first of them 0, where an archive of `size` bytes can be cut into slices of
+    about `target_bytes` compressed bytes.
+
+    Magic bytes alone prove nothing: they occur by chance, and an archive may hold another archive.
+    A candidate counts only if the chain of whole members from it decodes, checksums included, over
+    more than 128 KiB of compressed bytes (zstd: 256 KiB) or up to the end of the file, and its
+    content begins with a record (`is_record`, by default a WARC version line or an ARC URL line).
+    Why that excludes nested archives: an archive that was compressed again is found verbatim only
+    in stored data, and a stored deflate block holds at most 65,535 bytes (a raw zstd block
+    128 KiB). After that the outer stream interrupts it with a block header of its own, which
+    breaks a member or a checksum of the nested chain. A chain longer than that cannot be nested.
+
+    A file without such places (plain, or one single member) gives [0]. Readers of a slice that
+    needs the zstd dictionary take it from the start of the file.
+    """
+    codec = sniff(file)
+    cuts = [0]
+    if codec == "plain" or target_bytes <= 0:
+        return cuts
+    if is_record is None:
+        from curate.formats.records import begins_record
+
+        is_record = begins_record
+    source = Source(file)
+    chain = _Chain(source, codec)
+    proof = (256 if codec == "zstd" else 128) << 10
+    target = target_bytes
+    while target < size:
+        effort = max(16 << 20, target_bytes)
+        found = source.find(chain.magic, max(target, cuts[-1] + 1))
+        if found is None:
+            break
+        while found is not None and effort > 0:
+            good, consumed = _chain_holds(chain, found, proof, is_record)
+            if good:
+                cuts.append(found)
+                break
+            effort -= consumed + 256
+            found = source.find(chain.magic, found + 1)
+            if found is not None and found >= target + target_bytes:
+                break
+        target = max(target, cuts[-1]) + target_bytes
+    return cuts
+
+
+def _chain_holds(
+    chain: _Chain, at: int, proof: int, is_record: Callable[[bytes], bool]
+) -> tuple[bool, int]:
+    """Whether whole members follow one another from `at` for more than `proof` bytes, and the
+    compressed bytes read to know."""
+    first, here = True, at
+    while True:
+        head = chain.source.exact(here, 8)
+        if not head:
+            return not first, here - at
+        if chain.codec != "gzip" and _skippable(head):
+            here += 8 + int.from_bytes(head[4:], "little")
+            continue
+        if not head.startswith(chain.magic):
+            return False, here - at
+        member, begins = chain.member(here), b""
+        try:
+            for data in member:
+                if first and len(begins) < 16384:
+                    begins += data[:16384]
+                if first and len(begins) >= 16384 and not is_record(begins):
+                    return False, member.end - at
+                if member.end - at > 64 * proof:
+                    return False, member.end - at
+        except BadMember:
+            return False, member.end - at
+        if first and not is_record(begins):
+            return False, member.end - at
+        first, here = False, member.end
+        if here - at > proof:
+            return True, here - at

@@ -1,0 +1,62 @@
+"""What every reader yields: documents, records that hold none, and bytes that cannot be read.
+
+A reader never drops anything in silence. Whatever it meets becomes one of three events, so that
+`read + skipped + corrupt` accounts for the whole file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Reject = tuple[str, float | None, float | None, str | None]
+
+
+@dataclass(slots=True)
+class Row:
+    """One document as a reader found it, before extraction.
+
+    Either `text` (already text) or `payload` (undecoded body, after HTTP transfer and content
+    decoding) is set; both are None only for a row that is rejected because of its size.
+    """
+
+    id: str | None = None
+    """The document's own id (WARC-Record-ID without angle brackets), or None."""
+    url: str | None = None
+    date: datetime | None = None
+    """Timezone-aware, UTC."""
+    text: str | None = None
+    payload: bytes | None = None
+    mime: str | None = None
+    """Lower case, without parameters."""
+    charset: str | None = None
+    """The declared charset, lower case, or None."""
+    lang: str | None = None
+    """The language that the input itself declares, or None."""
+    extra: dict[str, Any] | None = None
+    """Input columns that no field above takes (jsonl); None for archives."""
+    offset: int = 0
+    """Where the record starts in the file, in bytes; for compressed archives the start of the
+    member that the record begins in."""
+    reject: Reject | None = None
+    """(rule, value, threshold, detail) when the row was read but must be rejected."""
+
+
+@dataclass(slots=True)
+class Skipped:
+    """A record that holds no document: `request`, `revisit`, `response:image/png`, ..."""
+
+    kind: str
+    offset: int
+
+
+@dataclass(slots=True)
+class Corrupt:
+    """Bytes at `offset` (in the file as stored) that cannot be read as what they should be."""
+
+    offset: int
+    what: str
+
+
+Event = Row | Skipped | Corrupt

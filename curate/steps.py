@@ -1,0 +1,151 @@
+"""The three contracts, Step, CorpusStep and Product, and the registry of their names.
+
+A step is a frozen pydantic model: its fields are the recipe's keys. Names map to classes lazily,
+so listing them imports nothing; other distributions add steps by the entry point group
+`llmcurate.steps` (name = "module:Class").
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from curate.documents import Documents
+
+
+class Settings(BaseModel):
+    """What every step is: named settings that never change after they were checked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1  # raised when the same settings decide otherwise than before
+    _label: str | None = PrivateAttr(default=None)
+
+    @property
+    def label(self) -> str:
+        """The name that reasons and columns carry; `name#2` for a second one in a recipe."""
+        return self._label or self.name
+
+    def named(self, label: str) -> Any:
+        """The same step under another label."""
+        self._label = label
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """What decides this step's output: label, version and settings, for the stage's hash."""
+        return {
+            "step": self.name,
+            "label": self.label,
+            "version": self.version,
+            "settings": self.model_dump(mode="json"),
+        }
+
+
+class Step(Settings):
+    """Documents in, Documents out; pure: no files, no globals, no clock."""
+
+    def open(self) -> None:
+        """Loads models and compiles patterns, once a worker, before the first batch."""
+
+    def apply(self, docs: Documents) -> Documents:
+        """The batch after this step; called on `docs.within(self.label)`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Sketches:
+    """All sketches of a corpus, for `resolve`: a DuckDB relation named `sketches`.
+
+    Its columns are those that `sketch` returned, and `part`, `n` (the document's key in the run)
+    and `id` (settled).
+    """
+
+    connection: Any
+    decisions: Path
+
+
+class CorpusStep(Settings):
+    """What needs the whole corpus: sketch (map), resolve (once, out of core), apply (map)."""
+
+    def open(self) -> None:
+        """As for a Step."""
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        """One row a document, in order; what resolve needs to know of it."""
+        raise NotImplementedError
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        """Writes sketches.decisions, a parquet file sorted by part, n with at least the columns
+        part, n, drop (bool) and those of OUT/decisions.parquet. Returns counts for the report."""
+        raise NotImplementedError
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        """The batch after the decisions on its documents (rows of this batch only)."""
+        raise NotImplementedError
+
+
+@dataclass
+class ProductContext:
+    """What a product is built from and where."""
+
+    out: Path  # an own empty or resumed folder, committed by the run
+    corpus: Callable[[], Iterator[pa.RecordBatch]]  # id, source, lang, text of what was kept
+    inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
+    progress: Callable[[dict[str, Any]], None] = lambda event: None
+
+
+class Product(Settings):
+    """Corpus to files."""
+
+    makes: ClassVar[str]  # "tokenizer", "shards", "model"
+    needs: ClassVar[tuple[str, ...]] = ()
+    reads_corpus: ClassVar[bool] = True
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        """Writes its files into context.out; returns what the report says of it."""
+        raise NotImplementedError
+
+
+REGISTRY: dict[str, str] = {
+    "extract": "curate.extract.step:Extract",
+    "c4": "curate.filters.c4:C4",
+    "dedup_exact": "curate.dedup.exact:DedupExact",
+    "tokenizer": "curate.products:TokenizerProduct",
+    "shards": "curate.products:ShardsProduct",
+    "pretrain": "curate.products:PretrainProduct",
+}
+
+
+def step_names() -> list[str]:
+    """All known names, those of installed plug-ins included."""
+    return sorted({*REGISTRY, *_plugins()})
+
+
+def _plugins() -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {p.name: p.value for p in entry_points(group="llmcurate.steps")}
+
+
+def step_class(name: str) -> type[Settings]:
+    """The class behind a name; UsageError names the nearest one."""
+    location = REGISTRY.get(name) or _plugins().get(name)
+    if location is None:
+        near = get_close_matches(name, step_names(), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(step_names())}"
+        raise UsageError(f"unknown step {name!r}{hint}")
+    module, _, attribute = location.partition(":")
+    cls: type[Settings] = getattr(importlib.import_module(module), attribute)
+    return cls

@@ -1,0 +1,1 @@
+"""Train tokenizers, encode documents into token shards; import the module you need."""

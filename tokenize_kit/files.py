@@ -1,0 +1,43 @@
+"""Files that appear whole or not at all: write aside, fsync, rename, fsync the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file, read in 1 MiB pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def to_json(value: Any) -> bytes:
+    """JSON as people read it: two spaces, UTF-8 kept, a final newline."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def sync(path: Path) -> None:
+    """fsync a file or a folder by name."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``; a crash leaves the old file or the new one, never a mixture."""
+    aside = path.with_name(f".{path.name}.partial")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    sync(path.parent)
