@@ -195,7 +195,9 @@ def _set(table: pa.Table, name: str, array: pa.Array) -> pa.Table:
     return table.append_column(name, array)
 
 
-def documents(columns: dict[str, Any], schema: Sequence[tuple[str, pa.DataType]] = CORE) -> Documents:
+def documents(
+    columns: dict[str, Any], schema: Sequence[tuple[str, pa.DataType]] = CORE
+) -> Documents:
     """A batch from plain Python columns; columns of the schema that are absent are null.
 
     For tests and for callers that hold documents in memory.

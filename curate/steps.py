@@ -103,6 +103,7 @@ class ProductContext:
     out: Path  # an own empty or resumed folder, committed by the run
     corpus: Callable[[], Iterator[pa.RecordBatch]]  # id, source, lang, text of what was kept
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
+    fresh: bool = False  # what lies in `out` is of other settings
     progress: Callable[[dict[str, Any]], None] = lambda event: None
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.documents import EDIT, NUMBER, PAYLOAD, REASON
+from curate.text.buffers import one_array
 
 if TYPE_CHECKING:
     from curate.documents import Documents, Spans
@@ -40,9 +41,7 @@ def edits_column(docs: Documents) -> pa.ListArray | None:
     rows = [s.rows for _, s in docs.edits]
     parts = [_span_struct(step, s) for step, s in docs.edits]
     if "edits" in docs.table.column_names:
-        before = docs.table["edits"].combine_chunks()
-        if isinstance(before, pa.ChunkedArray):
-            before = pa.concat_arrays(before.chunks)
+        before = one_array(docs.table["edits"])
         lengths = pc.fill_null(pc.list_value_length(before), 0).to_numpy(zero_copy_only=False)
         rows.insert(0, np.repeat(np.arange(len(docs)), lengths))
         parts.insert(0, before.flatten())

@@ -1,10 +1,10 @@
 """Encode documents into token shards, the folder a trainer reads.
 
-    tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
-    tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
-    documents-00000.parquet  id, source, lang, tokens, bytes; one row a document, same order
-    tokenizer.json           the tokenizer that made them
-    manifest.json            counts and checksums; written last, so its presence means all is there
+tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
+tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
+documents-00000.parquet  id, source, lang, tokens, bytes; one row a document, same order
+tokenizer.json           the tokenizer that made them
+manifest.json            counts and checksums; written last, so its presence means all is there
 """
 
 from __future__ import annotations

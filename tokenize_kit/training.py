@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from tokenize_kit.bpe import PAIR_COUNT_LIMIT, split_pattern, train_bpe
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.load import END_OF_TEXT
 
 Model = Literal["bpe", "unigram"]
 Digits = Literal["single", "triples"]
@@ -49,7 +50,12 @@ class _Counted:
     def __iter__(self) -> Iterator[str]:
         for text in self.texts:
             self.documents += 1
-            size = len(text.encode("utf-8"))
+            try:
+                size = len(text.encode("utf-8"))
+            except UnicodeEncodeError as error:
+                raise TokenizerError(
+                    f"document {self.documents}: not Unicode text ({error.reason}); repair it first"
+                ) from error
             if self.bytes + size <= _PROBE_BYTES:
                 self.probe.append(text)
             self.bytes += size
@@ -63,8 +69,13 @@ def _check(vocab: int, model: str, digits: str, special_tokens: Sequence[str]) -
         raise TokenizerError(f"digits {digits!r}: choose single or triples", exit_code=2)
     if model == "unigram" and digits != "single":
         raise TokenizerError("unigram splits digits one by one: use digits single", exit_code=2)
-    if not special_tokens or len(set(special_tokens)) != len(special_tokens):
-        raise TokenizerError("special tokens: give at least one, each once", exit_code=2)
+    if not special_tokens or special_tokens[0] not in END_OF_TEXT:
+        raise TokenizerError(
+            f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}",
+            exit_code=2,
+        )
+    if len(set(special_tokens)) != len(special_tokens):
+        raise TokenizerError("special tokens: give each once", exit_code=2)
     for token in special_tokens:
         if len(token) < 2 or not token.isascii() or not token.isprintable() or " " in token:
             raise TokenizerError(
@@ -126,8 +137,10 @@ def train_tokenizer(
                 "merged by this trainer; train on a sample"
             )
     else:
+        from tokenize_kit.unigram import COVERAGE  # needs sentencepiece
+
         tokenizer, spm, details = _unigram(counted, out, vocab, special_tokens)
-        if details["character_coverage"] < 0.9995:
+        if details["character_coverage"] < COVERAGE:
             warnings.append(
                 f"vocab {vocab} is small for this corpus: characters beyond the commonest "
                 f"{details['character_coverage']:.4%} of the text are spelled in bytes"
@@ -177,11 +190,10 @@ def _unigram(
         corpus = spill(iter(counted), spilled)
         if not counted.bytes:
             raise TokenizerError("the corpus is empty: give at least one document with text")
-        spm, tokenizer, coverage = train_unigram(
-            corpus, vocab=vocab, special_tokens=special_tokens
-        )
+        spm, tokenizer, coverage = train_unigram(corpus, vocab=vocab, special_tokens=special_tokens)
     finally:
         spilled.unlink(missing_ok=True)
+        spilled.with_name(spilled.name + ".cut").unlink(missing_ok=True)
     details = {
         "merges": None,
         "pattern": None,

@@ -1,15 +1,18 @@
 """Unigram language-model tokenizer: trained by SentencePiece, written as an HF ``tokenizer.json``.
 
 Two formats come out, ``tokenizer.model`` (SentencePiece) and ``tokenizer.json``; both give the same
-ids. In the JSON a space is a space, not U+2581: a literal U+2581 then falls to its three bytes and
-round-trips, which SentencePiece itself cannot do (it reads U+2581 as a space, so on texts that
-contain it, and only there, the two differ).
+ids, with two exceptions. In the JSON a space is a space, not U+2581: a literal U+2581 then falls to
+its three bytes and round-trips, which SentencePiece cannot do (it reads U+2581 as a space). And
+SentencePiece adds log-probabilities in float32 over a whole text, so that beyond some 100 KB
+without a break its rounding decides between equally good paths; the JSON splits at spaces and is
+exact.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +30,12 @@ SPACE = "\u2581"
 _CUT = re.compile("[\x00\t\n\r\u2581\u2585]+")
 _PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _BYTE_PIECES = 256
-_COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
+COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
+
+# Log-probabilities are rounded to 1/64: sums to 2**18 are then exact in float32, and SentencePiece
+# chooses between equal paths by the same rule as everyone, not by its rounding errors.
+_GRAIN = 64
+_NORMAL = 1  # SentencePiece.Type in sentencepiece_model.proto
 
 # Never chosen where another path exists. In HF's lattice every piece can match the text, so without
 # this the text "<0x41>" or "<|endoftext|>" would become a byte or a control token.
@@ -58,15 +66,45 @@ def spill(texts: Iterator[str], path: Path) -> Corpus:
     return corpus
 
 
-def coverage_for(characters: Counter[str], room: int) -> float:
-    """The share of characters to keep as pieces so that the alphabet takes half of ``room``.
+def alphabet(characters: Counter[str], room: int) -> tuple[set[str], float]:
+    """The characters that become pieces, and the share of the text they cover.
 
-    At most SentencePiece's default 0.9995; less where the vocabulary is small for the scripts in
-    the corpus (SentencePiece would refuse). The rest is spelled in bytes: nothing is lost.
+    The commonest that cover 99.95 % of the text, but at most half of ``room``, so that words find
+    a place too. The rest is spelled in bytes: nothing is lost. Ties go by code point.
     """
-    total = characters.total()
-    kept = sum(count for _, count in characters.most_common(max(1, room // 2)))
-    return min(_COVERAGE, kept / total)
+    total, covered = characters.total(), 0
+    kept: set[str] = set()
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= COVERAGE * total or len(kept) >= max(1, room // 2):
+            break
+        kept.add(character)
+        covered += count
+    return kept, covered / total
+
+
+def restrict(path: Path, characters: Counter[str], kept: set[str]) -> None:
+    """Cut the spilled lines at every other character, as SentencePiece's trainer does itself.
+
+    (Its own ``character_coverage`` does the same, but refuses to go below 0.98.)
+    """
+    rare = {ord(character): "\n" for character in characters if character not in kept}
+    if not rare:
+        return
+    aside = path.with_name(path.name + ".cut")
+    with (
+        path.open(encoding="utf-8", newline="\n") as source,
+        aside.open("w", encoding="utf-8", newline="\n") as target,
+    ):
+        for line in source:
+            target.write(line.translate(rare))
+    aside.replace(path)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            if sentence := line[:-1]:
+                yield sentence
 
 
 def train_unigram(
@@ -84,11 +122,12 @@ def train_unigram(
         raise TokenizerError(f"vocab {vocab} is too small for unigram: ask for {least} or more")
     if not corpus.lines:
         raise TokenizerError("the corpus holds no text to learn from: give documents with text")
-    coverage = coverage_for(corpus.characters, room)
+    kept, coverage = alphabet(corpus.characters, room)
+    restrict(corpus.path, corpus.characters, kept)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            input=str(corpus.path),
+            sentence_iterator=_lines(corpus.path),  # a path would be recorded in the model
             model_writer=model,
             model_type="unigram",
             vocab_size=vocab,
@@ -99,7 +138,7 @@ def train_unigram(
             allow_whitespace_only_pieces=True,
             split_digits=True,
             byte_fallback=True,
-            character_coverage=coverage,
+            character_coverage=1.0,  # see ``restrict``
             required_chars=_PRINTABLE_ASCII,
             max_sentence_length=2**30,  # the default drops sentences over 4192 bytes
             input_sentence_size=0,
@@ -119,7 +158,60 @@ def train_unigram(
             f"SentencePiece could not train {vocab} pieces: {reason}; try a smaller vocab, "
             "more text, or model bpe"
         ) from error
-    return model.getvalue(), convert(model.getvalue()), coverage
+    exact = round_scores(model.getvalue())
+    return exact, convert(exact), coverage
+
+
+def round_scores(model: bytes) -> bytes:
+    """The model file with scores in whole 1/64, newline and tab made ordinary pieces of score 0.
+
+    Edits the protobuf in place: ``ModelProto.pieces`` is field 1; in it 1 is the piece, 2 the score
+    (float), 3 the type (one byte). As user-defined symbols, which training needs, newline and tab
+    would add a bonus that is no whole number of 1/64; being single characters that occur in no
+    other piece, they are matched all the same.
+    """
+    data = bytearray(model)
+    place = 0
+    while place < len(data):
+        tag, place = _varint(data, place)
+        if tag & 7 != 2:  # all fields of ModelProto are messages
+            raise TokenizerError("SentencePiece wrote a model file of unknown form")
+        size, place = _varint(data, place)
+        if tag >> 3 == 1:
+            _round_piece(data, place, place + size)
+        place += size
+    return bytes(data)
+
+
+def _round_piece(data: bytearray, place: int, end: int) -> None:
+    piece = b""
+    while place < end:
+        tag, place = _varint(data, place)
+        if tag == 1 << 3 | 2:
+            size, place = _varint(data, place)
+            piece = bytes(data[place : place + size])
+            place += size
+        elif tag == 2 << 3 | 5:
+            (score,) = struct.unpack_from("<f", data, place)
+            rounded = 0.0 if piece in (b"\n", b"\t") else round(score * _GRAIN) / _GRAIN
+            struct.pack_into("<f", data, place, rounded)
+            place += 4
+        elif tag == 3 << 3 | 0:
+            if piece in (b"\n", b"\t"):
+                data[place] = _NORMAL
+            _, place = _varint(data, place)
+        else:
+            raise TokenizerError("SentencePiece wrote a model file of unknown form")
+
+
+def _varint(data: bytearray, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
 
 
 def convert(model: bytes) -> Tokenizer:
@@ -145,5 +237,7 @@ def convert(model: bytes) -> Tokenizer:
         Regex(r"\n| +[^ \n]*|[^ \n]+"), behavior="isolated"
     )
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, normalized=False) for name in special]
+    )
     return tokenizer

@@ -83,16 +83,19 @@ class Backend:
 
 
 def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
-    """[batch, kv_heads, keys, head_dim] to [batch, heads, keys, head_dim], each repeated in turn."""
+    """[batch, kv_heads, keys, head_dim] to [batch, heads, keys, head_dim], repeated in turn."""
     return kv if kv.shape[1] == heads else kv.repeat_interleave(heads // kv.shape[1], dim=1)
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """softmax(q k^T / sqrt(head_dim)) v, scores and softmax in float32 (Vaswani et al. 2017)."""
+    """softmax(q k^T / sqrt(head_dim)) v, scores and softmax in float32
+    or wider (Vaswani et al. 2017)."""
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
-    scores = (q.float() @ k.float().transpose(-2, -1)) * q.shape[-1] ** -0.5
-    weights = scores.masked_fill(~mask.dense, float("-inf")).softmax(dim=-1)
-    return weights.to(v.dtype) @ v
+    with torch.autocast(q.device.type, enabled=False):
+        exact = torch.promote_types(q.dtype, torch.float32)
+        scores = (q.to(exact) @ k.to(exact).transpose(-2, -1)) * q.shape[-1] ** -0.5
+        weights = scores.masked_fill(~mask.dense, float("-inf")).softmax(dim=-1)
+        return weights.to(v.dtype) @ v
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
@@ -115,7 +118,7 @@ BACKENDS: dict[str, Backend] = {
         attention=eager,
         masks=_ALL_MASKS,
         dtypes=_FLOATS | {torch.float64},
-        devices=frozenset({"cpu", "cuda", "mps"}),
+        devices=frozenset({"cpu", "cuda"}),
     ),
 }
 

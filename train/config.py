@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,8 +15,9 @@ Config = TypeVar("Config", "ModelConfig", "TrainConfig")
 
 def _positive(config: Any, *names: str) -> None:
     for name in names:
-        if getattr(config, name) <= 0:
-            raise TrainError(f"{name} is {getattr(config, name)}: it must be over 0", exit_code=2)
+        value = getattr(config, name)
+        if not 0 < value < math.inf:  # false for a NaN too
+            raise TrainError(f"{name} is {value}: it must be over 0 and finite", exit_code=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class TrainConfig:
     """
 
     steps: int = 60
-    rows: int = 16
+    rows: int = 8
     context: int = 256
     lr: float = 3e-3
     lr_floor: float = 0.1
@@ -89,8 +91,9 @@ class TrainConfig:
         _positive(self, "eval_every", "eval_tokens", "checkpoint_every", "keep_checkpoints")
         if not 0 <= self.seed < 1 << 63:
             raise TrainError(f"seed is {self.seed}: give 0 to 2**63 - 1", exit_code=2)
-        if self.warmup < 0 or self.weight_decay < 0:
-            raise TrainError("warmup and weight_decay: give 0 or more", exit_code=2)
+        for name in ("warmup", "weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise TrainError(f"{name} is {getattr(self, name)}: give 0 or more", exit_code=2)
         for name in ("lr_floor", "beta1", "beta2"):
             if not 0 <= getattr(self, name) <= 1:
                 raise TrainError(

@@ -76,9 +76,7 @@ def split(shards: Shards, *, held_out: float, seed: int) -> tuple[npt.NDArray[np
 class Rows:
     """A list of documents as rows of ``context`` targets, without loss (see the module)."""
 
-    def __init__(
-        self, shards: Shards, documents: npt.NDArray[np.int64], context: int
-    ) -> None:
+    def __init__(self, shards: Shards, documents: npt.NDArray[np.int64], context: int) -> None:
         self.shards, self.documents, self.context = shards, documents, context
         self.ends = np.cumsum(shards.length[documents])
         self.tokens = int(self.ends[-1]) if len(documents) else 0
@@ -142,7 +140,7 @@ class Sampler:
         if self._order is None or self._order[0] != epoch:
             salt = hashlib.blake2b(f"{self.seed} {epoch}".encode(), digest_size=8).digest()
             start = np.uint64(int.from_bytes(salt, "little"))
-            draws = _splitmix(np.arange(self.rows.count, dtype=np.uint64) ^ start)
+            draws = scatter(np.arange(self.rows.count, dtype=np.uint64) ^ start)
             self._order = (epoch, np.argsort(draws, kind="stable"))
         return self._order[1]
 
@@ -163,7 +161,7 @@ class Sampler:
         return self.rows.shards.ids(list(seen))
 
 
-def _splitmix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def scatter(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """SplitMix64's finaliser (Steele et al. 2014): a bijection that scatters its argument."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

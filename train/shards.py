@@ -1,9 +1,9 @@
 """Read a folder of token shards as memory maps. The format is all this package knows of its data.
 
-    manifest.json            version, dtype, vocab_size, special_ids, documents, tokens, bytes, files
-    tokens-00000.bin         little-endian uint16 or uint32
-    tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
-    documents-00000.parquet  id, source, lang, tokens, bytes
+manifest.json            version, dtype, vocab_size, special_ids, documents, tokens, bytes, files
+tokens-00000.bin         little-endian uint16 or uint32
+tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
+documents-00000.parquet  id, source, lang, tokens, bytes
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class Shards:
         first = np.searchsorted(self.shard, np.arange(len(self.tokens)))
         found: dict[int, str] = {}
         for number in sorted({int(self.shard[index]) for index in indices}):
-            table = pq.read_table(
-                self.folder / f"documents-{number:05d}.parquet", columns=["id"]
-            )
+            table = pq.read_table(self.folder / f"documents-{number:05d}.parquet", columns=["id"])
             for index in indices:
                 if int(self.shard[index]) == number:
                     found[index] = str(table["id"][index - int(first[number])].as_py())
@@ -89,6 +87,8 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
             f"{folder}: no manifest.json, so no finished token shards; encode them first",
             exit_code=2,
         )
+    if not (folder / "tokenizer.json").is_file():
+        raise TrainError(f"{folder / 'tokenizer.json'}: missing; encode again")
     raw = path.read_bytes()
     try:
         manifest = json.loads(raw)
@@ -119,8 +119,10 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
         tokens, length = _open(folder / names[0], folder / names[1], dtype)
         table = pq.read_table(folder / names[2], columns=["bytes"])
         if table.num_rows != len(length):
-            raise TrainError(f"{folder / names[2]}: {table.num_rows} rows for {len(length)} "
-                             "documents; encode again")
+            raise TrainError(
+                f"{folder / names[2]}: {table.num_rows} rows for {len(length)} "
+                "documents; encode again"
+            )
         maps.append(tokens)
         lengths.append(length)
         sizes.append(table["bytes"].to_numpy().astype(np.int64))

@@ -6,6 +6,8 @@ import gzip
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -63,9 +65,6 @@ def chunked(body: bytes, size: int = 1500) -> bytes:
 
 
 def _http_date(date: str) -> str:
-    from datetime import datetime
-    from email.utils import format_datetime
-
     stamp = datetime.fromisoformat(date.replace("Z", "+00:00"))
     return format_datetime(stamp).replace("+0000", "GMT")
 
@@ -82,8 +81,7 @@ def write_warc(path: Path, responses: Sequence[Response]) -> None:
 
 
 def _write_exchange(writer: WARCWriter, response: Response) -> None:
-    scheme, _, rest = response.url.partition("://")
-    host, _, path = rest.partition("/")
+    host, _, path = response.url.partition("://")[2].partition("/")
     asked = StatusAndHeaders(
         f"GET /{path} HTTP/1.1",
         [("Host", host), ("User-Agent", "demo-crawler/1.0"), ("Accept-Encoding", "gzip")],

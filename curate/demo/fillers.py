@@ -110,11 +110,14 @@ def all_fillers(
     products: Sequence[Sequence[str]],
 ) -> Iterator[tuple[str, str, str]]:
     """Every filler page as (host, path, html)."""
-    farm, shop, trains = "www.bestlinks4u.example", "shop.kettleandcord.example", "www.slowtrains.example"
+    farm, shop = "www.bestlinks4u.example", "shop.kettleandcord.example"
+    trains, blog = "www.slowtrains.example", "www.fieldnotes.example"
     yield farm, "", menu(frames[farm], topics)
     yield "www.thelanternpost.example", "", menu(frames["www.thelanternpost.example"], topics[:9])
-    yield "board.kitchentalk.example", "index.php", menu(
-        frames["board.kitchentalk.example"], topics[4:8]
+    yield (
+        "board.kitchentalk.example",
+        "index.php",
+        menu(frames["board.kitchentalk.example"], topics[4:8]),
     )
     for n in range(4):
         yield farm, f"links{n + 1}.htm", link_farm(frames[farm], topics[5 * n : 5 * n + 6], places)
@@ -130,6 +133,5 @@ def all_fillers(
         yield shop, f"all?page={n + 1}", category(frames[shop], products[5 * n : 5 * n + 6])
     for name, price in products[:8]:
         yield shop, f"p/{slug(name)}", product(frames[shop], name, price)
-    blog = "www.fieldnotes.example"
     yield blog, "2025/03/", calendar(frames[blog], titles[:31])
     yield "app.cloudledger.example", "login", sign_in(frames["app.cloudledger.example"])

@@ -35,7 +35,7 @@ def page(frame: Frame, lang: str, title: str, body: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<link rel="stylesheet" href="/static/site.css">\n'
         "<style>.hidden { display: none } nav li { float: left }</style>\n"
-        '<script>window.dataLayer = window.dataLayer || []; function t(){dataLayer.push(1)}</script>\n'
+        "<script>window.queue = window.queue || []; function t(){queue.push(1)}</script>\n"
         f"</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
@@ -95,10 +95,13 @@ def news(article: Article, frame: Frame) -> str:
     """A newspaper: standfirst, byline, picture, most read."""
     body = (
         f"{_header(frame)}\n<main>\n<article>\n<h1>{escape(article.title)}</h1>\n"
-        f'<p class="byline">By our correspondent, <time datetime="{frame.day}">{frame.day}</time></p>\n'
-        f'<figure><img src="/img/{article.id}.jpg" alt=""><figcaption>Photograph: archive</figcaption>'
-        f"</figure>\n{paragraphs(article)}\n"
-        '<div class="share"><a href="#">Share</a> <a href="#">Print</a></div>\n</article>\n</main>\n'
+        '<p class="byline">By our correspondent, '
+        f'<time datetime="{frame.day}">{frame.day}</time></p>\n'
+        f'<figure><img src="/img/{article.id}.jpg" alt="">'
+        "<figcaption>Photograph: archive</figcaption></figure>\n"
+        f"{paragraphs(article)}\n"
+        '<div class="share"><a href="#">Share</a> <a href="#">Print</a></div>\n'
+        "</article>\n</main>\n"
         f"{_related(frame, 'Most read')}\n{_footer(frame)}"
     )
     return page(frame, article.lang, article.title, body)
@@ -121,9 +124,11 @@ def blog(article: Article, frame: Frame) -> str:
 def magazine(article: Article, frame: Frame) -> str:
     """An older site laid out with divs and a left column."""
     body = (
-        f'<div id="page">\n{_header(frame)}\n<div class="left-column menu">{links(frame.nav)}</div>\n'
+        f'<div id="page">\n{_header(frame)}\n'
+        f'<div class="left-column menu">{links(frame.nav)}</div>\n'
         f'<div id="main" class="main-column">\n<h1>{escape(article.title)}</h1>\n'
-        f"{paragraphs(article)}\n</div>\n{_related(frame, 'In this issue')}\n{_footer(frame)}\n</div>"
+        f"{paragraphs(article)}\n</div>\n{_related(frame, 'In this issue')}\n"
+        f"{_footer(frame)}\n</div>"
     )
     return page(frame, article.lang, article.title, body)
 
@@ -144,7 +149,8 @@ def recipe(article: Article, frame: Frame) -> str:
     body = (
         f"{_header(frame)}\n<main>\n<article class='recipe'>\n<h1>{escape(article.title)}</h1>\n"
         f'<p class="rating">Rated 4.6 of 5</p>\n{box}'
-        f'<div class="method">\n{paragraphs(article)}\n</div>\n</article>\n{_comments(frame)}\n</main>\n'
+        f'<div class="method">\n{paragraphs(article)}\n</div>\n</article>\n'
+        f"{_comments(frame)}\n</main>\n"
         f"{_related(frame, 'More like this')}\n{_footer(frame)}"
     )
     return page(frame, article.lang, article.title, body)
@@ -169,7 +175,8 @@ def encyclopedia(article: Article, frame: Frame) -> str:
     for n, text in enumerate(article.paragraphs):
         if n:
             parts.append(
-                f'<h2><span>Section {n}</span><span class="editsection">[<a href="#">edit</a>]</span></h2>'
+                f"<h2><span>Section {n}</span>"
+                '<span class="editsection">[<a href="#">edit</a>]</span></h2>'
             )
         marked = escape(text, quote=False).replace(
             ". ", f'.<sup class="reference"><a href="#n{n + 1}">[{n + 1}]</a></sup> ', 1
@@ -180,7 +187,7 @@ def encyclopedia(article: Article, frame: Frame) -> str:
         for n in range(len(article.paragraphs))
     )
     box = (
-        f'<table class="infobox"><tr><th>Entry</th><td>{escape(article.title)}</td></tr>'
+        f'<table class="infobox"><tr><th>Subject</th><td>{escape(article.section)}</td></tr>'
         f"<tr><th>Revised</th><td>{frame.day}</td></tr></table>"
     )
     body = (

@@ -45,12 +45,22 @@ _CHARSETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("utf-8", "none"),
     ),
     "de": (("utf-8", "header"), ("iso-8859-1", "header"), ("windows-1252", "meta")),
-    "fr": (("windows-1252", "header"), ("utf-8", "meta"), ("iso-8859-1", "meta")),
+    "fr": (
+        ("windows-1252", "header"),
+        ("utf-8", "meta"),
+        ("windows-1252", "none"),
+        ("iso-8859-1", "meta"),
+    ),
     "es": (("utf-8", "none"), ("iso-8859-1", "header")),
     "th": (("utf-8", "header"), ("windows-874", "header"), ("windows-874", "meta")),
-    "zh": (("utf-8", "meta"), ("gb18030", "header"), ("gb18030", "meta")),
-    "ja": (("shift_jis", "header"), ("utf-8", "header"), ("shift_jis", "meta")),
-    "ru": (("koi8-r", "header"), ("utf-8", "meta"), ("koi8-r", "meta")),
+    "zh": (("utf-8", "meta"), ("gb18030", "header"), ("gb18030", "meta"), ("gb18030", "none")),
+    "ja": (
+        ("shift_jis", "header"),
+        ("utf-8", "header"),
+        ("shift_jis", "meta"),
+        ("shift_jis", "none"),
+    ),
+    "ru": (("koi8-r", "header"), ("utf-8", "meta"), ("koi8-r", "meta"), ("koi8-r", "none")),
 }
 _CODINGS = ("", "", "gzip", "", "chunked", "", "gzip chunked", "", "gzip")
 
@@ -83,7 +93,6 @@ class _Site:
         self.hosts = {h.host: h for h in hosts}
         sections = sorted({s for h in hosts for s in h.sections})
         self._turns = {s: cycle([h for h in hosts if s in h.sections]) for s in sections}
-        self._anywhere = cycle([h for h in hosts if "en" not in h.sections and h.sections])
         self._charsets = {lang: cycle(choices) for lang, choices in _CHARSETS.items()}
         self._codings = cycle(_CODINGS)
         self._comments = comments
@@ -202,9 +211,7 @@ def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
             continue
         host = site.host_for(article.section)
         cluster = clusters.get(article.id, "")
-        page = site.lay_out(
-            article, host, "clean", "kept", quiet=bool(cluster), cluster=cluster
-        )
+        page = site.lay_out(article, host, "clean", "kept", quiet=bool(cluster), cluster=cluster)
         originals[article.id] = page
         yield page
 
@@ -326,4 +333,5 @@ def _fillers(hosts: Sequence[Host], articles: Sequence[Article]) -> Iterator[Pag
         load_words("products"),
     )
     for host, path, html in found:
-        yield Page(f"{host}/{path}", f"https://{host}/{path}", html, "en", "boilerplate", "dropped:c4")
+        url = f"https://{host}/{path}"
+        yield Page(url, url, html, "en", "boilerplate", "dropped:c4")

@@ -108,9 +108,9 @@ def _spread(places: list[tuple[int, int]], key: str) -> list[tuple[int, int]]:
 
 
 def share_passage(host: Article, donor: Article, count: int) -> tuple[Article, Shared]:
-    """`host` with `count` neighbouring paragraphs of `donor` set in after its first one."""
-    start = number(host.id, donor.id) % (len(donor.paragraphs) - count + 1)
-    taken = donor.paragraphs[start : start + count]
+    """`host` with the longest `count` neighbouring paragraphs of `donor` after its first one."""
+    runs = [donor.paragraphs[n : n + count] for n in range(len(donor.paragraphs) - count + 1)]
+    taken = max(runs, key=lambda run: len("".join(run)))
     passage = "\n".join(taken)
     mixed = (*host.paragraphs[:1], *taken, *host.paragraphs[1:])
     shared = Shared(passage, len(passage), len(passage.encode()), len(_WORD.findall(passage)))

@@ -58,7 +58,7 @@ def build_web(out_dir: Path) -> DemoWeb:
         for page, response in share:
             truth[page.key] = json.dumps(_truth(page, response, ids, path.name), ensure_ascii=False)
     truth_path = out_dir / "truth.jsonl"
-    # Not write_text: its `newline` came with Python 3.10 and the bytes must not depend on the system.
+    # Bytes, not text: the line ends must not depend on the system.
     truth_path.write_bytes("".join(f"{truth[p.key]}\n" for p in pages).encode())
     return DemoWeb(paths, truth_path, len(pages), len(others))
 

@@ -12,6 +12,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+try:  # twice as fast; zlib has the last word on whatever it refuses
+    from isal import isal_zlib as fast_zlib
+except ImportError:
+    fast_zlib = zlib
+
 STEP = 32 << 10
 """Compressed bytes given to a decoder at a time; small, as zlib copies what it does not use."""
 OUT = 1 << 20
@@ -56,10 +61,10 @@ class Source:
             data += more
         return data
 
-    def find(self, pattern: bytes, offset: int) -> int | None:
-        """The first offset >= `offset` where `pattern` stands, or None."""
+    def find(self, pattern: bytes, offset: int, until: int | None = None) -> int | None:
+        """The first offset >= `offset` (and below about `until`) where `pattern` stands."""
         keep = len(pattern) - 1
-        while True:
+        while until is None or offset < until:
             data = self.at(offset, BLOCK)
             if len(data) <= keep:
                 data = self.exact(offset, BLOCK)
@@ -69,6 +74,7 @@ class Source:
             if len(data) <= keep:
                 return None
             offset += len(data) - keep
+        return None
 
 
 class GzipMember:
@@ -78,18 +84,19 @@ class GzipMember:
         self.source, self.start, self.end = source, offset, offset
 
     def __iter__(self) -> Iterator[bytes]:
-        inflate = zlib.decompressobj(31)
-        given = 0
+        inflate = fast_zlib.decompressobj(31)
+        given, step = 0, 4096
         while True:
-            data = self.source.at(self.end)
+            data = self.source.at(self.end, step)
+            step = STEP
             self.end += len(data)
             last = not data
             while True:
                 try:
                     out = inflate.decompress(data, OUT)
-                except zlib.error as error:
+                except fast_zlib.error:
                     yield from self._salvage(given)
-                    raise BadMember(f"gzip: {_reason(error)}") from None
+                    return
                 if out:
                     given += len(out)
                     yield out
@@ -100,30 +107,42 @@ class GzipMember:
                 if not data and len(out) < OUT:
                     break
             if last:
-                raise BadMember("gzip: the file ends inside a member", truncated=True)
+                yield from self._salvage(given)
+                return
 
     def _salvage(self, given: int) -> Iterator[bytes]:
-        """What the failing call would have given before its error, byte by byte at the end."""
-        inflate, offset, seen, step = zlib.decompressobj(31), self.start, 0, 4096
-        data = b""
+        """What the failing call would have given before its error, byte by byte at the end.
+
+        Raises BadMember where zlib fails too; otherwise the member is whole.
+        """
+        inflate, seen = zlib.decompressobj(31), 0
+        failed_at, self.end = self.end, self.start
+        fine = False  # one byte in, one byte out: the bytes before the error come out first
+        data, ended = b"", False
         while True:
             if not data:
-                data = self.source.at(offset, 4096)
-                offset += len(data)
-            before = inflate.copy()
+                data = self.source.at(self.end, 1 if fine else 4096)
+                self.end += len(data)
+                pending, ended = not ended and not data, not data
+                if ended and not pending:  # the first time zlib may still hold output
+                    raise BadMember("gzip: the file ends inside a member", truncated=True)
+            before = None if fine else inflate.copy()
             try:
-                out = inflate.decompress(data, step)
-            except zlib.error:
-                if step == 1:
-                    return
-                inflate, step = before, 1
+                out = inflate.decompress(data, 1 if fine else 4096)
+            except zlib.error as error:
+                if before is None:
+                    self.end = max(self.end, failed_at)
+                    raise BadMember(f"gzip: {_reason(error)}") from None
+                self.end -= len(data)
+                inflate, fine, data = before, True, b""
                 continue
             data = inflate.unconsumed_tail
             seen += len(out)
             if seen > given:
                 yield out[-(seen - given) :]
                 given = seen
-            if inflate.eof or (not out and offset > self.end):
+            if inflate.eof:
+                self.end -= len(inflate.unused_data)
                 return
 
 

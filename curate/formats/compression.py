@@ -23,6 +23,7 @@ from curate.formats.codecs import (
     BadMember,
     Source,
 )
+from curate.formats.heads import begins_record
 
 START, DATA, END, BREAK = "start", "data", "end", "break"
 _SKIPPABLE = b"\x2a\x4d\x18"
@@ -91,6 +92,14 @@ def members(
             at += len(data)
         return
     yield from _Chain(source, codec, max_window).pieces(start, end)
+
+
+def first_member(file: BinaryIO, codec: str, within: int = 64 << 20) -> int | None:
+    """Where the first member that decodes stands behind the file's first byte; None if the magic
+    bytes do not occur in the first `within` bytes, or nothing decodes."""
+    source = Source(file)
+    found = source.find(MAGIC[codec], 0, within)
+    return None if found is None else _Chain(source, codec).resume(0, 0)
 
 
 class _Chain:
@@ -257,7 +266,10 @@ def decompressed_chunks(
 
 
 def verified_boundaries(
-    file: BinaryIO, size: int, target_bytes: int, is_record: Callable[[bytes], bool] | None = None
+    file: BinaryIO,
+    size: int,
+    target_bytes: int,
+    is_record: Callable[[bytes], bool] = begins_record,
 ) -> list[int]:
     """Offsets, the first of them 0, where an archive of `size` bytes can be cut into slices of
     about `target_bytes` compressed bytes.
@@ -278,10 +290,6 @@ def verified_boundaries(
     cuts = [0]
     if codec == "plain" or target_bytes <= 0:
         return cuts
-    if is_record is None:
-        from curate.formats.records import begins_record
-
-        is_record = begins_record
     source = Source(file)
     chain = _Chain(source, codec)
     proof = (256 if codec == "zstd" else 128) << 10

@@ -14,32 +14,29 @@ back, each of them reported as `Corrupt`:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import BinaryIO
 
-from curate.formats.compression import BREAK, DATA, START, Piece, members, sniff
+from curate.formats.codecs import MAGIC
+from curate.formats.compression import first_member, members, sniff
 from curate.formats.events import Corrupt
-
-_WARC = rb"(?i:WARC)/\d{1,2}\.\d{1,3}[ \t]*\r?\n"
-_ADDRESS = rb"(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f:]{3,45}|-|0)"
-_ARC = (
-    rb"(?:filedesc:[^\r\n]{0,8192}|[A-Za-z][A-Za-z0-9+.\-]{1,30}:[^\r\n]{1,8192}? "
-    + _ADDRESS
-    + rb" (?:\d{8,20}|null|-) \S{1,200}(?: \S{1,2048}){1,6})[ ]*\r?\n"
+from curate.formats.heads import (
+    ARC_START,
+    BLANK_LINE,
+    END_OF_RECORD,
+    HEAD_BEGINS,
+    LONGEST_START,
+    NEXT_RECORD,
+    WARC_START,
+    Record,
+    arc_head,
+    begins_record,
+    warc_head,
 )
-_WARC_START = re.compile(_WARC)
-_ARC_START = re.compile(_ARC)
-_SEARCH = {
-    "warc": re.compile(rb"\n(?=" + _WARC + rb"[A-Za-z][A-Za-z0-9-]*:)"),
-    "arc": re.compile(rb"\n(?=" + _ARC + rb")"),
-}
-_BLANK_LINE = re.compile(rb"\n\r?\n")
-_LONGEST_START = 16384
-"""No line that begins a record is looked for beyond this many bytes."""
-_REREAD = 256 << 20
-"""Bytes that may be read again per file because of wrong lengths; keeps hostile files linear."""
+from curate.formats.runs import Runs
+
+__all__ = ["ReadLimits", "Record", "begins_record", "records"]
 
 
 @dataclass(frozen=True)
@@ -49,145 +46,6 @@ class ReadLimits:
     record_bytes: int = 64 << 20
     payload_bytes: int = 64 << 20
     header_bytes: int = 1 << 18
-
-
-@dataclass(slots=True)
-class Record:
-    """One record: its head, and its content where that is within the limits."""
-
-    format: str
-    """`warc` or `arc`."""
-    type: str
-    """Lower case; of ARC records `filedesc` or `response`."""
-    fields: dict[bytes, bytes]
-    """Named fields, names in lower case; the first of several with one name. ARC fields are
-    stored under their WARC names."""
-    offset: int
-    content: bytes | None = None
-    """None if over the limit; `beginning` then holds its first 64 KiB."""
-    beginning: bytes = b""
-    size: int = 0
-    """Bytes of content found."""
-    declared: int | None = None
-    """Bytes of content that the record says it has."""
-    damage: str | None = None
-    """Why content is missing or not to be trusted."""
-    problems: list[Corrupt] = field(default_factory=list)
-
-    def get(self, name: bytes) -> str | None:
-        """A field as text, or None where it is missing or empty."""
-        value = self.fields.get(name)
-        return value.decode("utf-8", "replace") if value else None
-
-
-def begins_record(data: bytes) -> bool:
-    """Whether `data` (the beginning of a member) begins with a WARC or ARC record."""
-    if data[:5].upper() == b"WARC/":
-        return _WARC_START.match(data) is not None
-    return _ARC_START.match(data[:_LONGEST_START]) is not None
-
-
-class _Stream:
-    """Decompressed bytes in runs: a run ends at a member that begins a record, at damage, at the
-    end of the file. `buf[pos:]` is what is at hand of the present run."""
-
-    def __init__(self, file: BinaryIO, start: int, end: int | None, codec: str) -> None:
-        self.file, self.codec, self.end = file, codec, end
-        self.plain = codec == "plain"
-        self.reread = _REREAD
-        self.open(start)
-
-    def open(self, start: int) -> None:
-        self.pieces = members(self.file, start, self.end, self.codec)
-        self.buf, self.pos = b"", 0
-        self.at = start
-        """Offset of buf[0] (plain), of the member that the newest data came from (compressed)."""
-        self.older: list[tuple[int, int]] = []  # (bytes of buf that came from it, its offset)
-        self.ahead: list[Piece] = []
-        self.stop: str = ""  # why the run ended: "", record, inside, between, eof
-        self.broken: Corrupt | None = None
-
-    def offset(self) -> int:
-        """Where in the file the byte at `pos` is: exact (plain), its member's start (else)."""
-        if self.plain:
-            return self.at + self.pos
-        for until, offset in self.older:
-            if self.pos < until:
-                return offset
-        return self.at
-
-    def more(self) -> bool:
-        """Appends to the run; False (and `stop` says why) where the run ends."""
-        while not self.stop:
-            piece = self.ahead.pop(0) if self.ahead else next(self.pieces, None)
-            if piece is None:
-                self.stop = "eof"
-            elif piece.kind == DATA:
-                self._append(piece.data)
-                return True
-            elif piece.kind == START:
-                head = self._peek()
-                if begins_record(head):
-                    self.stop, self.next_at = "record", piece.offset
-                else:
-                    self._enter(piece.offset)
-            elif piece.kind == BREAK:
-                self.stop = "inside" if piece.inside else "between"
-                self.broken = Corrupt(piece.offset, piece.what)
-        return False
-
-    def _append(self, data: bytes) -> None:
-        if self.pos == len(self.buf):
-            if self.plain:
-                self.at += self.pos
-            self.buf, self.pos, self.older = data, 0, []
-        else:
-            if self.plain:
-                self.at += self.pos
-            self.older = [(n - self.pos, o) for n, o in self.older if n > self.pos]
-            self.buf, self.pos = self.buf[self.pos :] + data, 0
-
-    def _enter(self, offset: int) -> None:
-        if self.pos < len(self.buf):
-            self.older.append((len(self.buf), self.at))
-        self.at = offset
-
-    def _peek(self) -> bytes:
-        head = b""
-        while True:
-            piece = next(self.pieces, None)
-            if piece is None:
-                return head
-            self.ahead.append(piece)
-            if piece.kind != DATA:
-                return head
-            head += piece.data
-            if len(head) >= _LONGEST_START or (len(head) > 64 and head[:5].upper() == b"WARC/"):
-                return head
-
-    def next_run(self) -> bool:
-        """Goes on behind the end of a run; False at the end of the file."""
-        if self.stop == "eof":
-            return False
-        if self.stop == "record":
-            self.at = self.next_at
-        self.buf, self.pos, self.older, self.stop, self.broken = b"", 0, [], "", None
-        return True
-
-    def fill(self, size: int) -> bool:
-        """Makes `size` bytes available from `pos` on; False if the run has fewer."""
-        while len(self.buf) - self.pos < size:
-            if not self.more():
-                return False
-        return True
-
-    def push_back(self, data: bytes) -> None:
-        """Puts bytes that were taken back in front (their offsets become approximate)."""
-        self.reread -= len(data)
-        if self.plain:
-            self.at += self.pos - len(data)
-        self.buf, self.pos = data + self.buf[self.pos :], 0
-        self.older = []
 
 
 def records(
@@ -206,24 +64,29 @@ def records(
         return
     if codec == "plain" and start == 0 and head and not head.isascii():
         codec = _damaged_start(file) or codec
-    yield from _Reader(_Stream(file, start, end, codec), end, limits).run()
+    yield from _Reader(Runs(file, start, end, codec), end, limits).run()
 
 
 def _damaged_start(file: BinaryIO) -> str | None:
     """The kind of compression of an archive whose first bytes are damaged, or None."""
-    from curate.formats.codecs import MAGIC, Source
-    from curate.formats.compression import _Chain
-
-    source = Source(file)
-    for codec, magic in MAGIC.items():
-        found = source.find(magic, 0)
-        if found is not None and found < 64 << 20 and _Chain(source, codec).resume(0, 0):
+    for codec in MAGIC:
+        found = first_member(file, codec)
+        if found is not None and begins_record(_first_bytes(file, found, codec)):
             return codec
     return None
 
 
+def _first_bytes(file: BinaryIO, at: int, codec: str) -> bytes:
+    data = b""
+    for piece in members(file, at, at + 1, codec):
+        data += piece.data
+        if len(data) >= LONGEST_START:
+            break
+    return data
+
+
 class _Reader:
-    def __init__(self, stream: _Stream, end: int | None, limits: ReadLimits) -> None:
+    def __init__(self, stream: Runs, end: int | None, limits: ReadLimits) -> None:
         self.stream, self.end, self.limits = stream, end, limits
         self.format = ""
 
@@ -235,6 +98,8 @@ class _Reader:
             if stream.pos == len(stream.buf):
                 if stream.broken:
                     yield stream.broken
+                if stream.stop == "record":
+                    self.format = ""
                 if not stream.next_run():
                     return
                 continue
@@ -251,15 +116,17 @@ class _Reader:
             yield record
             yield from problems
 
-    def _skip_newlines(self) -> None:
-        stream = self.stream
+    def _skip_newlines(self) -> bytes:
+        """Passes over CR and LF; gives the last few that it passed."""
+        stream, passed = self.stream, b""
         while True:
             buf, pos = stream.buf, stream.pos
             while pos < len(buf) and buf[pos] in b"\r\n":
                 pos += 1
+            passed = (passed + buf[stream.pos : pos])[-64:]
             stream.pos = pos
             if pos < len(buf) or not stream.more():
-                return
+                return passed
 
     # Heads
 
@@ -267,28 +134,40 @@ class _Reader:
         """Reads the head of a record at `pos`; None (and nothing consumed) if none stands there."""
         stream = self.stream
         if stream.buf[stream.pos : stream.pos + 5].upper() == b"WARC/":
-            if _WARC_START.match(stream.buf, stream.pos) is None:
+            if WARC_START.match(stream.buf, stream.pos) is None:
                 return None
             limit, size = self.limits.header_bytes, 4096
             while True:
                 stream.fill(size)
-                found = _BLANK_LINE.search(stream.buf, stream.pos, stream.pos + limit)
+                found = BLANK_LINE.search(stream.buf, stream.pos, stream.pos + limit)
                 if found or len(stream.buf) - stream.pos < size or size >= limit:
                     break
                 size = min(size * 4, limit)
-            if found is None:
+            if found is None and not stream.stop:
+                return None  # longer than a head may be
+            until = found.end() if found else len(stream.buf)
+            following = NEXT_RECORD["warc"].search(stream.buf, stream.pos, until)
+            block = stream.buf[stream.pos : following.end() if following else until]
+            if following is None and found is not None:
+                stream.pos = until
+                return warc_head(block, offset)
+            if not HEAD_BEGINS.match(block):
                 return None
-            block = stream.buf[stream.pos : found.start()]
-            stream.pos = found.end()
-            return _warc_head(block, offset)
-        newline = stream.buf.find(b"\n", stream.pos)
-        if newline < 0:
-            stream.fill(_LONGEST_START)
-        line = _ARC_START.match(stream.buf, stream.pos, stream.pos + _LONGEST_START)
+            stream.pos += len(block)
+            record = warc_head(block, offset)
+            record.damage = "the record ends inside its head"
+            if stream.stop != "inside":
+                record.problems.append(Corrupt(offset, record.damage))
+            return record
+        if self.format == "warc":
+            return None
+        if stream.buf.find(b"\n", stream.pos) < 0:
+            stream.fill(LONGEST_START)
+        line = ARC_START.match(stream.buf, stream.pos, stream.pos + LONGEST_START)
         if line is None:
             return None
         stream.pos = line.end()
-        return _arc_head(line.group(), offset)
+        return arc_head(line.group(), offset)
 
     def _garbage(self, offset: int) -> Iterator[Corrupt]:
         """Passes over bytes that are no record, up to the next one."""
@@ -301,9 +180,7 @@ class _Reader:
                 stream.pos = found
                 break
             # Keep a tail that may hold the beginning of a record.
-            keep = min(
-                _LONGEST_START if self.format == "arc" else 256, len(stream.buf) - stream.pos
-            )
+            keep = min(LONGEST_START if self.format == "arc" else 256, len(stream.buf) - stream.pos)
             size += len(stream.buf) - stream.pos - keep
             stream.pos = len(stream.buf) - keep
             if self.end is not None and stream.plain and stream.offset() >= self.end:
@@ -317,7 +194,7 @@ class _Reader:
     def _search(self, data: bytes, pos: int) -> int | None:
         """Where the next record's head begins behind `pos`, or None."""
         kinds = [self.format] if self.format else ["warc", "arc"]
-        starts = [m.end() for m in (_SEARCH[kind].search(data, pos) for kind in kinds) if m]
+        starts = [m.end() for m in (NEXT_RECORD[kind].search(data, pos) for kind in kinds) if m]
         return min(starts) if starts else None
 
     # Content
@@ -325,48 +202,57 @@ class _Reader:
     def _content(self, record: Record) -> None:
         """Reads a record's content and finds out where it really ends."""
         stream, limit = self.stream, self.limits.record_bytes
+        if record.damage:  # no content follows a head that was cut
+            record.content = b""
+            return
         if record.declared is None:
             self._until_next(record)
             return
-        at = stream.at + stream.pos
-        left, parts, kept = record.declared, [], 0
-        keep = limit if record.declared <= limit else 64 << 10
+        begins = stream.at + stream.pos
+        left, parts, kept, swallowed = record.declared, [], 0, None
+        whole = record.declared <= limit
         while left:
             part = stream.buf[stream.pos : stream.pos + left]
             stream.pos += len(part)
-            left -= len(part)
-            if kept < keep:
+            if whole or kept < 64 << 10:
                 parts.append(part)
                 kept += len(part)
+            if not whole and stream.plain and swallowed is None:
+                found = NEXT_RECORD[record.format].search(part)
+                swallowed = record.declared - left + found.end() if found else None
+            left -= len(part)
             if left and not stream.more():
                 break
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         record.size = record.declared - left
-        whole = record.size == kept
-        if left or not self._in_step():
-            found = _SEARCH[record.format].search(data) if stream.reread > 0 else None
-            if found and stream.stop != "inside":
-                record.problems.append(
-                    Corrupt(
-                        record.offset,
-                        f"declares {record.declared} bytes of content, but the next record"
-                        f" begins after {found.end()}",
-                    )
-                )
-                tail = data[found.end() :]
-                data = data[: found.start() + 1]
+        last_member = stream.at
+        newlines = b"" if left else self._skip_newlines()
+        if (left or not self._in_step()) and stream.reread > 0 and stream.stop != "inside":
+            # The swallowed head may stand only in part within the declared content.
+            around = data + newlines + stream.buf[stream.pos : stream.pos + LONGEST_START]
+            found = NEXT_RECORD[record.format].search(around) if whole else None
+            if found and found.end() < len(data):
+                swallowed = found.end()
+        else:
+            swallowed = None
+        if swallowed is not None:
+            what = f"declares {record.declared} bytes, but the next record begins after {swallowed}"
+            record.problems.append(Corrupt(record.offset, what))
+            record.size = swallowed
+            if whole:
+                stream.push_back(data[swallowed:] + newlines)
+            else:
+                stream.reread -= record.declared - left
+                stream.open(begins + swallowed)
+            data = END_OF_RECORD.sub(b"", data[:swallowed])
+            if len(data) < swallowed <= len(data) + 4:
                 record.size = len(data)
-                if whole:
-                    stream.push_back(tail)
-                elif stream.plain:
-                    stream.reread -= kept
-                    stream.open(at + found.end())
-                whole = True
-            elif left:
-                self._cut_short(record, left)
-        if stream.stop == "inside" and stream.pos == len(stream.buf) and stream.broken:
-            record.damage = stream.broken.what
-        if whole and record.size <= limit:
+        elif left:
+            self._cut_short(record, left)
+        broken = stream.broken if stream.stop == "inside" else None
+        if broken and stream.pos == len(stream.buf) and (left or broken.offset == last_member):
+            record.damage = broken.what
+        if record.size == len(data) and record.size <= limit:
             record.content = data
         else:
             record.beginning = data[: 64 << 10]
@@ -377,11 +263,10 @@ class _Reader:
         if stream.stop != "inside":
             record.problems.append(Corrupt(record.offset, what))
         if stream.stop != "record" and (stream.plain or stream.stop != "eof"):
-            record.damage = what
+            record.damage, record.missing = what, left
 
     def _in_step(self) -> bool:
         """Whether a record, or the end of the run, follows here."""
-        self._skip_newlines()
         stream = self.stream
         if not stream.fill(5) and stream.pos == len(stream.buf):
             return True
@@ -390,8 +275,8 @@ class _Reader:
         if self.format != "arc":
             return False
         if stream.buf.find(b"\n", stream.pos) < 0:
-            stream.fill(_LONGEST_START)
-        return _ARC_START.match(stream.buf, stream.pos) is not None
+            stream.fill(LONGEST_START)
+        return ARC_START.match(stream.buf, stream.pos) is not None
 
     def _until_next(self, record: Record) -> None:
         """Reads the content of a record without a usable length."""
@@ -401,7 +286,7 @@ class _Reader:
         kept, skipped = 0, 1
         while True:
             found = self._search(stream.buf, stream.pos)
-            tail = min(_LONGEST_START if record.format == "arc" else 256, len(stream.buf))
+            tail = min(LONGEST_START if record.format == "arc" else 256, len(stream.buf))
             until = found if found is not None else max(len(stream.buf) - tail, stream.pos)
             part = stream.buf[stream.pos : until]
             stream.pos = until
@@ -431,50 +316,3 @@ class _Reader:
             record.problems.append(
                 Corrupt(record.offset, "no usable length: content read up to the next record")
             )
-
-
-def _warc_head(block: bytes, offset: int) -> Record:
-    fields: dict[bytes, bytes] = {}
-    name = b""
-    for line in block.split(b"\n")[1:]:
-        if line[:1] in (b" ", b"\t"):  # obsolete folding
-            if name:
-                fields[name] = (fields[name] + b" " + line.strip()).strip()
-            continue
-        key, colon, value = line.partition(b":")
-        name = key.strip().lower() if colon else b""
-        if name in fields:
-            name = b""
-        if name:
-            fields[name] = value.strip()
-    kind = fields.get(b"warc-type", b"").decode("utf-8", "replace").strip().lower()
-    return Record(
-        "warc", kind, fields, offset, declared=_length(fields.get(b"content-length", b""))
-    )
-
-
-def _arc_head(line: bytes, offset: int) -> Record:
-    """URL IP date type length (version 1), or URL IP date type code checksum location offset
-    file length (version 2). A URL may hold spaces."""
-    words = line.strip().split(b" ")
-    if line.startswith(b"filedesc:"):
-        return Record("arc", "filedesc", {}, offset, declared=_length(words[-1]))
-    count = 9 if len(words) >= 10 and _is_version_2(words) else 4
-    url = b" ".join(words[:-count])
-    date, mime = words[-count + 1], words[-count + 2]
-    fields = {
-        b"warc-target-uri": url,
-        b"warc-date": date,
-        b"content-type": b"" if mime in (b"-", b"no-type", b"unk") else mime,
-    }
-    return Record("arc", "response", fields, offset, declared=_length(words[-1]))
-
-
-def _is_version_2(words: list[bytes]) -> bool:
-    return re.fullmatch(rb"\d{3}|-", words[-6]) is not None and (
-        re.fullmatch(rb"\d{8,20}|null|-", words[-8]) is not None
-    )
-
-
-def _length(value: bytes) -> int | None:
-    return int(value) if value.isdigit() and len(value) < 19 else None

@@ -6,12 +6,23 @@ import numpy as np
 import pyarrow as pa
 
 
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column as one array, without a copy where it already is one."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
 def as_large_string(column: pa.Array | pa.ChunkedArray) -> pa.LargeStringArray:
     """One contiguous large_string array of the column; copies only where it must."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no chunk at all
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], "string")
+            column = (
+                pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], "string")
+            )
     if column.type != pa.large_string():
         column = column.cast(pa.large_string())
     return column

@@ -1,0 +1,51 @@
+"""Files that are either whole or absent: written aside, synced, renamed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TEMPORARY = ".part-"
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames within the folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Gives a temporary path beside `path`; what was written there becomes `path` at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        yield aside
+        with open(aside, "rb+") as f:
+            os.fsync(f.fileno())
+        aside.replace(path)
+        sync_folder(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces the file's content as a whole."""
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def clear_temporary(folder: Path) -> None:
+    """Removes what a killed process left half-written."""
+    if folder.is_dir():
+        for path in folder.glob(f"{TEMPORARY}*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)

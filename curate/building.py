@@ -1,0 +1,154 @@
+"""Build a product from the corpus, once, and put its files at OUT's root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.ledger import Ledger
+from curate.plan import ProductStage, RunPlan, stage_folder
+from curate.progress import Progress, say
+from curate.steps import ProductContext
+
+BATCH_ROWS = 500
+COLUMNS = ["id", "source", "lang", "text"]
+
+
+def corpus_batches(plan: RunPlan, out: Path) -> Iterator[pa.RecordBatch]:
+    """id, source, lang, text of OUT's corpus; of the input itself where the recipe has no step on
+    documents (documents without text are left out)."""
+    if plan.stages:
+        for path in sorted((out / "corpus").glob("part-*.parquet")):
+            with pq.ParquetFile(path) as file:
+                yield from file.iter_batches(BATCH_ROWS, columns=COLUMNS, use_threads=False)
+        return
+    from curate.formats.reading import PartitionReader
+
+    before: dict[str, int] = {}  # documents of a file in its earlier slices
+    for part in range(len(plan.inputs.partitions)):
+        reader = PartitionReader(plan.inputs, part, plan.recipe.read)
+        slices = plan.inputs.partitions[part]
+        counted = [0] * len(slices)
+        for batch in reader:
+            for number in batch.ids["slice"].to_pylist():
+                counted[number] += 1
+            table = _with_ordinals(batch.docs.table, batch.ids, plan, part, before)
+            table = table.select(COLUMNS).filter(pc.is_valid(table["text"]))
+            yield from table.to_batches()
+        for piece, size in zip(slices, counted, strict=True):
+            rel = plan.inputs.files[piece.file].rel
+            before[rel] = before.get(rel, 0) + size
+
+
+def _with_ordinals(
+    table: pa.Table, ids: pa.Table, plan: RunPlan, part: int, before: dict[str, int]
+) -> pa.Table:
+    """Made ids count from the beginning of their file, not of their slice."""
+    if not before:
+        return table
+    new: dict[int, str] = {}
+    for row in ids.to_pylist():
+        file = plan.inputs.partitions[part][row["slice"]].file
+        rel = plan.inputs.files[file].rel
+        if row["own"] is None and before.get(rel):
+            new[row["_n"]] = f"{rel}#{before[rel] + row['ordinal']}"
+    from curate.stage import with_ids
+
+    return with_ids(table, new)
+
+
+def build_product(
+    plan: RunPlan,
+    stage: ProductStage,
+    inputs: dict[str, ProductStage],
+    out: Path,
+    ledger: Ledger,
+    quiet: bool,
+) -> dict[str, Any]:
+    """The product's record; builds it unless the ledger has it and its files are in place."""
+    product = stage.product
+    found = ledger.stage_result(stage.key)
+    current = ledger.stage_result(f"published:{product.makes}") or {}
+    if found and current.get("key") == stage.key and _all_there(out, found["files"]):
+        return found
+    in_place = getattr(product, "in_place", False)
+    folder = out if in_place else stage_folder(out, stage.folder_name)
+    folder.mkdir(parents=True, exist_ok=True)
+    say(f"{product.label}: building", quiet)
+    steps = int(getattr(product, "steps", 0))
+    began = time.perf_counter()
+    if in_place and current.get("key") != stage.key:
+        # What stands there is of other settings; from here on it is this product's, unfinished.
+        fresh = bool(current)
+        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": []})
+    else:
+        fresh = False
+    with Progress(product.label, steps, quiet or not steps) as progress:
+        context = ProductContext(
+            out=folder,
+            corpus=lambda: corpus_batches(plan, out),
+            inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
+            fresh=fresh,
+            progress=lambda event: progress.update(
+                event.get("step", 0), f"loss {event.get('loss', float('nan')):.3f}"
+            ),
+        )
+        result = product.build(context)
+    for warning in result.get("warnings", []):
+        say(f"{product.label}: {warning}", quiet)
+    files = _files(out, IN_PLACE) if in_place else _publish(folder, out, current)
+    record = {
+        "label": product.label,
+        "makes": product.makes,
+        "seconds": round(time.perf_counter() - began, 3),
+        "files": files,
+        **result,
+    }
+    ledger.commit_stage(stage.key, record)
+    ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": files})
+    return record
+
+
+IN_PLACE = ("checkpoints", "metrics.jsonl", "sample.txt", "train.json", "tokenizer.json")
+
+
+def _all_there(out: Path, files: list[str]) -> bool:
+    return all((out / name).exists() for name in files)
+
+
+def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
+    """Relative paths of all files below root (below the given entries of it)."""
+    tops = [root / n for n in names] if names else [root]
+    found = []
+    for top in tops:
+        paths = [top] if top.is_file() else sorted(top.rglob("*"))
+        found += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
+    return [f for f in found if not Path(f).name.startswith(".")]
+
+
+def _publish(folder: Path, out: Path, before: dict[str, Any]) -> list[str]:
+    """Links (or copies) the product's files to OUT's root; its earlier files go."""
+    files = _files(folder)
+    for name in before.get("files", []):
+        if name not in files:
+            (out / name).unlink(missing_ok=True)
+    manifest_last = sorted(files, key=lambda f: (Path(f).name == "manifest.json", f))
+    for name in manifest_last:
+        target = out / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_name(f".part-{os.getpid()}-{target.name}")
+        aside.unlink(missing_ok=True)
+        try:
+            os.link(folder / name, aside)
+        except OSError:
+            shutil.copyfile(folder / name, aside)
+        aside.replace(target)
+    return files

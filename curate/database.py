@@ -1,0 +1,49 @@
+"""DuckDB for what is larger than memory: grouping, sorting and joining over parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MEMORY = "1GB"
+
+
+def literal(path: Path | str) -> str:
+    """The path as an SQL string."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def paths_literal(paths: list[Path]) -> str:
+    """A list of paths as an SQL list of strings."""
+    return "[" + ", ".join(literal(p) for p in paths) + "]"
+
+
+@contextmanager
+def database(spill: Path, threads: int = 1) -> Iterator[Any]:
+    """A connection with bounded memory that spills into a folder, which is removed afterwards.
+
+    Full disks come back as one line (errors.disk_error), whatever DuckDB calls them.
+    """
+    import shutil
+
+    import duckdb
+
+    from curate.errors import disk_error
+
+    spill.mkdir(parents=True, exist_ok=True)
+    connection = duckdb.connect()
+    try:
+        connection.execute(f"SET memory_limit = '{MEMORY}'")
+        connection.execute(f"SET threads = {threads}")
+        connection.execute(f"SET temp_directory = {literal(spill)}")
+        connection.execute("SET preserve_insertion_order = false")
+        connection.execute("SET enable_progress_bar = false")
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+    except duckdb.Error as error:
+        raise disk_error(error) or error from None
+    finally:
+        connection.close()
+        shutil.rmtree(spill, ignore_errors=True)

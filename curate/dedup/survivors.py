@@ -1,0 +1,42 @@
+"""Which copy stays: survivor policies as the SQL order in which copies are preferred.
+
+`longest`, `newest`, `best:<column>` and `prefer-source:<list>` do not depend on input order (ties
+by id); `first` follows the order of the inputs as given.
+"""
+
+from __future__ import annotations
+
+from curate.errors import UsageError
+
+POLICIES = ("longest", "newest", "first", "best:<column>", "prefer-source:<a,b>")
+
+
+def column_of(policy: str) -> str | None:
+    """The column that `best:<column>` asks for."""
+    return policy.partition(":")[2] if policy.startswith("best:") else None
+
+
+def check(policy: str) -> str:
+    """The policy, or UsageError that lists them."""
+    kind, colon, rest = policy.partition(":")
+    plain = policy in ("longest", "newest", "first")
+    if plain or (kind in ("best", "prefer-source") and colon and rest):
+        return policy
+    raise UsageError(f"unknown survivor policy {policy!r}; known: {', '.join(POLICIES)}")
+
+
+def preference(policy: str) -> str:
+    """ORDER BY terms over the sketch columns size, date, source, score, id, part, n."""
+    check(policy)
+    if policy == "longest":
+        return "size DESC, id"
+    if policy == "newest":
+        return "date DESC NULLS LAST, id"
+    if policy == "first":
+        return "part, n"
+    if policy.startswith("best:"):
+        return "(CASE WHEN isnan(score) THEN NULL ELSE score END) DESC NULLS LAST, id"
+    sources = policy.partition(":")[2].split(",")
+    quoted = ["'" + s.strip().replace("'", "''") + "'" for s in sources]
+    ranks = " ".join(f"WHEN {s} THEN {i}" for i, s in enumerate(quoted))
+    return f"(CASE source {ranks} ELSE {len(quoted)} END), size DESC, id"

@@ -1,0 +1,191 @@
+"""The local engine: a pool of worker processes on this machine.
+
+It maps a function, named "module:function", over tasks of JSON values and yields results as they
+come. When a worker dies, `on_death` says what to run instead, or raises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.errors import CurateError, RunFailed
+
+Task = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a worker ended: status as subprocess gives it (negative: a signal), and what it did."""
+
+    status: int
+    documents: tuple[int, int] | None
+
+    def describe(self) -> str:
+        """For people: `signal SIGSEGV` or `exit status 3`."""
+        if self.status < 0:
+            return f"signal {signal.Signals(-self.status).name}"
+        return f"exit status {self.status}"
+
+
+class WorkerBug(RunFailed):
+    """An exception in a worker that no rule foresaw; carries the worker's traceback."""
+
+    def __init__(self, message: str, trace: str) -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[bytes]
+    task: Task | None = None
+    buffer: bytearray = field(default_factory=bytearray)
+    documents: tuple[int, int] | None = None
+
+
+class LocalEngine:
+    """Use as a context manager; workers start with the first task and stay until the end."""
+
+    def __init__(self, workers: int, tick: Callable[[], None] = lambda: None) -> None:
+        self.workers = max(1, workers)
+        self._tick = tick
+        self._pool: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _start(self) -> _Worker:
+        home = str(Path(__file__).resolve().parents[2])
+        paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        one = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "curate.engines.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **one, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))},
+            start_new_session=True,  # Ctrl-C reaches this process, which ends the workers
+        )
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        worker = _Worker(process)
+        self._pool.append(worker)
+        self._selector.register(process.stdout, selectors.EVENT_READ, worker)
+        return worker
+
+    def map(
+        self,
+        function: str,
+        tasks: Iterable[Task],
+        on_death: Callable[[Task, Death], Task] | None = None,
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        """(task, result) in the order of arrival. RunFailed ends everything."""
+        waiting = deque(tasks)
+        try:
+            while waiting or any(w.task is not None for w in self._pool):
+                self._hand_out(function, waiting)
+                for worker, message in self._messages():
+                    task = worker.task
+                    if task is None:
+                        if message is None:
+                            self._bury(worker)
+                        continue
+                    if message is None:
+                        death = Death(self._bury(worker), worker.documents)
+                        if on_death is None:
+                            raise RunFailed(f"a worker died ({death.describe()})")
+                        waiting.appendleft(on_death(task, death))
+                    elif "beat" in message:
+                        worker.documents = (message["beat"][0], message["beat"][1])
+                    elif "error" in message:
+                        raise _failure(message["error"])
+                    else:
+                        worker.task = None
+                        yield task, message["result"]
+                self._tick()
+        except BaseException:
+            self.close()
+            raise
+
+    def _hand_out(self, function: str, waiting: deque[Task]) -> None:
+        idle = [w for w in self._pool if w.task is None]
+        while waiting:
+            if not idle and len(self._pool) < self.workers:
+                idle.append(self._start())
+            if not idle:
+                return
+            worker = idle.pop()
+            worker.task = waiting.popleft()
+            worker.documents = None
+            line = json.dumps({"function": function, "payload": worker.task}) + "\n"
+            assert worker.process.stdin is not None
+            try:
+                worker.process.stdin.write(line.encode())
+                worker.process.stdin.flush()
+            except BrokenPipeError:
+                pass  # it died; its end of file is seen below
+
+    def _messages(self) -> Iterator[tuple[_Worker, dict[str, Any] | None]]:
+        """What workers said since the last look; None for one that died."""
+        for key, _ in self._selector.select(timeout=0.5):
+            worker: _Worker = key.data
+            chunk = os.read(key.fd, 1 << 20)
+            if not chunk:
+                self._selector.unregister(key.fileobj)
+                yield worker, None
+                continue
+            worker.buffer += chunk
+            while (end := worker.buffer.find(b"\n")) >= 0:
+                line = bytes(worker.buffer[:end])
+                del worker.buffer[: end + 1]
+                yield worker, json.loads(line)
+
+    def _bury(self, worker: _Worker) -> int:
+        status = worker.process.wait()
+        self._pool.remove(worker)
+        return status
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for worker in self._pool:
+            if worker.task is not None:
+                worker.process.kill()
+            elif worker.process.stdin is not None:
+                worker.process.stdin.close()
+        for worker in self._pool:
+            try:
+                worker.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            if worker.process.stdout is not None:
+                worker.process.stdout.close()
+        self._pool.clear()
+        self._selector.close()
+        self._selector = selectors.DefaultSelector()
+
+
+def _failure(error: dict[str, Any]) -> CurateError:
+    if error["kind"] == "memory":
+        return RunFailed(
+            "a worker ran out of memory: use fewer --workers or a smaller read.batch_bytes and run"
+            " again, it resumes"
+        )
+    if error["kind"] == "known":
+        failure = RunFailed(error["message"])
+        failure.exit_code = error["code"]
+        return failure
+    return WorkerBug(error["message"], error["traceback"])

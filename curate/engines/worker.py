@@ -1,0 +1,80 @@
+"""A worker process: reads tasks as JSON lines from stdin, answers as JSON lines on stdout.
+
+Started as `python -m curate.engines.worker` by the local engine. It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+_answers = -1
+
+
+def send(message: dict[str, Any]) -> None:
+    """Writes one message to the engine."""
+    data = (json.dumps(message) + "\n").encode()
+    while data:
+        data = data[os.write(_answers, data) :]
+
+
+def beat(first: int, last: int) -> None:
+    """Tells the engine which documents are being worked on; what a death is blamed on."""
+    if _answers >= 0:
+        send({"beat": [first, last]})
+
+
+def _follow_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _run(task: dict[str, Any]) -> dict[str, Any]:
+    from curate.errors import CurateError, disk_error
+
+    try:
+        module, _, name = task["function"].partition(":")
+        function = getattr(importlib.import_module(module), name)
+        return {"result": function(task["payload"])}
+    except MemoryError:
+        return {"error": {"kind": "memory", "message": "out of memory"}}
+    except Exception as error:
+        full = disk_error(error)
+        known = full or (error if isinstance(error, CurateError) else None)
+        return {
+            "error": {
+                "kind": "known" if known else "bug",
+                "message": str(known or f"{type(error).__name__}: {error}"),
+                "code": known.exit_code if known else 1,
+                "traceback": traceback.format_exc(),
+            }
+        }
+
+
+def main() -> None:
+    """Serves tasks until stdin ends."""
+    global _answers
+    _answers = os.dup(1)
+    os.dup2(2, 1)  # whatever a library prints must not mix with the answers
+    sys.stdout = sys.stderr
+    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    for line in sys.stdin.buffer:
+        send(_run(json.loads(line)))
+
+
+if __name__ == "__main__":
+    # `python -m` loads this file as __main__; work must see one module, not two.
+    from curate.engines import worker
+
+    worker.main()

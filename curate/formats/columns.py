@@ -1,0 +1,136 @@
+"""Input columns that this tool does not know: typed once at planning time, carried along.
+
+The types are settled before any partition is read, from parquet schemas and from the first lines
+of JSON files, so that every partition writes the same schema. What does not fit its column later
+(another type, a key never seen) is kept as JSON text in the column `extra`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from curate.documents import CORE, NUMBER, PAYLOAD, REASON_COLUMNS
+from curate.errors import UsageError
+
+KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
+# Names that this tool's own columns need; an input column of that name gets a prefix.
+TAKEN = {*REASON_COLUMNS, NUMBER, "extra"}
+EXTRA = "extra"
+KINDS: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+    "json": pa.string(),
+}
+
+
+def column_name(name: str) -> str:
+    """The column that an unknown input field becomes."""
+    return f"input.{name}" if name in TAKEN else name
+
+
+def kind_of(value: Any) -> str | None:
+    """The kind that a JSON value asks for; None for null."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int64" if -(1 << 63) <= value < 1 << 63 else "json"
+    if isinstance(value, float):
+        return "double"
+    return "string" if isinstance(value, str) else "json"
+
+
+def _join(a: str | None, b: str | None) -> str | None:
+    if a is None or b is None or a == b:
+        return a or b
+    return "double" if {a, b} == {"int64", "double"} else "json"
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether the value can stand in a column of that kind as it is."""
+    have = kind_of(value)
+    return have in (None, kind) or kind == "json" or (have == "int64" and kind == "double")
+
+
+def _arrow_kind(kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return "int64"
+    if pa.types.is_floating(kind):
+        return "double"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    return f"arrow:{pa.schema([('c', kind)]).serialize().to_pybytes().hex()}"
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type of a planned column."""
+    if kind.startswith("arrow:"):
+        buffer = pa.py_buffer(bytes.fromhex(kind[6:]))
+        return pa.ipc.read_schema(buffer).field(0).type
+    return KINDS[kind]
+
+
+def carried_columns(files: Iterable[Any], sample_lines: int) -> dict[str, str]:
+    """name -> kind of every unknown column, over all files; `extra` where there are JSON lines."""
+    kinds: dict[str, str | None] = {}
+    json_lines = False
+    for file in files:
+        if file.format == "parquet":
+            from curate.formats.parquet import read_schema
+
+            for f in read_schema(file.path):
+                if f.name in KNOWN:
+                    continue
+                name, new = column_name(f.name), _arrow_kind(f.type)
+                old = kinds.get(name)
+                exact = old is not None and (old.startswith("arrow:") or new.startswith("arrow:"))
+                if exact and old != new:
+                    raise UsageError(
+                        f"input {file.path}: column {f.name!r} has another type than in the"
+                        " files before it; convert one of them"
+                    )
+                kinds[name] = _join(old, new)
+        elif file.format == "jsonl":
+            from curate.formats.jsonl import sample
+
+            json_lines = True
+            for record in sample(file.path, file.codec, sample_lines):
+                for key, value in record.items():
+                    if key not in KNOWN:
+                        name = column_name(key)
+                        kinds[name] = _join(kinds.get(name), kind_of(value))
+    if json_lines:
+        kinds[EXTRA] = "json"
+    return {name: kind or "string" for name, kind in sorted(kinds.items())}
+
+
+def split_extra(record: dict[str, Any], columns: dict[str, str]) -> dict[str, Any]:
+    """The values of one JSON record by planned column; misfits as JSON text under `extra`."""
+    out: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for key, value in record.items():
+        name = column_name(key)
+        kind = columns.get(name)
+        if kind is None or not fits(value, kind):
+            rest[key] = value
+        elif kind == "json" and value is not None:
+            out[name] = json.dumps(value, ensure_ascii=False, sort_keys=True)
+        else:
+            out[name] = float(value) if kind == "double" and value is not None else value
+    if rest:
+        out[EXTRA] = json.dumps(rest, ensure_ascii=False, sort_keys=True)
+    return out
+
+
+def schema(columns: dict[str, str]) -> list[tuple[str, pa.DataType]]:
+    """All columns that readers give, in their order."""
+    return [*CORE, *PAYLOAD, *((name, arrow_type(kind)) for name, kind in columns.items())]

@@ -1,0 +1,331 @@
+"""HTTP responses as crawlers stored them: heads that break the rules, bodies that do too.
+
+Bodies are decoded under a limit that holds while decoding, so a small body cannot inflate without
+bound. What servers declare wrongly (chunked, gzip, lengths) is recognised, and the body is used as
+it is. The HTTP Content-Length is not believed: the record says how long the body is.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+_STATUS = re.compile(rb"(?:HTTP|ICY)(?:/(\d+(?:\.\d+)?))?[ \t]+(\d{3})(?!\d)[ \t]*([^\r\n]*)", re.I)
+_BLANK_LINE = re.compile(rb"\n\r*\n")
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n")
+_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:+-]+)""", re.I)
+_MIME = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
+_MAX_HEAD = 1 << 18
+_NO_ENCODING = {"", "identity", "none", "binary", "8bit", "7bit", "utf-8", "chunked"}
+
+
+@dataclass(slots=True)
+class Head:
+    """Status line and header fields."""
+
+    status: int | None
+    reason: str
+    fields: dict[str, list[str]]
+    """Names in lower case, values in order."""
+    length: int
+    """Bytes of the head, the blank line included."""
+
+    def get(self, name: str) -> str | None:
+        """All values of a field, joined with commas; None where there is none."""
+        values = self.fields.get(name)
+        return ", ".join(values) if values else None
+
+    def first(self, name: str) -> str | None:
+        values = self.fields.get(name)
+        return values[0] if values else None
+
+
+@dataclass(slots=True)
+class Body:
+    """A decoded body."""
+
+    status: str
+    """`ok`, `too_large` (over the limit; no data) or `undecodable` (`data` is as stored)."""
+    data: bytes = b""
+    size: int = 0
+    """Bytes of data; for `too_large` how many had been decoded when the limit was passed."""
+    notes: list[str] = field(default_factory=list)
+    """What was not as declared, or why the body cannot be decoded."""
+
+    @property
+    def detail(self) -> str | None:
+        return "; ".join(self.notes) or None
+
+
+def parse_head(data: bytes) -> Head | None:
+    """The head of a response; None if `data` does not begin with a status line.
+
+    Accepts a missing status text, LF line ends, obsolete folding, lines that are no fields, and a
+    head that no blank line ends (it then ends before the first line that is no field).
+    """
+    status = _STATUS.match(data)
+    if status is None:
+        return None
+    found = _BLANK_LINE.search(data, 0, _MAX_HEAD)
+    end = found.end() if found else _end_without_blank_line(data, status.end())
+    fields: dict[str, list[str]] = {}
+    values: list[str] = []
+    block = data[status.end() : end].decode("utf-8", "surrogateescape")
+    for line in block.split("\n"):
+        if line[:1] in (" ", "\t"):
+            if values and line.strip():
+                values[-1] = f"{values[-1]} {line.strip()}".strip()
+            continue
+        name, colon, value = line.partition(":")
+        if colon:
+            values = fields.setdefault(name.strip().lower(), [])
+            values.append(_clean(value.strip()))
+    reason = _clean(status.group(3).decode("utf-8", "surrogateescape").strip())
+    return Head(int(status.group(2)), reason, fields, end)
+
+
+def _clean(text: str) -> str:
+    """Bytes that are no UTF-8 become U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _end_without_blank_line(data: bytes, at: int) -> int:
+    end = data.find(b"\n", at) + 1
+    while 0 < end < min(len(data), _MAX_HEAD):
+        line_end = data.find(b"\n", end, end + 65536)
+        line = data[end : line_end if line_end >= 0 else min(len(data), end + 65536)]
+        if b":" not in line or line[:1] in b"<{":
+            break
+        end = line_end + 1 if line_end >= 0 else end + len(line)
+    return end or len(data)
+
+
+def content_type(value: str | None) -> tuple[str | None, str | None]:
+    """(MIME type, charset) of a Content-Type, lower case; None for what is missing or no type."""
+    if not value:
+        return None, None
+    mime = value.split(";", 1)[0].split(",", 1)[0].strip().strip("\"'").lower()
+    charset = _CHARSET.search(value)
+    return (
+        mime if _MIME.fullmatch(mime) else None,
+        charset.group(1).lower() if charset else None,
+    )
+
+
+def looks_like_text(data: bytes) -> bool:
+    """Whether the first 4 KiB could be text or HTML in any common encoding."""
+    sample = data[:4096]
+    if sample[:2] in (b"\xff\xfe", b"\xfe\xff") or b"<\0" in sample[:64] or b"\0<" in sample[:64]:
+        return True
+    control = len(sample) - len(sample.translate(None, _CONTROL))
+    return control * 100 <= len(sample)
+
+
+def sniff_mime(data: bytes) -> str | None:
+    """`text/html`, `application/xml` or `text/plain` by the first bytes; None for other things."""
+    if not data or not looks_like_text(data):
+        return None
+    begin = data[:1024].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
+    if begin.startswith(b"<?xml") and b"<html" not in begin and b"<!doctype html" not in begin:
+        return "application/xml"
+    tags = (b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<script", b"<meta")
+    if any(tag in begin for tag in tags) or re.match(rb"<(?:!--|[a-z][a-z0-9]*[\s>])", begin):
+        return "text/html"
+    return "text/plain"
+
+
+def decode_body(head: Head, body: bytes, limit: int) -> Body:
+    """Undoes transfer and content encodings, last applied first; at most `limit` bytes result."""
+    notes: list[str] = []
+    transfer = _tokens(head.get("transfer-encoding"))
+    if "chunked" in transfer:
+        body = _dechunk(body, notes)
+    encodings = [*_tokens(head.get("content-encoding")), *transfer]
+    for name in reversed(encodings):
+        if name in _NO_ENCODING or not body:
+            continue
+        decode = _DECODERS.get(name)
+        if decode is None:
+            if looks_like_text(body):
+                notes.append(f"says {name}, is plain")
+                continue
+            return Body("undecodable", body, len(body), [*notes, f"unknown encoding {name}"])
+        data, problem = decode(body, limit)
+        if len(data) > limit:
+            return Body("too_large", b"", len(data), notes)
+        if problem:
+            if not data and looks_like_text(body):
+                notes.append(f"says {name}, is plain")
+                continue
+            notes.append(f"{name}: {problem}")
+            if not data:
+                return Body("undecodable", body, len(body), notes)
+        body = data
+    if len(body) > limit:
+        return Body("too_large", b"", len(body), notes)
+    return Body("ok", body, len(body), notes)
+
+
+def _tokens(value: str | None) -> list[str]:
+    return [token.strip().strip("\"'").lower() for token in value.split(",")] if value else []
+
+
+def _dechunk(body: bytes, notes: list[str]) -> bytes:
+    """The data of a chunked body. Wrongly declared: the body as it is. Broken on the way: what
+    was read so far and the rest as it is."""
+    parts: list[bytes] = []
+    view, at = memoryview(body), 0
+    while at < len(body):
+        line = _CHUNK_SIZE.match(body, at)
+        if line is None:
+            if not parts:
+                notes.append("says chunked, is not")
+                return body
+            notes.append(f"chunked: no chunk size at byte {at}")
+            parts.append(bytes(view[at:]))
+            break
+        size, at = int(line.group(1), 16), line.end()
+        if size == 0:
+            break
+        if at + size > len(body):
+            if not parts and not body.startswith(b"\r\n", len(body)) and size > 1 << 30:
+                notes.append("says chunked, is not")
+                return body
+            notes.append("chunked: ends early")
+        parts.append(bytes(view[at : at + size]))
+        at += size
+        if body.startswith(b"\r\n", at):
+            at += 2
+        elif body.startswith(b"\n", at):
+            at += 1
+    return b"".join(parts)
+
+
+# Each decoder gives what it could decode, at most one step over the limit, and what went wrong.
+
+
+def _gzip(data: bytes, limit: int) -> tuple[bytes, str | None]:
+    return _zlib(data, limit, 31)
+
+
+def _deflate(data: bytes, limit: int) -> tuple[bytes, str | None]:
+    """RFC 9110 means the zlib format; many servers send raw deflate."""
+    out, problem = _zlib(data, limit, 15)
+    if problem and not out:
+        raw, raw_problem = _zlib(data, limit, -15)
+        if raw and not (raw_problem and looks_like_text(data)):
+            return raw, raw_problem
+    return out, problem
+
+
+def _zlib(data: bytes, limit: int, bits: int) -> tuple[bytes, str | None]:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        inflate = zlib.decompressobj(bits)
+        while True:
+            before = inflate.copy()
+            try:
+                out = inflate.decompress(data, min(limit - size + 1, 1 << 20))
+            except zlib.error as error:
+                parts.append(_until_error(before, data, min(limit - size + 1, 1 << 20)))
+                return b"".join(parts), str(error).rsplit(": ", 1)[-1]
+            parts.append(out)
+            size += len(out)
+            data = inflate.unconsumed_tail
+            if size > limit:
+                return b"".join(parts), None
+            if inflate.eof:
+                break
+            if not out and not data:
+                return b"".join(parts), "ends early"
+        data = inflate.unused_data
+        if bits != 31 or not data.startswith(b"\x1f\x8b\x08"):
+            return b"".join(parts), None  # what follows the stream is not part of the body
+
+
+def _until_error(inflate: Any, data: bytes, size: int) -> bytes:
+    """What a call that failed would have given before its error (halving the step)."""
+    parts: list[bytes] = []
+    left, step = size, 4096
+    while left > 0:
+        before = inflate.copy()
+        try:
+            out = inflate.decompress(data, step)
+        except zlib.error:
+            if step == 1:
+                break
+            inflate, step = before, step // 64 or 1
+            continue
+        if not out:
+            break
+        data = inflate.unconsumed_tail
+        parts.append(out)
+        left -= len(out)
+    return b"".join(parts)
+
+
+def _brotli(data: bytes, limit: int) -> tuple[bytes, str | None]:
+    import brotli
+
+    decoder = brotli.Decompressor()
+    parts: list[bytes] = []
+    size = 0
+    bounded = hasattr(decoder, "can_accept_more_data")  # brotli >= 1.2
+    step = len(data) if bounded else 64
+    try:
+        for at in range(0, len(data), step):
+            out = _process(decoder, data[at : at + step], bounded)
+            while True:
+                parts.append(out)
+                size += len(out)
+                if size > limit:
+                    return b"".join(parts), None
+                if not bounded or decoder.is_finished() or not out:
+                    break
+                out = _process(decoder, b"", bounded)
+            if decoder.is_finished():
+                return b"".join(parts), None
+    except brotli.error as error:
+        return b"".join(parts), str(error) or "not brotli"
+    return b"".join(parts), "ends early"
+
+
+def _process(decoder: Any, data: bytes, bounded: bool) -> bytes:
+    if bounded:
+        return bytes(decoder.process(data, output_buffer_limit=1 << 20))
+    return bytes(decoder.process(data))
+
+
+def _zstd(data: bytes, limit: int) -> tuple[bytes, str | None]:
+    import zstandard
+
+    parts: list[bytes] = []
+    size = 0
+    # Browsers refuse windows over 8 MiB (RFC 9659); archives hold what servers sent.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=128 << 20)
+    try:
+        with decompressor.stream_reader(data, read_across_frames=True) as reader:
+            while out := reader.read(min(1 << 20, limit - size + 1)):
+                parts.append(out)
+                size += len(out)
+                if size > limit:
+                    return b"".join(parts), None
+    except zstandard.ZstdError as error:
+        return b"".join(parts), str(error).rsplit(": ", 1)[-1]
+    return b"".join(parts), None if parts else "no data"
+
+
+_DECODERS: dict[str, Any] = {
+    "gzip": _gzip,
+    "x-gzip": _gzip,
+    "deflate": _deflate,
+    "x-deflate": _deflate,
+    "br": _brotli,
+    "zstd": _zstd,
+}

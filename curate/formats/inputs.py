@@ -1,0 +1,260 @@
+"""Which files an input means, and how they are cut into partitions.
+
+The plan depends on the input alone: same files, same plan, for any number of workers. A partition
+is one slice of a large file (gzip members or zstd frames of an archive, where verified; line
+ranges of plain JSON lines; row groups of parquet) or a run of small files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from curate.errors import UsageError
+from curate.formats.compression import sniff, verified_boundaries
+
+FORMATS = {
+    "archive": (".warc", ".wet", ".wat", ".arc"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".pq"),
+    "html": (".html", ".htm", ".xhtml"),
+    "text": (".txt", ".text", ".md", ".rst"),
+}
+PACKING = (".gz", ".zst", ".zstd", ".lz4")
+MANY_SLICES = 1000  # small files in one partition at most
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on."""
+
+    path: str
+    rel: str
+    format: str
+    codec: str
+    size: int
+    stamp: str
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a file: bytes [start, end) of an archive or of lines, row groups of parquet."""
+
+    file: int
+    start: int
+    end: int | None
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """Files, partitions, the columns carried along (name -> kind), and what was passed over."""
+
+    files: tuple[InputFile, ...]
+    partitions: tuple[tuple[Slice, ...], ...]
+    columns: dict[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+    def dump(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def load(data: dict[str, Any]) -> InputPlan:
+        """The inverse of `dump`."""
+        return InputPlan(
+            tuple(InputFile(**f) for f in data["files"]),
+            tuple(tuple(Slice(**s) for s in p) for p in data["partitions"]),
+            dict(data["columns"]),
+            tuple(data["notices"]),
+        )
+
+    def fingerprint(self) -> str:
+        """Changes when a file is added, removed, or touched, or the partitioning changes."""
+        parts = [[f.rel, f.format, f.size, f.stamp] for f in self.files]
+        cuts = [[(s.file, s.start, s.end) for s in p] for p in self.partitions]
+        data = json.dumps([parts, cuts, sorted(self.columns.items())])
+        return hashlib.sha256(data.encode()).hexdigest()
+
+
+def open_input(path: str) -> BinaryIO:
+    """A seekable binary file of a local path or of any URL that fsspec knows."""
+    if "://" not in path:
+        return open(path, "rb")
+    import fsspec
+
+    file: BinaryIO = fsspec.open(path, "rb").open()
+    return file
+
+
+def _format_by_name(name: str) -> str | None:
+    lower = name.lower()
+    for ending in PACKING:
+        lower = lower.removesuffix(ending)
+    for kind, endings in FORMATS.items():
+        if lower.endswith(endings):
+            return kind
+    return None
+
+
+def _format_by_content(path: str) -> str | None:
+    from curate.formats.compression import decompressed_chunks
+
+    with open_input(path) as f:
+        if f.read(4) == b"PAR1":
+            return "parquet"
+        f.seek(0)
+        try:
+            head = next(iter(decompressed_chunks(f, None, lambda offset, what: None)), b"")
+        except Exception:
+            return None
+    head = bytes(head[:512]).lstrip()
+    if head.startswith((b"WARC/", b"filedesc://")):
+        return "archive"
+    if head.startswith(b"{"):
+        return "jsonl"
+    if head[:15].lower().startswith((b"<!doctype html", b"<html")):
+        return "html"
+    return None
+
+
+def _not_documents(path: str, kind: str) -> str | None:
+    """Why a file of a known format in a folder holds no documents: its records have no text."""
+    if kind == "jsonl":
+        from curate.formats.jsonl import sample
+
+        with open_input(path) as f:
+            codec = sniff(f)
+        records = list(sample(path, codec, 20))
+        if records and not any("text" in r or "payload" in r for r in records):
+            return "its records have no `text`"
+    if kind == "parquet":
+        from curate.formats.parquet import read_schema
+
+        try:
+            read_schema(path)
+        except UsageError:
+            return "it has no column `text`"
+    return None
+
+
+def _stamp(fs: Any, info: dict[str, Any]) -> str:
+    """Time of change and the first and last 64 KiB; remote stores give an etag or a checksum."""
+    for key in ("ETag", "etag", "md5Hash", "content_md5", "sha256"):
+        if info.get(key):
+            return str(info[key])
+    import xxhash
+
+    digest = xxhash.xxh3_128()
+    with fs.open(info["name"], "rb") as f:
+        digest.update(f.read(1 << 16))
+        if info["size"] > 1 << 17:
+            f.seek(-(1 << 16), 2)
+            digest.update(f.read(1 << 16))
+    when = info.get("mtime") or info.get("LastModified") or info.get("created") or ""
+    return f"{digest.hexdigest()}@{when}"
+
+
+def find_files(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
+    """The files that the inputs mean, in the order given and by name within a folder.
+
+    A folder that llmcurate wrote (it holds corpus/manifest.json) means its corpus. UsageError for
+    a missing input or a named file of no known format; unknown files in folders are noticed.
+    """
+    import fsspec
+
+    files: list[InputFile] = []
+    notices: list[str] = []
+    for given in inputs:
+        given = str(given)
+        try:
+            fs, root = fsspec.core.url_to_fs(given)
+            exists = fs.exists(root)
+        except (ValueError, ImportError) as error:
+            raise UsageError(f"input {given}: {error}") from None
+        if not exists:
+            raise UsageError(f"input {given} does not exist")
+        folder = fs.isdir(root)
+        if folder and fs.exists(f"{root}/corpus/manifest.json"):
+            root = f"{root}/corpus"
+        names = sorted(fs.find(root)) if folder else [root]
+        found = 0
+        for name in names:
+            rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
+            hidden = any(p.startswith((".", "_")) for p in PurePosixPath(rel).parts)
+            if folder and (hidden or PurePosixPath(rel).name in ("manifest.json", "SUCCESS")):
+                continue
+            path = fs.unstrip_protocol(name) if "://" in given else name
+            info = fs.info(name)
+            kind = _format_by_name(rel) or _format_by_content(path)
+            if kind is None:
+                if not folder:
+                    raise UsageError(
+                        f"input {given}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
+                        " parquet, HTML or plain text)"
+                    )
+                notices.append(f"skipped {path}: unknown format")
+                continue
+            if folder and (reason := _not_documents(path, kind)):
+                notices.append(f"skipped {path}: {reason}")
+                continue
+            codec = "plain"
+            if kind != "parquet":
+                with open_input(path) as f:
+                    codec = sniff(f)
+            found += 1
+            files.append(InputFile(path, rel, kind, codec, info["size"], _stamp(fs, info)))
+        if found == 0:
+            raise UsageError(f"input {given} holds no file of a known format")
+    return files, notices
+
+
+def _slices(number: int, file: InputFile, target: int) -> list[Slice]:
+    if file.format == "parquet":
+        from curate.formats.parquet import row_group_slices
+
+        return [Slice(number, a, b) for a, b in row_group_slices(file.path, target)]
+    starts = [0]
+    if file.size > target + target // 2:
+        if file.format == "archive" and file.codec != "plain":
+            with open_input(file.path) as f:
+                starts = verified_boundaries(f, file.size, target)
+        elif file.format == "jsonl" and file.codec == "plain":
+            starts = list(range(0, file.size, target))
+            if len(starts) > 1 and file.size - starts[-1] < target // 2:
+                starts.pop()
+    ends = [*starts[1:], None]
+    return [Slice(number, a, b) for a, b in zip(starts, ends, strict=True)]
+
+
+def plan_inputs(
+    inputs: Iterable[str], partition_bytes: int = 16 << 20, sample_lines: int = 1000
+) -> InputPlan:
+    """Files cut into partitions of about partition_bytes (stored size)."""
+    from curate.formats.columns import carried_columns
+
+    files, notices = find_files(inputs)
+    partitions: list[tuple[Slice, ...]] = []
+    group: list[Slice] = []
+    weight = 0
+    for number, file in enumerate(files):
+        slices = _slices(number, file, partition_bytes)
+        small = len(slices) == 1 and file.size < partition_bytes // 2
+        if group and (not small or weight + file.size > partition_bytes):
+            partitions.append(tuple(group))
+            group, weight = [], 0
+        if not small:
+            partitions.extend((s,) for s in slices)
+            continue
+        group.append(slices[0])
+        weight += file.size
+        if len(group) >= MANY_SLICES:
+            partitions.append(tuple(group))
+            group, weight = [], 0
+    if group:
+        partitions.append(tuple(group))
+    columns = carried_columns(files, sample_lines)
+    return InputPlan(tuple(files), tuple(partitions), columns, tuple(notices))

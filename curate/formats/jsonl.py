@@ -1,0 +1,181 @@
+"""JSON lines: plain (any byte range), gzip, zstd or lz4.
+
+A line belongs to the range in which its first byte lies. A line longer than the limit is passed
+over in pieces and reported; it is never held in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from itertools import islice
+from typing import Any, BinaryIO
+
+from curate.formats.columns import KNOWN, split_extra
+from curate.formats.events import Corrupt, Event, Row
+
+CHUNK = 1 << 20
+
+
+def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
+    file.seek(start)
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def lines(
+    chunks: Iterator[bytes], at: int, end: int | None, limit: int
+) -> Iterator[tuple[int, bytes | None, int]]:
+    """(offset, line without its end or None if longer than limit, bytes) for lines starting in
+    [at, end); offsets count from `at` in what the chunks hold."""
+    parts: list[bytes] = []
+    held = 0
+    begin = at
+    for chunk in chunks:
+        position = 0
+        while (stop := chunk.find(b"\n", position)) >= 0:
+            held += stop - position
+            if held <= limit:
+                parts.append(chunk[position:stop])
+                yield begin, b"".join(parts), held
+            else:
+                yield begin, None, held
+            parts, begin, held = [], begin + held + 1, 0
+            position = stop + 1
+            if end is not None and begin >= end:
+                return
+        held += len(chunk) - position
+        if held <= limit:
+            parts.append(chunk[position:])
+        else:
+            parts = []
+    if held:
+        yield begin, b"".join(parts) if held <= limit else None, held
+
+
+def parse(line: bytes) -> dict[str, Any] | str:
+    """The object on a line, or what is wrong with it. Lone surrogates become U+FFFD."""
+    import orjson
+
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        try:
+            value = _mended(json.loads(line.decode("utf-8", "replace").replace("\x00", "\ufffd")))
+        except (ValueError, RecursionError) as error:
+            return f"not JSON: {str(error)[:100]}"
+    return value if isinstance(value, dict) else f"not a JSON object but {type(value).__name__}"
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        # Pairs of escapes join to one character, lone halves become U+FFFD.
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(v) for v in value]
+    if isinstance(value, dict):
+        return {_mended(k): _mended(v) for k, v in value.items()}
+    return value
+
+
+def parse_date(value: Any) -> datetime | None:
+    """A time from ISO text or from seconds since 1970; UTC where no zone is given."""
+    try:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, timezone.utc)
+        if isinstance(value, str) and value:
+            text = value.strip().replace("Z", "+00:00")
+            when = datetime.fromisoformat(text)
+            return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None
+
+
+def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
+    """One document from one JSON object."""
+    rest = {k: v for k, v in record.items() if k not in KNOWN}
+    row = Row(offset=offset)
+    own = record.get("id")
+    row.id = str(own) if isinstance(own, (str, int)) and own != "" else None
+    for name in ("url", "lang", "mime", "charset"):
+        value = record.get(name)
+        if isinstance(value, str):
+            setattr(row, name, value)
+        elif value is not None:
+            rest[name] = value
+    when = record.get("date")
+    row.date = parse_date(when)
+    if when is not None and row.date is None:
+        rest["date"] = when
+    text = record.get("text")
+    if isinstance(text, str):
+        row.text = text
+    else:
+        row.reject = ("no_text", None, None, "the record has no `text` string")
+    row.extra = split_extra(rest, columns)
+    if isinstance(record.get("source"), str):
+        row.extra["source"] = record["source"]
+    return row
+
+
+def read(
+    file: BinaryIO,
+    codec: str,
+    start: int,
+    end: int | None,
+    limit: int,
+    columns: dict[str, str],
+) -> Iterator[Event]:
+    """Events of the lines that start in [start, end); limit: bytes of the longest line read."""
+    from curate.formats.compression import decompressed_chunks
+
+    damage: list[Corrupt] = []
+    if codec == "plain":
+        # A line that begins exactly at `start` has its newline at start - 1.
+        chunks = _chunks(file, start - 1 if start else 0)
+        found = lines(chunks, start - 1 if start else 0, end, limit)
+        if start:
+            next(found, None)
+    else:
+        packed = decompressed_chunks(
+            file, codec, lambda offset, what: damage.append(Corrupt(offset, what))
+        )
+        found = lines(packed, 0, None, limit)
+    for offset, line, size in found:
+        if damage:
+            yield from damage
+            damage.clear()
+        if line is None:
+            yield Row(
+                offset=offset,
+                reject=("line_too_long", float(size), float(limit), "passed over, not read whole"),
+            )
+            continue
+        line = line.rstrip(b"\r")
+        if not line.strip():
+            continue
+        value = parse(line)
+        if isinstance(value, str):
+            yield Corrupt(offset, value)
+        else:
+            yield to_row(value, offset, columns)
+    yield from damage
+
+
+def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[dict[str, Any]]:
+    """The first objects of a file, for typing its columns."""
+    from curate.formats.compression import decompressed_chunks
+    from curate.formats.inputs import open_input
+
+    with open_input(path) as file:
+        chunks = (
+            _chunks(file, 0)
+            if codec == "plain"
+            else decompressed_chunks(file, codec, lambda offset, what: None)
+        )
+        for _, line, _ in islice(lines(iter(chunks), 0, None, limit), count):
+            value = parse(line) if line and line.strip() else ""
+            if isinstance(value, dict):
+                yield value

@@ -1,0 +1,215 @@
+"""A partition as batches of documents: events of its slices collected into Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field
+
+from curate.documents import NUMBER, Documents
+from curate.formats import jsonl, parquet
+from curate.formats.columns import schema
+from curate.formats.events import Corrupt, Event, Row, Skipped
+from curate.formats.inputs import InputFile, InputPlan, Slice, open_input
+
+
+class ReadSettings(BaseModel):
+    """How the input is read (the recipe's section `read`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    partition_bytes: int = Field(16 << 20, ge=1 << 10, description="stored bytes of a partition")
+    batch_bytes: int = Field(8 << 20, ge=1 << 10, description="document bytes of a batch")
+    batch_rows: int = Field(1000, ge=1)
+    max_record_bytes: int = Field(64 << 20, ge=1, description="larger records are rejected by size")
+    max_payload_bytes: int = Field(64 << 20, ge=1, description="the same after decompression")
+
+
+@dataclass
+class Batch:
+    """Documents for the steps, documents refused by the reader, and the numbers of both."""
+
+    docs: Documents
+    refused: Documents | None
+    ids: pa.Table  # n, own (null: made from the path), slice, ordinal
+
+
+@dataclass
+class Account:
+    """What a partition's input held besides documents."""
+
+    skipped: dict[str, int] = field(default_factory=dict)
+    corrupt: list[dict[str, Any]] = field(default_factory=list)
+    bytes_in: int = 0
+
+
+ID_SCHEMA = pa.schema(
+    [
+        (NUMBER, pa.int64()),
+        ("own", pa.string()),
+        ("slice", pa.int32()),
+        ("ordinal", pa.int64()),
+    ]
+)
+
+
+def _events(file: InputFile, part: Slice, settings: ReadSettings, columns: dict[str, str]):
+    if file.format == "parquet":
+        yield from parquet.read(file.path, part.start, part.end, settings.batch_rows)
+        return
+    with open_input(file.path) as f:
+        if file.format == "archive":
+            from curate.formats.warc import ReadLimits, read_archive
+
+            limits = ReadLimits(
+                record_bytes=settings.max_record_bytes, payload_bytes=settings.max_payload_bytes
+            )
+            yield from read_archive(f, part.start, part.end, limits)
+        elif file.format == "jsonl":
+            limit = settings.max_record_bytes
+            yield from jsonl.read(f, file.codec, part.start, part.end, limit, columns)
+        else:
+            from curate.formats.plain import read_page
+
+            yield from read_page(f, file, settings.max_payload_bytes)
+
+
+ROW_COLUMNS = ("id", "text", "url", "date", "lang", "payload", "mime", "charset")
+
+
+class PartitionReader:
+    """Iterates over the batches of one partition; `account` is complete at the end."""
+
+    def __init__(self, plan: InputPlan, partition: int, settings: ReadSettings) -> None:
+        self.plan = plan
+        self.partition = partition
+        self.settings = settings
+        self.account = Account()
+        self._rows: list[Row] = []
+        self._ids: list[tuple[int, str | None, int, int]] = []
+        self._size = 0
+        self._next = 0
+        self._schema = schema(plan.columns)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for number, part in enumerate(self.plan.partitions[self.partition]):
+            file = self.plan.files[part.file]
+            ordinal = 0
+            try:
+                for event in _events(file, part, self.settings, self.plan.columns):
+                    if isinstance(event, pa.Table):
+                        yield from self._flush()
+                        yield from self._table(event, file, number, ordinal)
+                        ordinal += event.num_rows
+                    elif isinstance(event, Row):
+                        self._add(event, file, number, ordinal)
+                        ordinal += 1
+                        if (
+                            self._size >= self.settings.batch_bytes
+                            or len(self._rows) >= self.settings.batch_rows
+                        ):
+                            yield from self._flush()
+                    else:
+                        self._note(event, file)
+            except (pa.ArrowInvalid, EOFError) as error:
+                self._note(Corrupt(part.start, str(error).splitlines()[0][:200]), file)
+            except OSError as error:
+                if error.errno is not None:
+                    raise
+                self._note(Corrupt(part.start, str(error).splitlines()[0][:200]), file)
+        yield from self._flush()
+
+    def _note(self, event: Event, file: InputFile) -> None:
+        if isinstance(event, Skipped):
+            kinds = self.account.skipped
+            kinds[event.kind] = kinds.get(event.kind, 0) + 1
+        elif isinstance(event, Corrupt):
+            self.account.corrupt.append(
+                {"file": file.path, "offset": event.offset, "what": event.what}
+            )
+
+    def _add(self, row: Row, file: InputFile, number: int, ordinal: int) -> None:
+        extra = row.extra or {}
+        extra.setdefault("source", file.rel)
+        row.extra = extra
+        self._ids.append((self._next, row.id, number, ordinal))
+        row.id = row.id if row.id is not None else f"{file.rel}#{ordinal}"
+        self._next += 1
+        self._rows.append(row)
+        self._size += len(row.payload or b"") + len(row.text or "")
+
+    def _flush(self) -> Iterator[Batch]:
+        if not self._rows:
+            return
+        rows, ids = self._rows, self._ids
+        self.account.bytes_in += self._size
+        self._rows, self._ids, self._size = [], [], 0
+        columns = {}
+        for name, kind in self._schema:
+            if name in ROW_COLUMNS:
+                values = [getattr(r, name) for r in rows]
+            else:
+                values = [(r.extra or {}).get(name) for r in rows]
+            columns[name] = _array(values, kind)
+        columns[NUMBER] = pa.array([i[0] for i in ids], pa.int64())
+        table = pa.table(columns)
+        numbers = pa.table([list(c) for c in zip(*ids, strict=True)], schema=ID_SCHEMA)
+        yield self._batch(table, numbers, [r.reject for r in rows])
+
+    def _table(self, table: pa.Table, file: InputFile, number: int, at: int) -> Iterator[Batch]:
+        """A block of a columnar file, cut where its texts grow beyond a batch."""
+        table = parquet.conform(table, self.plan.columns, file.rel)
+        size = pc.fill_null(pc.binary_length(table["text"]), 0).to_numpy()
+        size = size + pc.fill_null(pc.binary_length(table["payload"]), 0).to_numpy()
+        block = np.cumsum(size) // self.settings.batch_bytes
+        for cut in np.split(np.arange(table.num_rows), np.flatnonzero(np.diff(block)) + 1):
+            if len(cut) == 0:
+                continue
+            part = table.slice(int(cut[0]), len(cut)).combine_chunks()
+            sizes = size[cut]
+            self.account.bytes_in += int(sizes.sum())
+            n = np.arange(self._next, self._next + len(cut))
+            self._next += len(cut)
+            own = part["id"].to_pylist()
+            ordinals = [at + int(i) for i in cut]
+            numbers = pa.table([n, own, [number] * len(cut), ordinals], schema=ID_SCHEMA)
+            made = [
+                o if o is not None else f"{file.rel}#{k}"
+                for o, k in zip(own, ordinals, strict=True)
+            ]
+            part = part.set_column(0, "id", pa.array(made, pa.string()))
+            limit = self.settings.max_record_bytes
+            rejects: list[Any] = [
+                ("record_too_large", float(s), float(limit), None) if s > limit else None
+                for s in sizes
+            ]
+            yield self._batch(part.append_column(NUMBER, pa.array(n)), numbers, rejects)
+
+    def _batch(self, table: pa.Table, ids: pa.Table, rejects: list[Any]) -> Batch:
+        bad = np.array([r is not None for r in rejects], np.bool_)
+        if not bad.any():
+            return Batch(Documents(table), None, ids)
+        refused = Documents(table.filter(pa.array(bad)))
+        given = [r for r in rejects if r is not None]
+        for rule in dict.fromkeys(r[0] for r in given):
+            mask = np.array([r[0] == rule for r in given], np.bool_)
+            value = np.array([np.nan if r[1] is None else r[1] for r in given], np.float64)
+            threshold = next(r[2] for r in given if r[0] == rule)
+            refused = refused.drop(mask, rule, value, threshold, [r[3] for r in given])
+        return Batch(Documents(table.filter(pa.array(~bad))), refused, ids)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:  # lone surrogates cannot be stored as UTF-8
+        mended = [
+            v.encode("utf-8", "replace").decode("utf-8") if isinstance(v, str) else v
+            for v in values
+        ]
+        return pa.array(mended, kind)

@@ -1,0 +1,186 @@
+"""Documents of web archives: WARC, WET and ARC files, compressed or not.
+
+`records.records` does the framing; here each record becomes a document (`Row`), a record that
+holds none (`Skipped`), or damage (`Corrupt`). Documents are responses with status 200 and pages of
+ARC files whose type is HTML, XML or text (or missing, and the content looks like it), and resource
+and conversion records of such a type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import BinaryIO
+
+from curate.formats.events import Corrupt, Event, Reject, Row, Skipped
+from curate.formats.heads import Record
+from curate.formats.http import (
+    Head,
+    content_type,
+    decode_body,
+    looks_like_text,
+    parse_head,
+    sniff_mime,
+)
+from curate.formats.records import ReadLimits, records
+
+__all__ = ["ReadLimits", "parse_date", "read_archive"]
+
+_DOCUMENTS = ("response", "resource", "conversion")
+_NO_TEXT = (
+    "text/css text/javascript text/ecmascript text/jscript text/livescript text/x-javascript"
+    " text/x-ecmascript text/x-js text/x-json text/json text/dns text/calendar text/x-vcalendar"
+    " text/vcard text/x-vcard text/csv text/tab-separated-values text/vtt text/cache-manifest"
+    " text/x-component text/x-cross-domain-policy text/event-stream text/vnd.wap.wmlscript "
+)
+_UNKNOWN = frozenset(
+    ("unknown/unknown", "application/unknown", "application/x-unknown", "x-unknown/unknown")
+)
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*"
+    r"(Z|[+-]\d\d:?\d\d)?)?",
+    re.I,
+)
+
+
+def read_archive(
+    file: BinaryIO, start: int = 0, end: int | None = None, limits: ReadLimits = ReadLimits()
+) -> Iterator[Event]:
+    """The events of one archive, or of its slice [start, end) (`verified_boundaries` cuts them).
+
+    `file` is seekable and binary. Nothing in the file raises; I/O errors of `file` do.
+    """
+    for record in records(file, start, end, limits):
+        yield record if isinstance(record, Corrupt) else _event(record, limits)
+
+
+def _event(record: Record, limits: ReadLimits) -> Event:
+    kind = record.type or "unknown"
+    if kind not in _DOCUMENTS:
+        return Skipped(kind, record.offset)
+    content = record.content if record.content is not None else record.beginning
+    declared = record.get(b"content-type")
+    head = None
+    if kind == "response" or (declared or "").lower().startswith("application/http"):
+        head = parse_head(content)
+    if head is None:
+        if (declared or "").lower().startswith("application/http"):
+            declared = None
+        mime, charset = content_type(declared)
+    else:
+        if head.status != 200:
+            return Skipped(f"{kind}:status-{head.status}", record.offset)
+        declared = head.first("content-type")
+        mime, charset = content_type(declared)
+    if mime is None:
+        mime = content_type(record.get(b"warc-identified-payload-type"))[0]
+    if mime is not None and mime not in _UNKNOWN and not _is_document(mime):
+        return Skipped(f"{kind}:{mime}", record.offset)
+    url = record.get(b"warc-target-uri")
+    if url is not None:
+        url = url.strip().removeprefix("<").removesuffix(">").strip() or None
+    if url is not None and url.lower().startswith(("metadata:", "dns:")):
+        return Skipped(f"{kind}:{url.partition(':')[0].lower()}-uri", record.offset)
+    name = record.get(b"warc-record-id")
+    row = Row(
+        id=(name.strip().removeprefix("<").removesuffix(">").strip() or None) if name else None,
+        url=url,
+        date=parse_date(record.get(b"warc-date")),
+        mime=mime,
+        charset=charset,
+        lang=record.get(b"warc-identified-content-language"),
+        offset=record.offset,
+    )
+    if record.content is None:
+        row.reject = ("record_too_large", float(record.size), float(limits.record_bytes), None)
+        return row
+    return _fill(row, record, kind, head, limits)
+
+
+def _fill(row: Row, record: Record, kind: str, head: Head | None, limits: ReadLimits) -> Event:
+    """Sets payload or text, and the type where the record does not tell it."""
+    body = record.content or b""
+    reject: Reject | None = None
+    if head is not None:
+        decoded = decode_body(head, body[head.length :], limits.payload_bytes)
+        body = decoded.data
+        if decoded.status == "too_large":
+            reject = (
+                "payload_too_large",
+                float(decoded.size),
+                float(limits.payload_bytes),
+                decoded.detail,
+            )
+        elif decoded.status == "undecodable" and not looks_like_text(body):
+            reject = ("undecodable_body", None, None, decoded.detail)
+    elif len(body) > limits.payload_bytes:
+        reject = ("payload_too_large", float(len(body)), float(limits.payload_bytes), None)
+        body = b""
+    if (row.mime is None or row.mime in _UNKNOWN) and reject is None:
+        row.mime = sniff_mime(body)
+        if row.mime is None:
+            return Skipped(f"{kind}:unknown" if body else f"{kind}:empty", record.offset)
+    if record.damage is not None and not (record.missing and _is_complete(head, record)):
+        found, declared = float(record.size), record.declared
+        reject = (
+            "truncated_record",
+            found,
+            float(declared) if declared is not None else None,
+            record.damage,
+        )
+    if kind == "conversion" and row.mime == "text/plain" and row.charset in (None, "utf-8"):
+        row.text, row.charset = body.decode("utf-8", "replace"), "utf-8"
+    elif reject is None or reject[0] != "payload_too_large":
+        row.payload = body
+    row.reject = reject
+    return row
+
+
+def _is_complete(head: Head | None, record: Record) -> bool:
+    """Whether HTTP says that the body has all its bytes, where the record says it has not."""
+    length = head.first("content-length") if head else None
+    if head is None or length is None or not length.isdigit() or record.content is None:
+        return False
+    return int(length) <= len(record.content) - head.length
+
+
+def _is_document(mime: str) -> bool:
+    if mime.startswith("text/"):
+        return f"{mime} " not in _NO_TEXT
+    return mime in ("application/xhtml+xml", "application/xml", "application/xhtml") or (
+        mime.startswith("application/") and mime.endswith("+xml")
+    )
+
+
+def parse_date(value: str | None) -> datetime | None:
+    """A WARC-Date (ISO 8601, with or without fractions) or ARC date (14 digits) in UTC, or None."""
+    if not value:
+        return None
+    value = value.strip()
+    try:
+        if value.isascii() and value.isdigit():
+            if len(value) < 8:
+                return None
+            digits = value[:14].ljust(14, "0")
+            return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
+        found = _ISO.fullmatch(value)
+        if found is None:
+            return None
+        year, month, day, hour, minute, second, fraction, zone = found.groups()
+        date = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour or 0),
+            int(minute or 0),
+            min(int(second or 0), 59),  # a leap second is its second before
+            int((fraction or "0")[:6].ljust(6, "0")),
+            tzinfo=timezone.utc,
+        )
+        if zone and zone.upper() != "Z":
+            shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+            date = date - shift if zone[0] == "+" else date + shift
+        return date
+    except (ValueError, OverflowError):
+        return None

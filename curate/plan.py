@@ -1,0 +1,149 @@
+"""A recipe over an input as stages: what is computed, under which name, and what is reused.
+
+A stage's name carries a hash of its input's fingerprint, its steps' settings and versions; so a
+changed step leaves the stages before it as they are. A stage ends before a CorpusStep's decisions
+are applied and where the recipe says `cut`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.errors import UsageError
+from curate.formats.inputs import InputPlan
+from curate.recipe import Recipe
+from curate.steps import CorpusStep, Product, Step
+
+LAYOUT = 1  # raised when stage files of older versions can no longer be read
+
+
+def _hash(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([LAYOUT, *parts]).encode()).hexdigest()[:16]
+
+
+@dataclass
+class MapStage:
+    """Documents to documents. apply: decided before it; sketch: resolved after it."""
+
+    index: int
+    key: str
+    apply: CorpusStep | None
+    steps: list[Step]
+    sketch: CorpusStep | None = None
+
+    @property
+    def folder_name(self) -> str:
+        """`00-extract+c4-<hash>`."""
+        labels = [self.apply.label] if self.apply else []
+        labels += [s.label for s in self.steps]
+        title = "+".join(labels).replace("#", "_")[:60] or "read"
+        return f"{self.index:02d}-{title}-{self.key}"
+
+    @property
+    def sketch_key(self) -> str:
+        """Names the sketch and its decisions; empty without a sketch."""
+        return _hash(self.key, self.sketch.identity()) if self.sketch else ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The steps whose reasons this stage records."""
+        return ([self.apply.label] if self.apply else []) + [s.label for s in self.steps]
+
+
+@dataclass
+class ProductStage:
+    """A product and the earlier products it is made from."""
+
+    index: int
+    key: str
+    product: Product
+    inputs: dict[str, int] = field(default_factory=dict)  # kind -> index among product stages
+
+    @property
+    def folder_name(self) -> str:
+        """`03-tokenizer-<hash>`."""
+        return f"{self.index:02d}-{self.product.label.replace('#', '_')}-{self.key}"
+
+
+@dataclass
+class RunPlan:
+    """Everything that a run will do."""
+
+    recipe: Recipe
+    inputs: InputPlan
+    stages: list[MapStage]
+    products: list[ProductStage]
+
+    @property
+    def digest(self) -> str:
+        """Changes when any output may change."""
+        keys = [s.key + s.sketch_key for s in self.stages] + [p.key for p in self.products]
+        return _hash(self.inputs.fingerprint(), keys)
+
+    @property
+    def corpus_key(self) -> str:
+        """The key of the corpus that products are built from."""
+        return self.stages[-1].key if self.stages else self.inputs.fingerprint()[:16]
+
+
+def plan_run(recipe: Recipe, inputs: InputPlan) -> RunPlan:
+    """Cuts the recipe into stages. UsageError where steps cannot work on this input."""
+    _check_extraction(recipe, inputs)
+    key = _hash(inputs.fingerprint(), recipe.read.model_dump(mode="json"))
+    stages: list[MapStage] = []
+    current: list[Step] = []
+    pending: CorpusStep | None = None
+
+    def close(sketch: CorpusStep | None) -> None:
+        nonlocal key, current, pending
+        key = _hash(key, pending.identity() if pending else None, [s.identity() for s in current])
+        stages.append(MapStage(len(stages), key, pending, current, sketch))
+        current, pending = [], sketch
+
+    for position, step in enumerate(recipe.steps):
+        if isinstance(step, Product):
+            break
+        if position in recipe.cuts and (current or pending):
+            close(None)
+        if isinstance(step, CorpusStep):
+            close(step)
+        else:
+            assert isinstance(step, Step)
+            current.append(step)
+    if current or pending:
+        close(None)
+    return RunPlan(recipe, inputs, stages, _product_stages(recipe, key, len(stages)))
+
+
+def _product_stages(recipe: Recipe, corpus_key: str, start: int) -> list[ProductStage]:
+    products: list[ProductStage] = []
+    made: dict[str, int] = {}
+    for product in recipe.products:
+        inputs = {kind: made[kind] for kind in product.needs if kind in made}
+        parents = [products[i].key for i in inputs.values()]
+        key = _hash(corpus_key if product.reads_corpus else "", product.identity(), parents)
+        made[product.makes] = len(products)
+        products.append(ProductStage(start + len(products), key, product, inputs))
+    return products
+
+
+def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
+    names = [s.name for s in recipe.steps]
+    if "extract" in names:
+        return
+    for file in inputs.files:
+        packed = file.format == "html" or (file.format == "archive" and ".wet" not in file.rel)
+        if packed:
+            raise UsageError(
+                f"input {file.path} holds web pages, not text: begin the recipe with the step"
+                " `extract`"
+            )
+
+
+def stage_folder(out: Path, name: str) -> Path:
+    """Where a stage keeps its files."""
+    return out / "stages" / name

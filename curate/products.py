@@ -1,0 +1,163 @@
+"""The products as recipe steps: thin settings over tokenize_kit and train."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from curate.errors import CurateError, RunFailed, UsageError
+from curate.steps import Product, ProductContext
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+
+
+def _translated(error: Exception) -> CurateError:
+    """The errors of tokenize_kit and train as this package's, exit code kept."""
+    failure = RunFailed(str(error))
+    failure.exit_code = getattr(error, "exit_code", 1)
+    return failure
+
+
+class TokenizerProduct(Product):
+    """Trains a tokenizer on the corpus: tokenizer.json and tokenizer_card.json."""
+
+    name: ClassVar[str] = "tokenizer"
+    makes: ClassVar[str] = "tokenizer"
+
+    model: Literal["bpe", "unigram"] = "bpe"
+    vocab: int = Field(32_000, ge=300)
+    digits: Literal["single", "triples"] = "single"
+    special_tokens: tuple[str, ...] = ("<|endoftext|>",)
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from tokenize_kit.errors import TokenizerError
+        from tokenize_kit.training import train_tokenizer
+
+        def texts() -> Iterator[str]:
+            for batch in context.corpus():
+                yield from batch.column("text").to_pylist()
+
+        try:
+            card = train_tokenizer(
+                texts(),
+                context.out,
+                model=self.model,
+                vocab=self.vocab,
+                digits=self.digits,
+                special_tokens=self.special_tokens,
+            )
+        except TokenizerError as error:
+            raise _translated(error) from None
+        return {"card": card, "warnings": card.get("warnings", [])}
+
+
+class ShardsProduct(Product):
+    """Encodes the corpus into token shards (docs/architecture.md, Token shards)."""
+
+    name: ClassVar[str] = "shards"
+    makes: ClassVar[str] = "shards"
+    needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
+
+    tokenizer: str | None = Field(None, description="folder or file; none: the recipe's own")
+    shard_tokens: int = Field(100_000_000, ge=1)
+
+    def _own(self) -> Path:
+        path = Path(self.tokenizer or "")
+        return path / "tokenizer.json" if path.is_dir() else path
+
+    def identity(self) -> dict[str, Any]:
+        digest = _file_digest(self._own()) if self.tokenizer else None
+        return super().identity() | {"tokenizer": digest}
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from tokenize_kit.errors import TokenizerError
+        from tokenize_kit.shards import encode_shards
+
+        if self.tokenizer:
+            path = self._own()
+        elif "tokenizer" in context.inputs:
+            path = context.inputs["tokenizer"] / "tokenizer.json"
+        else:
+            raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
+        try:
+            manifest = encode_shards(
+                context.corpus(), path, context.out, shard_tokens=self.shard_tokens
+            )
+        except TokenizerError as error:
+            raise _translated(error) from None
+        keys = ("documents", "tokens", "bytes", "dtype", "vocab_size")
+        return {k: manifest[k] for k in keys}
+
+
+class PretrainProduct(Product):
+    """Trains a small decoder on token shards: checkpoints, metrics, a sample."""
+
+    name: ClassVar[str] = "pretrain"
+    makes: ClassVar[str] = "model"
+    needs: ClassVar[tuple[str, ...]] = ("shards",)
+    reads_corpus: ClassVar[bool] = False
+    in_place: ClassVar[bool] = True
+
+    shards: str | None = Field(None, description="folder of shards; none: the recipe's own")
+    model: str = "tiny"
+    steps: int = Field(60, ge=1)
+    rows: int = Field(8, ge=1, description="rows of `context` tokens a step")
+    context: int = Field(256, ge=8)
+    lr: float = Field(3e-3, gt=0)
+    warmup: int = Field(10, ge=0)
+    weight_decay: float = Field(0.1, ge=0)
+    clip: float = Field(1.0, gt=0)
+    held_out: float = Field(0.05, gt=0, lt=1)
+    eval_every: int = Field(50, ge=1)
+    checkpoint_every: int = Field(50, ge=1)
+    seed: int = Field(0, ge=0)
+    device: str = "auto"
+
+    def identity(self) -> dict[str, Any]:
+        digest = _file_digest(Path(self.shards) / "manifest.json") if self.shards else None
+        return super().identity() | {"shards": digest}
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        try:
+            from train.config import TrainConfig
+            from train.errors import TrainError
+            from train.loop import pretrain
+        except ModuleNotFoundError as error:
+            raise RunFailed(
+                f"training needs {error.name}: pip install 'llmcurate[train]'"
+            ) from None
+        if not self.shards and "shards" not in context.inputs:
+            raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
+        shards = Path(self.shards) if self.shards else context.inputs["shards"]
+        settings = self.model_dump(exclude={"shards", "model"})
+        try:
+            summary = pretrain(
+                shards,
+                context.out,
+                model=self.model,
+                train=TrainConfig(**settings),
+                resume=not context.fresh,
+                on_progress=context.progress,
+            )
+        except TrainError as error:
+            raise _translated(error) from None
+        return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
+
+
+def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
+    """Step and loss of at most so many lines of the metrics, for the report."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    stride = max(1, len(lines) // points)
+    keep = [m for i, m in enumerate(lines) if i % stride == 0 or i == len(lines) - 1]
+    names = ("step", "loss", "held_out_loss", "bits_per_byte")
+    return [{k: m[k] for k in names if k in m} for m in keep]

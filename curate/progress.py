@@ -1,0 +1,66 @@
+"""Progress of long work: a bar on a terminal, plain lines in a log. Always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+LOG_SECONDS = 10.0
+
+
+class Progress:
+    """Counts done of total under a title; use as a context manager."""
+
+    def __init__(self, title: str, total: int, quiet: bool = False) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self._quiet = quiet
+        self._bar: Any = None
+        self._task: Any = None
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if not self._quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+            from rich.progress import Progress as RichProgress
+
+            self._bar = RichProgress(
+                TextColumn("{task.description:<24}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task(self.title, total=self.total, note="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int | None = None, note: str = "") -> None:
+        """One more done, or `done` in all; note: what to say beside it."""
+        self.done = self.done + 1 if done is None else done
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, note=note)
+        elif not self._quiet and time.monotonic() - self._said >= LOG_SECONDS:
+            self._said = time.monotonic()
+            tail = f", {note}" if note else ""
+            print(f"{self.title}: {self.done} of {self.total}{tail}", file=sys.stderr, flush=True)
+
+
+def say(message: str, quiet: bool = False) -> None:
+    """A plain line for people, on stderr."""
+    if not quiet:
+        print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,109 @@
+"""The funnel: how many documents went into each step and how many it dropped, as rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step. dropped: documents whose first reason is this step's; rules: by rule."""
+
+    step: str
+    before: int
+    dropped: int
+    rules: dict[str, int]
+    cut: dict[str, int]
+    cut_bytes: int
+    seconds: float
+
+    @property
+    def after(self) -> int:
+        """Documents that go on."""
+        return self.before - self.dropped
+
+
+def rows(record: dict[str, Any]) -> list[Row]:
+    """The steps of all stages in order, the reader and the engine where they dropped anything."""
+    found: list[Row] = []
+    for stage in record["stages"]:
+        left = stage["read"]
+        labels = ["read", *stage["steps"], "engine"]
+        for label in labels:
+            rules = _of_step(stage["primary"], label)
+            cut = _of_step(stage["cut"], label)
+            if label in ("read", "engine") and not rules:
+                continue
+            dropped = sum(rules.values())
+            size = sum(_of_step(stage["cut_bytes"], label).values())
+            seconds = stage["seconds"].get(label, 0.0)
+            found.append(Row(label, left, dropped, rules, cut, size, seconds))
+            left -= dropped
+    return found
+
+
+def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
+    """Counts by rule of one step, the largest first."""
+    mine = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
+    return dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
+
+
+def amount(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return ""
+
+
+def text(record: dict[str, Any]) -> str:
+    """The funnel for a terminal."""
+    t = record["totals"]
+    skipped = ", ".join(f"{n} {k}" for k, n in sorted(t["skipped_by_type"].items()))
+    lines = []
+    if record["stages"]:
+        lines.append(
+            f"read {t['read']} documents ({amount(t['bytes_in'])}),"
+            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
+        )
+        if skipped:
+            lines.append(f"  skipped: {skipped[:200]}")
+        lines.append(f"  {'step':<16}{'in':>9}{'dropped':>9}{'out':>9}  reasons")
+        for row in rows(record):
+            reasons = ", ".join(f"{k} {n}" for k, n in list(row.rules.items())[:5])
+            if row.cut_bytes:
+                reasons += f"{'; ' if reasons else ''}cut {amount(row.cut_bytes)} of text"
+            lines.append(
+                f"  {row.step:<16}{row.before:>9}{row.dropped:>9}{row.after:>9}  {reasons}"
+            )
+        lines.append(
+            f"kept {t['kept']} documents ({amount(t['bytes_out'])} of text),"
+            f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
+        )
+    for product in record["products"]:
+        lines.append(product_line(product))
+    return "\n".join(lines)
+
+
+def product_line(product: dict[str, Any]) -> str:
+    """What a product is, in one line."""
+    if product["makes"] == "tokenizer":
+        card = product["card"]
+        vocab = card.get("vocab", card.get("vocab_size"))
+        return f"{product['label']}: {vocab} tokens from {amount(card.get('bytes', 0))} of text"
+    if product["makes"] == "shards":
+        ratio = product["bytes"] / max(1, product["tokens"])
+        return (
+            f"{product['label']}: {product['tokens']} tokens of {product['documents']} documents,"
+            f" {ratio:.2f} bytes a token"
+        )
+    if product["makes"] == "model":
+        s = product["summary"]
+        return (
+            f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
+            f" {s['steps']} steps, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
+            f" {s['bits_per_byte']:.2f} bits a byte on held-out text"
+        )
+    return f"{product['label']}: done"

@@ -1,0 +1,409 @@
+"""Run a recipe: map its stages, settle ids, resolve corpus steps, assemble, build products.
+
+Every unit of work commits by writing aside, fsync, rename, then a ledger row; so a run that was
+killed anywhere goes on with what is missing and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate import assemble
+from curate.atomic import clear_temporary, replacing, write_text
+from curate.engines.local import Death, LocalEngine, Task
+from curate.errors import RunFailed, UsageError, disk_error
+from curate.formats.inputs import plan_inputs
+from curate.ledger import Ledger
+from curate.plan import MapStage, RunPlan, plan_run, stage_folder
+from curate.progress import Progress, say
+from curate.recipe import Recipe
+
+QUARANTINE_LIMIT = 100  # documents of one partition; more is a defect of the program
+
+
+@dataclass
+class Options:
+    """How to run; nothing here changes a byte of the output."""
+
+    workers: int = 0  # 0: as many as there are cores
+    quiet: bool = False
+
+    def count(self) -> int:
+        """Worker processes."""
+        return self.workers or len(os.sched_getaffinity(0))
+
+
+@dataclass
+class Outcome:
+    """What a run did, for `run.json`, `--json` and the terminal."""
+
+    out: Path
+    plan: RunPlan
+    nothing_new: bool = False
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    products: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def totals(self) -> dict[str, Any]:
+        """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
+        first = self.stages[0] if self.stages else {}
+        last = self.stages[-1] if self.stages else {}
+        by_rule: Counter[str] = Counter()
+        for stage in self.stages:
+            by_rule.update(stage["primary"])
+        return {
+            "read": first.get("read", 0),
+            "kept": last.get("kept", 0),
+            "rejected": sum(s["rejected"] for s in self.stages),
+            "skipped": sum(first.get("skipped", {}).values()),
+            "skipped_by_type": first.get("skipped", {}),
+            "corrupt": first.get("corrupt", 0),
+            "bytes_in": first.get("bytes_in", 0),
+            "bytes_out": last.get("bytes_out", 0),
+            "seconds": round(self.seconds, 3),
+            "by_rule": dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
+        }
+
+    def paths(self) -> dict[str, str]:
+        """What the run left and where."""
+        names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
+        paths = {n.split(".")[0]: str(self.out / n) for n in names if (self.out / n).exists()}
+        for product in self.products:
+            paths[product["makes"]] = str(self.out)
+        return paths
+
+
+def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
+    """Runs the recipe over inputs (the recipe's own if none) into `out`; resumes, reuses."""
+    plan = make_plan(recipe, inputs)
+    for notice in plan.inputs.notices:
+        say(notice, options.quiet)
+    try:
+        ledger = Ledger(out)
+        try:
+            return _Run(plan, out, options, ledger).go()
+        finally:
+            ledger.close()
+    except OSError as error:
+        raise disk_error(error) or error from None
+
+
+def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
+    """The stages of a recipe over its inputs."""
+    given = inputs or list(recipe.input)
+    if not given:
+        raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
+    return plan_run(recipe, plan_inputs(given, recipe.read.partition_bytes))
+
+
+class _Run:
+    def __init__(self, plan: RunPlan, out: Path, options: Options, ledger: Ledger) -> None:
+        self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
+        self.outcome = Outcome(out, plan)
+        self.parts = len(plan.inputs.partitions)
+        self.quarantine: dict[tuple[str, int], dict[str, str]] = {}
+        self.deaths: Counter[tuple[str, int]] = Counter()
+
+    def go(self) -> Outcome:
+        began = time.perf_counter()
+        last = self.ledger.last_run()
+        if last == (self.plan.digest, True) and self._restore():
+            self.outcome.nothing_new = True
+            return self.outcome
+        if last and last[0] != self.plan.digest:
+            self._say_what_changes()
+        elif last and not last[1]:
+            say(f"resuming the unfinished run in {self.out}", self.options.quiet)
+        self.ledger.begin_run(self.plan.digest)
+        clear_temporary(self.out)
+        with LocalEngine(min(self.options.count(), max(1, self.parts)), self.ledger.beat) as engine:
+            for stage in self.plan.stages:
+                self._map_stage(stage, engine)
+            if self.plan.stages:
+                self._assemble(engine)
+        self._products()
+        self.outcome.seconds = time.perf_counter() - began
+        self._write_records()
+        self.ledger.end_run()
+        return self.outcome
+
+    # -- what is there already -------------------------------------------------------------
+
+    def _restore(self) -> bool:
+        """The record of the finished run, where its files are still in place."""
+        path = self.out / "run.json"
+        complete = not self.plan.stages or (self.out / "corpus" / "manifest.json").exists()
+        if not path.exists() or not complete:
+            return False
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for product in record["products"]:
+            if any(not (self.out / name).exists() for name in product["files"]):
+                return False
+        self.outcome.stages, self.outcome.products = record["stages"], record["products"]
+        self.outcome.seconds = record["totals"]["seconds"]
+        return True
+
+    def _say_what_changes(self) -> None:
+        names = [(s.key, s.folder_name) for s in self.plan.stages]
+        names += [(p.key, p.folder_name) for p in self.plan.products]
+        again = [n for key, n in names if self.ledger.stage_result(key) is None]
+        kept = [n for key, n in names if self.ledger.stage_result(key) is not None]
+        if kept:
+            say(f"reusing {', '.join(kept)}", self.options.quiet)
+        if again:
+            say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
+
+    # -- map stages ------------------------------------------------------------------------
+
+    def _map_stage(self, stage: MapStage, engine: LocalEngine) -> None:
+        folder = stage_folder(self.out, stage.folder_name)
+        folder.mkdir(parents=True, exist_ok=True)
+        clear_temporary(folder)
+        spec = self._write_spec(stage, folder)
+        done = self._intact(stage.key, folder, "kept")
+        missing = [p for p in range(self.parts) if p not in done]
+        sketched = self._intact(stage.sketch_key, folder, _sketch_kind(stage))
+        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in missing]
+        with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
+            progress.update(len(done))
+            for task, result in engine.map(
+                "curate.stage:run_partition", tasks, self._on_death(stage)
+            ):
+                done[task["part"]] = result
+                self.ledger.commit_part(stage.key, task["part"], result)
+                if stage.sketch:
+                    self.ledger.commit_part(stage.sketch_key, task["part"], {})
+                    sketched[task["part"]] = {}
+                progress.update(note=f"{sum(r['kept'] for r in done.values())} kept")
+        if stage.sketch:
+            left: list[Task] = [
+                {"spec": str(spec), "part": p} for p in range(self.parts) if p not in sketched
+            ]
+            for task, result in engine.map("curate.stage:sketch_partition", left):
+                self.ledger.commit_part(stage.sketch_key, task["part"], result)
+        record = _sum_up(stage, [done[p] for p in range(self.parts)])
+        if stage.index == 0:
+            record["renamed"] = self._once(stage.key + ":ids", lambda: self._settle(folder))
+        if stage.sketch:
+            record["decided"] = self._once(
+                stage.sketch_key + ":resolved", lambda: self._resolve(stage)
+            )
+        self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
+        self.outcome.stages.append(record)
+
+    def _intact(self, key: str, folder: Path, kind: str) -> dict[int, dict[str, Any]]:
+        """Committed partitions whose files are still there."""
+        from curate.stage import part_path
+
+        done = self.ledger.done_parts(key) if key else {}
+        for part in list(done):
+            if part >= self.parts or not part_path(folder, part, kind).exists():
+                self.ledger.forget_part(key, part)
+                del done[part]
+        return done
+
+    def _write_spec(self, stage: MapStage, folder: Path) -> Path:
+        first = stage.index == 0
+        before = None if first else self.plan.stages[stage.index - 1]
+        previous = stage_folder(self.out, before.folder_name) if before else None
+        spec = {
+            "folder": str(folder),
+            "input": str(previous) if previous else None,
+            "plan": self.plan.inputs.dump() if first else None,
+            "read": self.plan.recipe.read.model_dump(mode="json"),
+            "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
+            "apply": stage.apply.identity() if stage.apply else None,
+            "decisions": str(self._decisions(before)) if before and stage.apply else None,
+            "steps": [s.identity() for s in stage.steps],
+            "sketch": stage.sketch.identity() if stage.sketch else None,
+            "sketch_kind": _sketch_kind(stage),
+        }
+        path = folder / f"stage{stage.sketch_key and '-' + stage.sketch_key}.json"
+        write_text(path, json.dumps(spec, indent=1))
+        return path
+
+    def _once(self, key: str, work: Callable[[], Any]) -> Any:
+        """The recorded result under the key, or that of the work, recorded."""
+        found = self.ledger.stage_result(key)
+        if found is None:
+            found = {"value": work()}
+            self.ledger.commit_stage(key, found)
+        return found["value"]
+
+    def _settle(self, folder: Path) -> int:
+        from curate.settle import settle_ids
+
+        return settle_ids(self.plan.inputs, folder)
+
+    def _decisions(self, stage: MapStage) -> Path:
+        return stage_folder(self.out, stage.folder_name) / f"decisions-{stage.sketch_key}.parquet"
+
+    def _resolve(self, stage: MapStage) -> dict[str, Any]:
+        from curate.database import database, literal, paths_literal
+        from curate.stage import part_path
+        from curate.steps import Sketches
+
+        assert stage.sketch is not None
+        folder = stage_folder(self.out, stage.folder_name)
+        files = [part_path(folder, p, _sketch_kind(stage)) for p in range(self.parts)]
+        say(f"{stage.sketch.label}: resolving", self.options.quiet)
+        with (
+            database(folder / ".spill-resolve", self.options.count()) as db,
+            replacing(self._decisions(stage)) as aside,
+        ):
+            raw = f"read_parquet({paths_literal(files)})"
+            if stage.index == 0:
+                ids = literal(folder / "ids.parquet")
+                db.execute(
+                    f"""CREATE VIEW sketches AS
+                    SELECT s.* REPLACE (coalesce(i.id, s.id) AS id) FROM {raw} s
+                    LEFT JOIN (SELECT part, _n AS n, id FROM read_parquet({ids})) i
+                    ON s.part = i.part AND s.n = i.n"""
+                )
+            else:
+                db.execute(f"CREATE VIEW sketches AS SELECT * FROM {raw}")
+            return stage.sketch.resolve(Sketches(db, aside))
+
+    def _on_death(self, stage: MapStage) -> Callable[[Task, Death], Task]:
+        """Retry with care, then quarantine the document that kills its worker twice."""
+
+        def decide(task: Task, death: Death) -> Task:
+            part = task["part"]
+            self.deaths[stage.key, part] += 1
+            times = self.deaths[stage.key, part]
+            if death.status in (-signal.SIGKILL, -signal.SIGTERM):
+                if times > 1:
+                    raise RunFailed(
+                        f"partition {part} of {stage.folder_name}: a worker was killed twice"
+                        f" ({death.describe()}), as when memory runs out: use fewer --workers or a"
+                        " smaller read.batch_bytes and run again, it resumes"
+                    )
+                return task
+            files = {self.plan.inputs.files[s.file].rel for s in self.plan.inputs.partitions[part]}
+            if death.documents is None or death.documents[0] < 0:
+                if times > 1:
+                    raise RunFailed(
+                        f"a worker died twice ({death.describe()}) while reading"
+                        f" {', '.join(sorted(files)[:3])}; take that file out and run again"
+                    )
+                return task
+            first, last = death.documents
+            say(f"a worker died ({death.describe()}); looking for the cause", self.options.quiet)
+            if task.get("careful") and first == last:
+                held = self.quarantine.setdefault((stage.key, part), {})
+                held[str(first)] = f"its worker died twice: {death.describe()}"
+                if len(held) > QUARANTINE_LIMIT:
+                    raise RunFailed(
+                        f"more than {QUARANTINE_LIMIT} documents of partition {part} killed their"
+                        f" workers ({death.describe()}): a step is broken, not the documents"
+                    )
+                return {**task, "careful": None, "quarantine": held}
+            if task.get("careful") and list(death.documents) == task["careful"]:
+                raise RunFailed(
+                    f"documents {first} to {last} of partition {part} kill their worker together"
+                    f" ({death.describe()}) but none does alone"
+                )
+            return {**task, "careful": [first, last]}
+
+        return decide
+
+    # -- corpus and rejected ---------------------------------------------------------------
+
+    def _assemble(self, engine: LocalEngine) -> None:
+        key = self.plan.corpus_key
+        folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
+        decided = [self._decisions(s) for s in self.plan.stages if s.sketch]
+        if self._assembled(key):
+            return
+        corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
+        for folder in (corpus, rejected):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        schema = assemble.schema_hex(assemble.rejected_schema(folders))
+        tasks: list[Task] = [
+            {
+                "part": p,
+                "folders": [str(f) for f in folders],
+                "ids": str(folders[0] / "ids.parquet"),
+                "corpus": str(corpus),
+                "rejected": str(rejected),
+                "rejected_schema": schema,
+            }
+            for p in range(self.parts)
+        ]
+        results: dict[int, dict[str, Any]] = {}
+        with Progress("assemble", self.parts, self.options.quiet) as progress:
+            for task, result in engine.map("curate.assemble:assemble_partition", tasks):
+                results[task["part"]] = result
+                progress.update()
+        for kind, folder in (("kept", corpus), ("rejected", rejected)):
+            assemble.write_manifest(folder, [results[p][kind] for p in range(self.parts)], key)
+        self._check_counts(results)
+        if decided:
+            assemble.write_decisions(decided, self.out / "decisions.parquet")
+        else:
+            (self.out / "decisions.parquet").unlink(missing_ok=True)
+        assemble.swap(rejected, self.out / "rejected")
+        assemble.swap(corpus, self.out / "corpus")
+
+    def _assembled(self, key: str) -> bool:
+        for name in ("corpus", "rejected"):
+            path = self.out / name / "manifest.json"
+            if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["stage"] != key:
+                return False
+        return True
+
+    def _check_counts(self, results: dict[int, dict[str, Any]]) -> None:
+        totals = self.outcome.totals()
+        for kind, have in (("kept", totals["kept"]), ("rejected", totals["rejected"])):
+            if sum(r[kind]["documents"] for r in results.values()) != have:
+                raise RunFailed(f"{kind} documents do not add up; remove {self.out} and run again")
+        if totals["read"] != totals["kept"] + totals["rejected"]:
+            raise RunFailed(f"read is not kept + rejected; remove {self.out} and run again")
+
+    # -- products and records --------------------------------------------------------------
+
+    def _products(self) -> None:
+        from curate.building import build_product
+
+        for stage in self.plan.products:
+            before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
+            record = build_product(
+                self.plan, stage, before, self.out, self.ledger, self.options.quiet
+            )
+            self.outcome.products.append(record)
+
+    def _write_records(self) -> None:
+        from curate.report.records import write_records
+
+        write_records(self.outcome)
+
+
+def _sketch_kind(stage: MapStage) -> str:
+    return f"sketch-{stage.sketch_key}" if stage.sketch else ""
+
+
+def _sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """One record of a stage from those of its partitions."""
+    record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
+    for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
+        record[name] = sum(r[name] for r in results)
+    for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
+        total: Counter[str] = Counter()
+        for r in results:
+            total.update(r[name])
+        record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
+    record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
+    record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
+    if record["read"] != record["kept"] + record["rejected"]:
+        raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
+    return record

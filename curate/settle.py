@@ -1,0 +1,96 @@
+"""Ids that only the whole input settles, after the first stage.
+
+A document without an own id is `path-relative-to-IN#ordinal`; where its file was read in slices,
+a slice knows the ordinals of its own documents only. A repeated id gets `~2`, `~3` in input order.
+Both are found here, once, out of core; the stage's files stay as they are, and whoever reads them
+next takes the settled ids from `ids.parquet` (part, _n, id; changed documents only).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from curate.atomic import replacing
+from curate.database import database, literal, paths_literal
+from curate.documents import NUMBER
+from curate.formats.inputs import InputPlan
+from curate.stage import part_path
+
+
+def _slices(plan: InputPlan) -> pa.Table:
+    """part, slice (in the partition), file, position (in the input), rel."""
+    rows = [
+        (p, i, s.file, s.start, plan.files[s.file].rel)
+        for p, partition in enumerate(plan.partitions)
+        for i, s in enumerate(partition)
+    ]
+    names = ["part", "slice", "file", "start", "rel"]
+    return pa.table([list(c) for c in zip(*rows, strict=True)], names=names)
+
+
+def settle_ids(plan: InputPlan, folder: Path) -> int:
+    """Writes folder/ids.parquet; returns how many documents got another id."""
+    files = [part_path(folder, p, "ids") for p in range(len(plan.partitions))]
+    with database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
+        db.register("slices", _slices(plan))
+        db.execute(
+            f"""CREATE VIEW seen AS
+            SELECT CAST(regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1) AS INTEGER)
+                   AS part, {NUMBER} AS n, own, slice, ordinal
+            FROM read_parquet({paths_literal(files)}, filename = true)"""
+        )
+        # Documents of the same file in earlier slices.
+        db.execute(
+            """CREATE TABLE bases AS
+            WITH counted AS (SELECT part, slice, count(*) AS size FROM seen GROUP BY ALL)
+            SELECT part, slice, rel,
+                   coalesce(sum(coalesce(size, 0)) OVER (
+                     PARTITION BY file ORDER BY start
+                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS base
+            FROM slices LEFT JOIN counted USING (part, slice)"""
+        )
+        db.execute(
+            """CREATE VIEW named AS
+            SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
+                   coalesce(own, rel || '#' || (ordinal + base)) AS id
+            FROM seen JOIN bases USING (part, slice)"""
+        )
+        db.execute("CREATE TABLE changed AS SELECT part, n, id FROM named WHERE moved")
+        db.execute(
+            """CREATE TABLE repeated AS
+            SELECT part, n, id FROM named
+            WHERE id IN (SELECT id FROM named GROUP BY id HAVING count(*) > 1)"""
+        )
+        taken = 0
+        while db.execute("SELECT count(*) FROM repeated").fetchone()[0] > taken:
+            # New names may meet others; those that do are numbered once more.
+            db.execute(
+                """CREATE OR REPLACE TABLE fresh AS
+                WITH numbered AS (
+                  SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) AS k
+                  FROM repeated)
+                SELECT part, n, id || '~' || k AS id FROM numbered WHERE k > 1"""
+            )
+            db.execute(
+                "DELETE FROM changed USING fresh WHERE changed.part = fresh.part"
+                " AND changed.n = fresh.n"
+            )
+            db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
+            db.execute(
+                """CREATE OR REPLACE TABLE repeated AS
+                WITH now AS (
+                  SELECT named.part, named.n, coalesce(changed.id, named.id) AS id
+                  FROM named LEFT JOIN changed USING (part, n)),
+                again AS (
+                  SELECT id FROM now WHERE id IN (SELECT id FROM fresh)
+                  GROUP BY id HAVING count(*) > 1)
+                SELECT part, n, id FROM now WHERE id IN (SELECT id FROM again)"""
+            )
+        db.execute(
+            f"""COPY (SELECT part::INTEGER AS part, n::BIGINT AS {NUMBER}, id FROM changed
+            ORDER BY part, n) TO {literal(aside)} (FORMAT parquet)"""
+        )
+        count: int = db.execute("SELECT count(*) FROM changed").fetchone()[0]
+    return count

@@ -1,0 +1,384 @@
+"""What a worker does with one partition of a stage: read, apply the steps, write what was decided.
+
+A stage's folder holds, for partition 7, `part-00007.kept.parquet`, `.rejected.parquet`,
+`.sketch.parquet` (if a CorpusStep follows), `.ids.parquet` (first stage) and `.corrupt.parquet`
+(if anything was). All are in place before the ledger says that the partition is done.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.atomic import replacing
+from curate.documents import EDIT, NUMBER, Documents
+from curate.engines import worker
+from curate.errors import RunFailed
+from curate.formats.inputs import InputPlan
+from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader, ReadSettings
+from curate.steps import CorpusStep, Step, step_class
+from curate.text.buffers import one_array
+from curate.verdicts import counts
+
+READING = (-1, -1)  # what a worker says it works on while it reads
+GROUP_ROWS = 10_000
+GROUP_BYTES = 16 << 20
+CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
+
+
+def part_path(folder: Path, part: int, kind: str) -> Path:
+    """Where partition `part` of a stage keeps its `kind` of rows."""
+    return folder / f"part-{part:05d}.{kind}.parquet"
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with exactly the schema's columns; absent ones are null."""
+    if table.schema == schema:
+        return table
+    columns = [
+        one_array(table[f.name]).cast(f.type)
+        if f.name in table.column_names
+        else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+class TableWriter:
+    """A parquet file whose row groups depend on the rows alone, in place when closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._context = replacing(path)
+        self._aside = self._context.__enter__()
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self.rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Adds rows; the first table sets the schema, also when it is empty."""
+        if self._writer is None:
+            self._schema = table.schema
+            self._writer = pq.ParquetWriter(
+                self._aside, table.schema, compression="zstd", compression_level=1
+            )
+        if table.num_rows == 0:
+            return
+        table = conform(table, self._schema)
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        self.rows += table.num_rows
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting and self._writer is not None:
+            table = pa.concat_tables(self._waiting).combine_chunks()
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def close(self, failed: bool = False) -> None:
+        """Finishes the file, or leaves nothing behind."""
+        error = RuntimeError("unfinished") if failed else None
+        try:
+            if not failed:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+        except BaseException as problem:
+            self._context.__exit__(type(problem), problem, problem.__traceback__)
+            raise
+        if error is None:
+            self._context.__exit__(None, None, None)
+        else:
+            with suppress(RuntimeError):
+                self._context.__exit__(type(error), error, None)
+
+
+@lru_cache(maxsize=4)
+def load_spec(path: str) -> dict[str, Any]:
+    """The stage's specification; its steps are opened once a worker."""
+    spec: dict[str, Any] = orjson.loads(Path(path).read_bytes())
+    spec["steps"] = [_opened(s) for s in spec["steps"]]
+    for kind in ("apply", "sketch"):
+        spec[kind] = _opened(spec[kind]) if spec[kind] else None
+    spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
+    spec["read"] = ReadSettings(**spec["read"])
+    return spec
+
+
+def _opened(identity: dict[str, Any]) -> Any:
+    step = cast(Any, step_class(identity["step"])(**identity["settings"])).named(identity["label"])
+    step.open()
+    return step
+
+
+def changed_ids(path: str | None, part: int) -> dict[int, str]:
+    """New ids of a partition's documents by number, from the settlement after the first stage."""
+    if path is None:
+        return {}
+    rows = pq.read_table(path, filters=[("part", "=", part)], columns=[NUMBER, "id"])
+    return dict(zip(rows[NUMBER].to_pylist(), rows["id"].to_pylist(), strict=True))
+
+
+def with_ids(table: pa.Table, changed: dict[int, str]) -> pa.Table:
+    """The table with settled ids."""
+    if not changed or table.num_rows == 0:
+        return table
+    ids = [
+        changed.get(n, old)
+        for n, old in zip(table[NUMBER].to_pylist(), table["id"].to_pylist(), strict=True)
+    ]
+    at = table.column_names.index("id")
+    return table.set_column(at, "id", pa.array(ids, pa.string()))
+
+
+def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
+    """What a stage kept of a partition, in batches."""
+    with pq.ParquetFile(part_path(folder, part, "kept")) as file:
+        for batch in file.iter_batches(rows, use_threads=False):
+            yield pa.Table.from_batches([batch])
+
+
+def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
+    """The step's sketch of kept rows, with their keys."""
+    rows = step.sketch(Documents(kept).within(step.label))
+    rows = rows.append_column("part", pa.array(np.full(kept.num_rows, part, np.int32)))
+    rows = rows.append_column("n", one_array(kept[NUMBER]))
+    return rows.append_column("id", one_array(kept["id"]))
+
+
+def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
+    """Sketches of what an earlier run kept of one partition (its stage is reused)."""
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    folder = Path(spec["folder"])
+    writer = TableWriter(part_path(folder, part, spec["sketch_kind"]))
+    done = False
+    start = time.perf_counter()
+    try:
+        schema = pq.read_schema(part_path(folder, part, "kept"))
+        writer.write(sketch_rows(spec["sketch"], schema.empty_table(), part))
+        for table in read_kept(folder, part, spec["read"].batch_rows):
+            writer.write(sketch_rows(spec["sketch"], table, part))
+        done = True
+    finally:
+        writer.close(failed=not done)
+    return {"seconds": {spec["sketch"].label: round(time.perf_counter() - start, 4)}}
+
+
+class _Work:
+    """One partition on its way through a stage."""
+
+    def __init__(self, spec: dict[str, Any], part: int) -> None:
+        self.spec, self.part = spec, part
+        self.folder = Path(spec["folder"])
+        self.seconds: Counter[str] = Counter()
+        self.totals: dict[str, Counter[str]] = {
+            k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
+        }
+        self.read = self.kept = self.rejected = self.bytes_out = 0
+        self.writers = {
+            k: TableWriter(part_path(self.folder, part, kind)) for k, kind in self._kinds().items()
+        }
+
+    def _kinds(self) -> dict[str, str]:
+        kinds = {"kept": "kept", "rejected": "rejected"}
+        if self.spec["sketch"]:
+            kinds["sketch"] = self.spec["sketch_kind"]
+        if self.spec["plan"]:
+            kinds["ids"] = "ids"
+        return kinds
+
+    def steps(self, docs: Documents) -> Documents:
+        """The batch through every step of the stage."""
+        corpus_step: CorpusStep | None = self.spec["apply"]
+        if corpus_step is not None:
+            start = time.perf_counter()
+            docs = corpus_step.apply(docs.within(corpus_step.label), self._decided(docs))
+            self.seconds[corpus_step.label] += time.perf_counter() - start
+        step: Step
+        for step in self.spec["steps"]:
+            start = time.perf_counter()
+            docs = step.apply(docs.within(step.label))
+            self.seconds[step.label] += time.perf_counter() - start
+        return docs
+
+    def _decided(self, docs: Documents) -> pa.Table:
+        if not hasattr(self, "_decisions"):
+            self._decisions = pq.read_table(
+                self.spec["decisions"], filters=[("part", "=", self.part)]
+            )
+            self._numbers = self._decisions["n"].to_numpy()
+        wanted = docs.table[NUMBER].to_numpy()
+        if len(wanted) == 0:
+            return self._decisions.slice(0, 0)
+        first, last = np.searchsorted(self._numbers, [wanted[0], wanted[-1] + 1])
+        return self._decisions.slice(int(first), int(last - first))
+
+    def commit(self, docs: Documents, *, reading: bool = False) -> None:
+        """Splits the batch and writes both streams."""
+        start = time.perf_counter()
+        kept, rejected = docs.split()
+        self.read += len(docs)
+        self.kept += kept.num_rows
+        self.rejected += rejected.num_rows
+        if kept.num_rows + rejected.num_rows != len(docs):
+            raise RunFailed(f"partition {self.part}: documents were lost between two steps")
+        for key, values in counts(docs, rejected).items():
+            self.totals[key].update(values)
+        self.writers["rejected"].write(rejected)
+        if reading:
+            return
+        self.writers["kept"].write(kept)
+        data = Documents(kept).buffers()[1]
+        self.bytes_out += int(data[-1] - data[0])
+        self.seconds["write"] += time.perf_counter() - start
+        sketch: CorpusStep | None = self.spec["sketch"]
+        if sketch is not None:
+            start = time.perf_counter()
+            self.writers["sketch"].write(sketch_rows(sketch, kept, self.part))
+            self.seconds[sketch.label] += time.perf_counter() - start
+
+    def close(self, failed: bool) -> None:
+        for writer in self.writers.values():
+            writer.close(failed)
+
+
+def _with_edits(docs: Documents) -> Documents:
+    """Every stage's rows carry an edits column, so that all partitions have one schema."""
+    if "edits" in docs.table.column_names:
+        return docs
+    return Documents(docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT))))
+
+
+def _empty(spec: dict[str, Any]) -> Documents:
+    """No document, in the schema of this stage's input."""
+    if spec["plan"] is None:
+        path = part_path(Path(spec["input"]), 0, "kept")
+        return Documents(pq.read_schema(path).empty_table())
+    from curate.formats.columns import schema
+
+    fields = [*schema(spec["plan"].columns), (NUMBER, pa.int64())]
+    return Documents(pa.schema(fields).empty_table())
+
+
+def _single(work: _Work, docs: Documents, careful: list[int]) -> Documents:
+    """The batch through the steps, the suspected rows one at a time, each announced."""
+    numbers = docs.table[NUMBER].to_numpy()
+    if not ((numbers >= careful[0]) & (numbers <= careful[1])).any():
+        return work.steps(docs)
+    for row, n in enumerate(numbers):
+        worker.beat(int(n), int(n))
+        work.steps(Documents(docs.table.slice(row, 1).combine_chunks()))
+    worker.beat(int(numbers[0]), int(numbers[-1]))
+    return work.steps(docs)
+
+
+def _without(docs: Documents, quarantine: dict[str, str]) -> tuple[Documents, Documents | None]:
+    """(the batch without quarantined documents, those documents)."""
+    numbers = docs.table[NUMBER].to_numpy()
+    bad = np.isin(numbers, [int(n) for n in quarantine])
+    if not bad.any():
+        return docs, None
+    held = Documents(docs.table.filter(pa.array(bad)), step="engine")
+    details = [quarantine[str(n)] for n in numbers[bad]]
+    held = held.drop(np.ones(len(held), np.bool_), "quarantine", detail=details)
+    return Documents(docs.table.filter(pa.array(~bad)).combine_chunks()), held
+
+
+def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
+    """One partition of the stage specified in the file payload["spec"].
+
+    careful: [first, last] numbers to run one at a time, after a worker died on that batch;
+    quarantine: number -> why, documents that killed their worker twice.
+    """
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
+    work = _Work(spec, part)
+    done = False
+    began = time.perf_counter()
+    try:
+        work.commit(work.steps(_with_edits(_empty(spec))))
+        if spec["plan"]:
+            work.writers["ids"].write(ID_SCHEMA.empty_table())
+        reader = PartitionReader(spec["plan"], part, spec["read"]) if spec["plan"] else None
+        changed = changed_ids(spec["ids"], part)
+        batches: Iterator[Any] = (
+            iter(reader)
+            if reader
+            else read_kept(Path(spec["input"]), part, spec["read"].batch_rows)
+        )
+        for batch in batches:
+            if isinstance(batch, Batch):
+                work.writers["ids"].write(batch.ids)
+                if batch.refused is not None:
+                    work.commit(_keep_marks(batch.refused), reading=True)
+                docs = batch.docs
+            else:
+                docs = Documents(with_ids(batch, changed))
+            if len(docs) == 0:
+                continue
+            numbers = docs.table[NUMBER]
+            worker.beat(numbers[0].as_py(), numbers[-1].as_py())
+            docs = _with_edits(docs)
+            if quarantine:
+                docs, held = _without(docs, quarantine)
+                if held is not None:
+                    work.commit(held, reading=True)
+            docs = _single(work, docs, careful) if careful else work.steps(docs)
+            work.commit(docs)
+            worker.beat(*READING)
+        account = reader.account if reader else None
+        if account and account.corrupt:
+            with replacing(part_path(work.folder, part, "corrupt")) as aside:
+                pq.write_table(pa.Table.from_pylist(account.corrupt, CORRUPT), aside)
+        done = True
+    finally:
+        work.close(failed=not done)
+    steps_seconds = sum(work.seconds.values())
+    work.seconds["read"] = max(0.0, time.perf_counter() - began - steps_seconds)
+    return {
+        "read": work.read,
+        "kept": work.kept,
+        "rejected": work.rejected,
+        "bytes_in": account.bytes_in if account else 0,
+        "bytes_out": work.bytes_out,
+        "skipped": account.skipped if account else {},
+        "corrupt": len(account.corrupt) if account else 0,
+        "corrupt_examples": account.corrupt[:20] if account else [],
+        "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
+        "peak_bytes": _peak(),
+        **{k: dict(v) for k, v in work.totals.items()},
+    }
+
+
+def _keep_marks(docs: Documents) -> Documents:
+    """Rows refused by the reader, in the schema of the stage."""
+    table = docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT)))
+    return Documents(table, drops=docs.drops)
+
+
+def _peak() -> int:
+    """Bytes of memory this worker held at most."""
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def killed_by_memory(status: int) -> bool:
+    """Whether a worker's end looks like the kernel's out-of-memory killer."""
+    return status == -signal.SIGKILL

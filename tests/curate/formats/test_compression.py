@@ -1,0 +1,204 @@
+"""Compressed files as chains of members: damage costs what it touches, and cuts are proven."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import random
+import struct
+import time
+import zlib
+from collections.abc import Callable
+
+import pytest
+import zstandard
+
+from curate.formats import compression
+from curate.formats.compression import (
+    CorruptData,
+    decompressed_chunks,
+    members,
+    sniff,
+    verified_boundaries,
+)
+
+RANDOM = random.Random(7)
+
+
+def gz(data: bytes, level: int = 6) -> bytes:
+    return gzip.compress(data, level, mtime=0)
+
+
+def zst(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+def lz4f(data: bytes) -> bytes:
+    import lz4.frame
+
+    return lz4.frame.compress(data, content_checksum=True)
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gz, "zstd": zst, "lz4": lz4f}
+
+
+def read(data: bytes) -> tuple[bytes, list[tuple[int, str]]]:
+    problems: list[tuple[int, str]] = []
+    chunks = decompressed_chunks(
+        io.BytesIO(data), on_corrupt=lambda offset, what: problems.append((offset, what))
+    )
+    return b"".join(chunks), problems
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_every_codec_is_told_by_its_bytes_and_read_member_by_member(codec: str) -> None:
+    parts = [os.urandom(3000) + b"a" * 100_000, b"", b"second", b"third" * 1000]
+    stored = [COMPRESS[codec](part) for part in parts]
+    data = b"".join(stored)
+    assert sniff(io.BytesIO(data)) == codec
+    assert read(data) == (b"".join(parts), [])
+    starts = [p.offset for p in members(io.BytesIO(data)) if p.kind == "start"]
+    assert starts == [sum(map(len, stored[:i])) for i in range(len(stored))]
+
+
+def test_plain_bytes_pass_as_they_are() -> None:
+    data = os.urandom(16).replace(b"\x1f", b"x") + b"text" * 1_000_000
+    assert read(data) == (data, [])
+    assert read(b"") == (b"", [])
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_a_damaged_member_costs_only_itself_and_is_reported_with_its_offset(codec: str) -> None:
+    parts = [RANDOM.randbytes(5000) for _ in range(3)]
+    stored = [COMPRESS[codec](part) for part in parts]
+    middle = bytearray(stored[1])
+    middle[-3] ^= 0xFF  # the checksum, or gzip's length
+    content, problems = read(stored[0] + bytes(middle) + stored[2])
+    assert content.startswith(parts[0]) and content.endswith(parts[2])
+    assert [offset for offset, _ in problems] == [len(stored[0])]
+
+
+def test_what_decompressed_before_a_bad_checksum_is_still_delivered() -> None:
+    stored = bytearray(gz(b"all of it" * 5000))
+    stored[-6] ^= 1
+    content, problems = read(bytes(stored))
+    assert content == b"all of it" * 5000
+    assert problems == [(0, "gzip: incorrect data check")]
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_a_file_that_ends_inside_a_member_gives_its_beginning(codec: str) -> None:
+    text = RANDOM.randbytes(400_000)
+    stored = COMPRESS[codec](text)
+    content, problems = read(stored[: len(stored) * 2 // 3])
+    assert text.startswith(content)
+    assert len(content) > 100_000
+    assert len(problems) == 1 and "ends inside" in problems[0][1]
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_garbage_between_members_is_reported_and_passed_over(codec: str) -> None:
+    first, second = COMPRESS[codec](b"first"), COMPRESS[codec](b"second")
+    content, problems = read(first + b"no member at all" + second)
+    assert content == b"firstsecond"
+    assert [offset for offset, _ in problems] == [len(first)]
+
+
+def test_zero_padding_behind_the_last_member_is_no_damage() -> None:
+    assert read(gz(b"text") + bytes(5000)) == (b"text", [])
+
+
+def test_an_archive_stored_inside_a_damaged_member_is_not_mistaken_for_the_next_one() -> None:
+    inner = gz(b"inner one" * 20) + gz(b"inner two" * 20)
+    outer = bytearray(gz(b"WARC/1.0 outer " + inner + b" tail", level=0))
+    outer[-5] ^= 1
+    content, problems = read(bytes(outer) + gz(b"after"))
+    assert content == b"WARC/1.0 outer " + inner + b" tail" + b"after"
+    assert len(problems) == 1
+
+
+def test_damage_raises_where_nobody_asked_to_be_told() -> None:
+    with pytest.raises(CorruptData, match="byte 0"):
+        list(decompressed_chunks(io.BytesIO(gz(b"text" * 100)[:-9])))
+
+
+def test_the_dictionary_of_a_warc_zst_is_read_from_its_leading_frame() -> None:
+    samples = [f"WARC/1.1\r\nWARC-Type: response {i}\r\n".encode() * 3 for i in range(2000)]
+    dictionary = zstandard.train_dictionary(4096, list(samples))
+    compressor = zstandard.ZstdCompressor(dict_data=dictionary, write_checksum=True)
+    frames = [compressor.compress(sample) for sample in samples[:50]]
+    for stored in (dictionary.as_bytes(), zst(dictionary.as_bytes())):
+        head = b"\x5d\x2a\x4d\x18" + struct.pack("<I", len(stored)) + stored
+        data = head + b"".join(frames)
+        assert sniff(io.BytesIO(data)) == "zstd"
+        assert read(data) == (b"".join(samples[:50]), [])
+        start = len(head) + len(frames[0])
+        sliced = [p.data for p in members(io.BytesIO(data), start, start + 1) if p.data]
+        assert b"".join(sliced) == samples[1]
+
+
+def test_no_piece_is_large_whatever_a_member_inflates_to() -> None:
+    bomb = zlib.compressobj(9, wbits=31)
+    data = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(256)) + bomb.flush()
+    for stored in (data, zst(bytes(256 << 20)), lz4f(bytes(64 << 20))):
+        assert max(len(p.data) for p in members(io.BytesIO(stored))) <= 2 << 20
+
+
+def raw_zst(data: bytes) -> bytes:
+    """A zstd frame of raw blocks, as the compressor writes it for incompressible data."""
+    blocks = [data[i : i + (128 << 10)] for i in range(0, len(data), 128 << 10)]
+    frame = b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", len(data))
+    for i, block in enumerate(blocks):
+        frame += ((len(block) << 3) | (i == len(blocks) - 1)).to_bytes(3, "little") + block
+    return frame
+
+
+def record(content: bytes) -> bytes:
+    head = b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: %d\r\n\r\n" % len(content)
+    return head + content + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_boundaries_are_member_starts_near_the_targets(codec: str) -> None:
+    stored = [COMPRESS[codec](record(RANDOM.randbytes(9000))) for _ in range(200)]
+    data = b"".join(stored)
+    starts = {sum(map(len, stored[:i])) for i in range(len(stored))}
+    cuts = verified_boundaries(io.BytesIO(data), len(data), 300_000)
+    assert cuts[0] == 0 and len(cuts) == 6 and set(cuts) <= starts
+    assert all(abs(cut - i * 300_000) < 60_000 for i, cut in enumerate(cuts))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_nested_archive_stored_uncompressed_never_gives_a_boundary(codec: str) -> None:
+    """The nested archive is incompressible, so its members stand verbatim in the outer file."""
+    inner = b"".join(COMPRESS[codec](record(RANDOM.randbytes(700))) for _ in range(3000))
+    pack = (lambda data: gz(data, 0)) if codec == "gzip" else raw_zst
+    outer = [pack(record(b"small"))] + [pack(record(inner)) for _ in range(3)]
+    data = b"".join(outer)
+    assert data.count(compression.MAGIC[codec]) > 8000
+    starts = {sum(map(len, outer[:i])) for i in range(len(outer))}
+    for target in (400_000, len(outer[1])):
+        assert set(verified_boundaries(io.BytesIO(data), len(data), target)) <= starts
+
+
+def test_one_member_or_no_compression_gives_one_slice() -> None:
+    text = b"".join(record(RANDOM.randbytes(900)) for _ in range(1000))
+    for data in (gz(text), zst(text), text, b""):
+        assert verified_boundaries(io.BytesIO(data), len(data), 100_000) == [0]
+
+
+def test_a_member_that_begins_with_no_record_is_no_boundary() -> None:
+    data = b"".join(gz(RANDOM.randbytes(9000)) for _ in range(100))
+    assert verified_boundaries(io.BytesIO(data), len(data), 100_000) == [0]
+    lines = verified_boundaries(io.BytesIO(data), len(data), 100_000, is_record=lambda _: True)
+    assert len(lines) > 5
+
+
+def test_a_chain_of_false_members_costs_linear_time() -> None:
+    """Headers of gzip members that each seem to hold the rest of the file."""
+    fake = gz(b"x", 0)[:10] + b"\x00" + struct.pack("<HH", 65535, 0)
+    data = bytearray(fake * 40_000)
+    begin = time.perf_counter()
+    assert read(bytes(data))[1]
+    assert time.perf_counter() - begin < 20

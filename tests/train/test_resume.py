@@ -1,0 +1,172 @@
+"""The signature test: a run killed and resumed ends with the same bits as one never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from train.checkpoint import complete
+from train.config import ModelConfig, TrainConfig
+from train.errors import TrainError
+from train.loop import pretrain
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ModelConfig(
+    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
+)
+TRAIN = TrainConfig(
+    steps=12, rows=4, context=32, warmup=3, eval_every=5, checkpoint_every=3, device="cpu"
+)
+
+# Runs in a process of its own, and kills it: at the end of a step, or between the files of a save.
+CODE = """
+import os, pathlib, signal, sys
+import torch
+import train.checkpoint as checkpoint
+from tests_resume import MODEL, TRAIN
+from train.loop import pretrain
+
+torch.set_num_threads(1)
+shards, out, when = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+
+def progress(line):
+    if when == f"step {line['step']}":
+        kill()
+
+plain, saves = checkpoint.save_file, []
+def save_file(tensors, path):
+    plain(tensors, path)
+    saves.append(path)
+    if when == f"save {len(saves)}":
+        os.truncate(path, os.path.getsize(path) // 2)
+        kill()
+checkpoint.save_file = save_file
+
+rename = pathlib.Path.rename
+def killing_rename(self, target):
+    if when == "rename" and "step-0000006" in str(target):
+        kill()
+    return rename(self, target)
+pathlib.Path.rename = killing_rename
+
+pretrain(shards, out, model=MODEL, train=TRAIN, on_progress=progress)
+"""
+
+
+def run(shards: Path, out: Path, when: str) -> int:
+    """Train in a new process, to be killed ``when``; the exit status."""
+    folder = out.parent / "code"
+    folder.mkdir(exist_ok=True)
+    (folder / "tests_resume.py").write_text(
+        f"from train.config import ModelConfig, TrainConfig\nMODEL = {MODEL!r}\nTRAIN = {TRAIN!r}\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    command = [sys.executable, "-c", CODE, str(shards), str(out), when]
+    return subprocess.run(command, env=environment).returncode
+
+
+def result(out: Path) -> dict:
+    """All that a run must reproduce: weights, optimiser state, logged numbers, the sample."""
+    last = out / "checkpoints" / f"step-{TRAIN.steps:07d}"
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["timing"]
+    summary = json.loads((out / "train.json").read_bytes())
+    del summary["timing"]
+    return {
+        "model": load_file(last / "model.safetensors"),
+        "optimizer": load_file(last / "optimizer.safetensors"),
+        "metrics": lines,
+        "summary": summary,
+        "sample": (out / "sample.txt").read_bytes(),
+    }
+
+
+def same(a: dict, b: dict) -> bool:
+    for kind in ("model", "optimizer"):
+        assert a[kind].keys() == b[kind].keys()
+        for name, tensor in a[kind].items():
+            assert torch.equal(tensor, b[kind][name]), name
+    return all(a[kind] == b[kind] for kind in ("metrics", "summary", "sample"))
+
+
+@pytest.fixture(scope="module")
+def straight(shard_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("straight") / "out"
+    torch.set_num_threads(1)
+    pretrain(shard_folder, out, model=MODEL, train=TRAIN)
+    return result(out)
+
+
+@pytest.mark.parametrize("when", ["step 1", "step 7", "save 3", "save 6", "rename"])
+def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
+    shard_folder, tmp_path, straight, when
+):
+    out = tmp_path / "out"
+    assert run(shard_folder, out, when) == -signal.SIGKILL
+    assert not (out / "train.json").exists()
+    pretrain(shard_folder, out, model=MODEL, train=TRAIN)
+    assert same(result(out), straight)
+    assert not list((out / "checkpoints").glob(".*"))
+
+
+def test_another_process_gives_the_same_bits(shard_folder, tmp_path, straight):
+    assert run(shard_folder, tmp_path / "out", "never") == 0
+    assert same(result(tmp_path / "out"), straight)
+
+
+def test_a_line_cut_off_by_a_crash_is_written_again(shard_folder, tmp_path, straight):
+    out = tmp_path / "out"
+    run(shard_folder, out, "step 7")
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 8, "lo')
+    pretrain(shard_folder, out, model=MODEL, train=TRAIN)
+    assert same(result(out), straight)
+
+
+def test_a_finished_run_returns_at_once(shard_folder, tmp_path):
+    out, lines = tmp_path / "out", []
+    first = pretrain(shard_folder, out, model=MODEL, train=TRAIN)
+    again = pretrain(shard_folder, out, model=MODEL, train=TRAIN, on_progress=lines.append)
+    assert again == first and lines == []
+    pretrain(shard_folder, out, model=MODEL, train=TRAIN, resume=False, on_progress=lines.append)
+    assert len(lines) == TRAIN.steps
+
+
+def test_only_the_newest_checkpoints_stay(shard_folder, tmp_path):
+    import dataclasses
+
+    plan = dataclasses.replace(TRAIN, keep_checkpoints=2, steps=10)
+    pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
+    names = [path.name for path in complete(tmp_path / "checkpoints")]
+    assert names == ["step-0000009", "step-0000010"]
+
+
+def test_other_settings_are_refused_by_name(shard_folder, tmp_path):
+    import dataclasses
+
+    pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
+    with pytest.raises(TrainError, match=r"lr: 0\.001, not 0\.003"):
+        plan = dataclasses.replace(TRAIN, lr=1e-3)
+        pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
+    harmless = dataclasses.replace(TRAIN, checkpoint_every=7, device="auto")
+    pretrain(shard_folder, tmp_path, model=MODEL, train=harmless)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "state.json"])
+def test_a_damaged_checkpoint_is_named_not_unpickled(shard_folder, tmp_path, name):
+    pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
+    (tmp_path / "train.json").unlink()
+    damaged = complete(tmp_path / "checkpoints")[-1] / name
+    damaged.write_bytes(b"\x80\x04not what it was")
+    with pytest.raises(TrainError, match=f"step-0000012/{name}.*delete"):
+        pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
