@@ -85,7 +85,12 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def write_manifest(folder: Path, files: list[dict[str, Any]], stage: str) -> None:
+# Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest
+# keeps the name that the contract gives it.
+MANIFESTS = {"corpus": "manifest.json", "rejected": "_manifest.json"}
+
+
+def write_manifest(folder: Path, name: str, files: list[dict[str, Any]], stage: str) -> None:
     """The folder's manifest, written last: a folder that has one is complete."""
     entries = {f["name"]: {k: v for k, v in f.items() if k != "name"} for f in files}
     manifest = {
@@ -95,7 +100,7 @@ def write_manifest(folder: Path, files: list[dict[str, Any]], stage: str) -> Non
         "stage": stage,
         "files": entries,
     }
-    write_text(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+    write_text(folder / name, json.dumps(manifest, indent=1) + "\n")
 
 
 def swap(new: Path, old: Path) -> None:

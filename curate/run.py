@@ -84,7 +84,11 @@ class Outcome:
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
     """Runs the recipe over inputs (the recipe's own if none) into `out`; resumes, reuses."""
-    plan = make_plan(recipe, inputs)
+    return run_planned(make_plan(recipe, inputs), out, options)
+
+
+def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
+    """Runs a plan into `out`."""
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     try:
@@ -103,6 +107,25 @@ def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
     if not given:
         raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
     return plan_run(recipe, plan_inputs(given, recipe.read.partition_bytes))
+
+
+def done_before(out: Path) -> dict[str, set[int]]:
+    """Committed partitions by stage key, and finished products, without taking the lock."""
+    import sqlite3
+
+    path = out / "ledger.db"
+    if not path.exists():
+        return {}
+    have: dict[str, set[int]] = {}
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        for stage, part in db.execute("SELECT stage, part FROM parts"):
+            have.setdefault(stage, set()).add(part)
+        for (stage,) in db.execute("SELECT stage FROM stages"):
+            have.setdefault(stage, set())
+    finally:
+        db.close()
+    return have
 
 
 class _Run:
@@ -345,8 +368,9 @@ class _Run:
             for task, result in engine.map("curate.assemble:assemble_partition", tasks):
                 results[task["part"]] = result
                 progress.update()
-        for kind, folder in (("kept", corpus), ("rejected", rejected)):
-            assemble.write_manifest(folder, [results[p][kind] for p in range(self.parts)], key)
+        for kind, name, folder in (("kept", "corpus", corpus), ("rejected", "rejected", rejected)):
+            files = [results[p][kind] for p in range(self.parts)]
+            assemble.write_manifest(folder, assemble.MANIFESTS[name], files, key)
         self._check_counts(results)
         if decided:
             assemble.write_decisions(decided, self.out / "decisions.parquet")
@@ -356,8 +380,8 @@ class _Run:
         assemble.swap(corpus, self.out / "corpus")
 
     def _assembled(self, key: str) -> bool:
-        for name in ("corpus", "rejected"):
-            path = self.out / name / "manifest.json"
+        for name, manifest in assemble.MANIFESTS.items():
+            path = self.out / name / manifest
             if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["stage"] != key:
                 return False
         return True

@@ -1,0 +1,240 @@
+"""What the commands do: each on documents is a recipe on the same machinery."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate import workspace
+from curate.errors import RunFailed, UsageError
+from curate.formats.inputs import InputPlan
+from curate.plan import RunPlan, plan_run, stage_folder
+from curate.progress import say
+from curate.recipe import Recipe, build, load, make_step
+from curate.recipe import parse as parse_recipe
+from curate.report import funnel
+from curate.report.records import record
+from curate.run import Options, Outcome, make_plan, run_planned
+
+
+@dataclass(frozen=True)
+class How:
+    """The options that every command on documents has."""
+
+    out: Path | None
+    workers: int = 0
+    as_json: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+
+
+def _settings(sets: tuple[str, ...], name: str) -> dict[str, Any]:
+    """`--set` items of a one-step command; the section may be left out."""
+    import yaml
+
+    values: dict[str, Any] = {}
+    for item in sets:
+        path, equals, raw = item.partition("=")
+        section, dot, key = path.strip().rpartition(".")
+        if not equals or not key:
+            raise UsageError(f"--set {item}: write section.key=value, as in {name}.{'key'}=5")
+        if dot and section != name:
+            raise UsageError(f"--set {item}: no section {section!r}; did you mean {name!r}?")
+        values[key] = yaml.safe_load(raw)
+    return values
+
+
+def run(recipe: str, inputs: list[str], sets: tuple[str, ...], how: How) -> Outcome:
+    """`llmcurate run`."""
+    return _execute(load(recipe, sets), inputs, how, title=Path(recipe).stem)
+
+
+def steps(
+    title: str,
+    chosen: list[tuple[str, dict[str, Any]]],
+    inputs: list[str],
+    how: How,
+    sets: tuple[str, ...] = (),
+) -> Outcome:
+    """A command that is a recipe of the chosen steps."""
+    import yaml
+
+    entries = [{name: settings} for name, settings in chosen]
+    recipe = parse_recipe(yaml.safe_dump({"name": title, "steps": entries}), title, sets)
+    return _execute(recipe, inputs, how, title)
+
+
+def dedup(
+    method: str, key: str, survivor: str, normalize: bool | None, inputs: list[str], how: How
+) -> Outcome:
+    """`llmcurate dedup`."""
+    if method != "exact":
+        raise UsageError(f"--method {method}: known: exact")
+    settings = {"key": key, "survivor": survivor, "normalize": normalize}
+    return _execute(build("dedup", [make_step("dedup_exact", settings)]), inputs, how, "dedup")
+
+
+def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: How) -> Outcome:
+    """`llmcurate tokenizer encode`."""
+    path = tokenizer or _workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
+    settings = {"tokenizer": str(path), "shard_tokens": shard_tokens}
+    return _execute(build("shards", [make_step("shards", settings)]), inputs, how, "shards")
+
+
+def pretrain(
+    shards: Path | None,
+    model: str,
+    steps_: int | None,
+    seed: int,
+    sets: tuple[str, ...],
+    how: How,
+) -> Outcome:
+    """`llmcurate pretrain`; in a workspace stale shards are encoded first."""
+    folder = shards or _fresh_shards(_workspace("SHARDS"), how)
+    if not (folder / "manifest.json").is_file():
+        raise UsageError(f"{folder} holds no token shards (no manifest.json)")
+    settings: dict[str, Any] = {"model": model, "seed": seed, "shards": str(folder)}
+    if steps_ is not None:
+        settings["steps"] = steps_
+    settings |= _settings(sets, "pretrain")
+    return _execute(build("pretrain", [make_step("pretrain", settings)]), [], how, "pretrain")
+
+
+def _fresh_shards(space: workspace.Workspace, how: How) -> Path:
+    """The newest shards, encoded anew where the corpus or the tokenizer is newer."""
+    shards, corpus = space.newest("shards"), space.newest("corpus")
+    tokenizer = space.newest("tokenizer")
+    newer = [
+        f"{kind} of run {found[0]}"
+        for kind, found in (("corpus", corpus), ("tokenizer", tokenizer))
+        if found and (shards is None or found[0] > shards[0])
+    ]
+    if shards and (not newer or corpus is None or tokenizer is None):
+        return shards[1]
+    source = space.need("corpus", "llmcurate run")
+    vocabulary = space.need("tokenizer", "llmcurate tokenizer train")
+    say(f"encoding first: no shards yet for the {' and the '.join(newer)}", how.quiet)
+    quiet = How(None, how.workers, False, how.dry_run, how.quiet)
+    return encode(vocabulary, 100_000_000, [str(source)], quiet).out
+
+
+def generate(
+    prompt: str, model: Path | None, max_tokens: int, temperature: float, top_k: int, seed: int
+) -> str:
+    """`llmcurate generate`."""
+    folder = model or _workspace("--model").need("model", "llmcurate pretrain")
+    try:
+        from train.errors import TrainError
+        from train.generate import generate as continue_text
+    except ModuleNotFoundError as error:
+        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
+    try:
+        text = continue_text(
+            folder, prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, seed=seed
+        )
+    except TrainError as error:
+        failure = RunFailed(str(error))
+        failure.exit_code = error.exit_code
+        raise failure from None
+    return prompt + text
+
+
+def explain(name: str, out: Path | None, as_json: bool) -> None:
+    """`llmcurate explain`."""
+    from curate import explain as explaining
+
+    if out is not None:
+        outs = [out]
+    else:
+        outs = [p for _, p in reversed(_workspace("--in").numbered())]
+    if not outs or not any((o / "run.json").exists() for o in outs):
+        raise UsageError(f"{outs[0] if outs else 'this workspace'} holds no finished run")
+    found = explaining.explain(outs, name)
+    print(json.dumps(found, ensure_ascii=False, default=str) if as_json else explaining.text(found))
+
+
+def _workspace(missing: str) -> workspace.Workspace:
+    space = workspace.find()
+    if space is None:
+        raise UsageError(
+            f"give {missing}, or work in a workspace (a folder with {workspace.FILE}:"
+            " `llmcurate init`)"
+        )
+    return space
+
+
+def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
+    """Plans, finds OUT, runs or prints the plan, and tells what happened."""
+    space = workspace.find()
+    plan = _plan(recipe, inputs, space)
+    if how.out is not None:
+        out = how.out
+    elif space is not None:
+        out = space.out_for(title, plan.digest)
+    else:
+        raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
+    if how.dry_run:
+        print(describe(plan, out))
+        return Outcome(out, plan)
+    workers = how.workers or (space.workers if space else 0)
+    outcome = run_planned(plan, out, Options(workers, how.quiet))
+    tell(outcome, how)
+    return outcome
+
+
+def _plan(recipe: Recipe, inputs: list[str], space: workspace.Workspace | None) -> RunPlan:
+    reads = bool(recipe.document_steps) or any(p.reads_corpus for p in recipe.products)
+    if not reads:
+        return plan_run(recipe, InputPlan((), ()))
+    if not inputs and not recipe.input and space is not None:
+        if any(s.name == "extract" for s in recipe.steps):
+            raise UsageError(f"{recipe.name} reads archives: name files or folders to read")
+        inputs = [str(space.need("corpus", "llmcurate run RECIPE IN..."))]
+    recipe = _with_extraction(recipe, inputs or list(recipe.input))
+    return make_plan(recipe, inputs)
+
+
+def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
+    """A command given web pages begins with extraction; recipes say so themselves."""
+    first = recipe.steps[0].name if recipe.steps else ""
+    if recipe.name not in ("filter", "dedup") or first == "extract":
+        return recipe
+    from curate.formats.inputs import find_files
+
+    files, _ = find_files(inputs) if inputs else ([], [])
+    if not any(f.format in ("archive", "html") for f in files):
+        return recipe
+    say("the input holds web pages: extracting their main text first")
+    return build(recipe.name, [make_step("extract", {}), *recipe.steps], read=recipe.read)
+
+
+def describe(plan: RunPlan, out: Path) -> str:
+    """The plan for people: stages, partitions, what is reused."""
+    from curate.run import done_before
+
+    have = done_before(out)
+    files, parts = len(plan.inputs.files), len(plan.inputs.partitions)
+    size = funnel.amount(sum(f.size for f in plan.inputs.files))
+    lines = [f"{plan.recipe.name} -> {out}", f"  input: {files} files, {size}, {parts} partitions"]
+    for stage in plan.stages:
+        done = len(have.get(stage.key, ()))
+        state = "reused" if done == parts else f"{done} of {parts} partitions are there"
+        then = f", then resolve {stage.sketch.label}" if stage.sketch else ""
+        lines.append(f"  stage {stage_folder(out, stage.folder_name).name}: {state}{then}")
+    for product in plan.products:
+        state = "reused" if product.key in have else "to build"
+        lines.append(f"  product {product.folder_name}: {state}")
+    return "\n".join(lines)
+
+
+def tell(outcome: Outcome, how: How) -> None:
+    """Prints the outcome: the funnel and where things are, or one line of JSON."""
+    if not how.quiet or not how.as_json:
+        if outcome.nothing_new:
+            print(f"all is done in {outcome.out}: same input, same settings")
+        print(funnel.text(record(outcome)))
+        print(f"report: {outcome.out / 'report.html'}")
+    if how.as_json:
+        print(json.dumps({**outcome.totals(), "paths": outcome.paths()}, ensure_ascii=False))

@@ -1,0 +1,112 @@
+"""Why a document was dropped, what was cut from it, and which copy of it stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.errors import UsageError
+
+
+def _find(folder: Path, name: str) -> dict[str, Any] | None:
+    for path in sorted(folder.glob("part-*.parquet")):
+        rows = pq.read_table(path, filters=[("id", "=", name)])
+        if rows.num_rows:
+            row: dict[str, Any] = rows.slice(0, 1).to_pylist()[0]
+            return row
+    return None
+
+
+def find(out: Path, name: str) -> dict[str, Any] | None:
+    """What OUT knows of the document with that id: status, row, reasons, edits, decisions."""
+    if not (out / "corpus").is_dir() and not (out / "rejected").is_dir():
+        return None
+    for status in ("rejected", "corpus"):
+        row = _find(out / status, name)
+        if row is not None:
+            decisions = []
+            path = out / "decisions.parquet"
+            if path.exists():
+                decisions = pq.read_table(path, filters=[("id", "=", name)]).to_pylist()
+            return {
+                "id": name,
+                "out": str(out),
+                "status": "kept" if status == "corpus" else "rejected",
+                "url": row.get("url"),
+                "source": row.get("source"),
+                "reasons": row.get("reasons") or [],
+                "edits": row.get("edits") or [],
+                "decisions": decisions,
+                "measured": {k: v for k, v in row.items() if "." in k and v is not None},
+                "text": row.get("text") or "",
+            }
+    return None
+
+
+def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
+    """Ids that hold the given text, for a helpful error."""
+    found: list[str] = []
+    for status in ("rejected", "corpus"):
+        for path in sorted((out / status).glob("part-*.parquet")):
+            ids = pq.read_table(path, columns=["id"])["id"]
+            hits = ids.filter(pa.compute.match_substring(ids, name))
+            found += hits.slice(0, most).to_pylist()
+            if len(found) >= most:
+                return found[:most]
+    return found
+
+
+def explain(outs: list[Path], name: str) -> dict[str, Any]:
+    """The first of the folders that knows the id; UsageError where none does."""
+    for out in outs:
+        found = find(out, name)
+        if found is not None:
+            return found
+    near = [n for out in outs[:1] for n in near_ids(out, name)]
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(f"no document {name!r} in {', '.join(str(o) for o in outs[:3])}{hint}")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def text(found: dict[str, Any], most: int = 40) -> str:
+    """The explanation for a terminal."""
+    lines = [f"{found['id']}: {found['status']}", f"  url     {found['url'] or '(none)'}"]
+    lines += [f"  source  {found['source'] or '(none)'}", f"  in      {found['out']}"]
+    for reason in found["reasons"]:
+        line = f"  dropped by {reason['step']}.{reason['rule']}"
+        if reason["value"] is not None:
+            line += f": value {_number(reason['value'])}"
+            if reason["threshold"] is not None:
+                line += f", threshold {_number(reason['threshold'])}"
+        lines.append(line + (f" ({reason['detail']})" if reason["detail"] else ""))
+    for d in found["decisions"]:
+        if d["partner_id"]:
+            similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
+            lines.append(
+                f"  {d['method']}: copy of {d['partner_id']}{similar};"
+                f" {d['kept_id']} stays (cluster {d['cluster']})"
+            )
+        else:
+            lines.append(f"  {d['method']}: the copy that stays of cluster {d['cluster']}")
+    cuts = found["edits"]
+    for edit in cuts[:most]:
+        swap = f", replaced by {edit['replacement']!r}" if edit["replacement"] else ""
+        lines.append(
+            f"  cut by {edit['step']}.{edit['rule']}: bytes {edit['start']} to {edit['end']}"
+            f" of its input{swap}"
+        )
+    if len(cuts) > most:
+        lines.append(f"  and {len(cuts) - most} more cuts (--json shows all)")
+    if found["measured"]:
+        pairs = ", ".join(f"{k} {v}" for k, v in found["measured"].items())
+        lines.append(f"  measured: {pairs}")
+    if found["text"]:
+        head = " ".join(found["text"][:300].split())
+        lines.append(f"  text: {head}{'...' if len(found['text']) > 300 else ''}")
+    return "\n".join(lines)
