@@ -39,7 +39,7 @@ def _settings(sets: tuple[str, ...], name: str) -> dict[str, Any]:
         path, equals, raw = item.partition("=")
         section, dot, key = path.strip().rpartition(".")
         if not equals or not key:
-            raise UsageError(f"--set {item}: write section.key=value, as in {name}.{'key'}=5")
+            raise UsageError(f"--set {item}: write section.key=value, as in {name}.KEY=VALUE")
         if dot and section != name:
             raise UsageError(f"--set {item}: no section {section!r}; did you mean {name!r}?")
         values[key] = yaml.safe_load(raw)
@@ -90,9 +90,12 @@ def pretrain(
     seed: int,
     sets: tuple[str, ...],
     how: How,
-) -> Outcome:
+) -> Outcome | None:
     """`llmcurate pretrain`; in a workspace stale shards are encoded first."""
     folder = shards or _fresh_shards(_workspace("SHARDS"), how)
+    if how.dry_run and not folder.exists():
+        print(f"pretrain: after that, on the shards in {folder}")
+        return None
     if not (folder / "manifest.json").is_file():
         raise UsageError(f"{folder} holds no token shards (no manifest.json)")
     settings: dict[str, Any] = {"model": model, "seed": seed, "shards": str(folder)}

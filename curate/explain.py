@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.errors import UsageError
@@ -52,7 +52,7 @@ def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
     for status in ("rejected", "corpus"):
         for path in sorted((out / status).glob("part-*.parquet")):
             ids = pq.read_table(path, columns=["id"])["id"]
-            hits = ids.filter(pa.compute.match_substring(ids, name))
+            hits = ids.filter(pc.match_substring(ids, name))
             found += hits.slice(0, most).to_pylist()
             if len(found) >= most:
                 return found[:most]
@@ -94,7 +94,7 @@ def text(found: dict[str, Any], most: int = 40) -> str:
             )
         else:
             lines.append(f"  {d['method']}: the copy that stays of cluster {d['cluster']}")
-    cuts = found["edits"]
+    cuts = [e for e in found["edits"] if e["rule"] != "white_space"]
     for edit in cuts[:most]:
         swap = f", replaced by {edit['replacement']!r}" if edit["replacement"] else ""
         lines.append(
@@ -102,7 +102,7 @@ def text(found: dict[str, Any], most: int = 40) -> str:
             f" of its input{swap}"
         )
     if len(cuts) > most:
-        lines.append(f"  and {len(cuts) - most} more cuts (--json shows all)")
+        lines.append(f"  and {len(cuts) - most} more cuts (--json shows all, white space too)")
     if found["measured"]:
         pairs = ", ".join(f"{k} {v}" for k, v in found["measured"].items())
         lines.append(f"  measured: {pairs}")

@@ -110,11 +110,11 @@ class PretrainProduct(Product):
 
     shards: str | None = Field(None, description="folder of shards; none: the recipe's own")
     model: str = "tiny"
-    steps: int = Field(60, ge=1)
-    rows: int = Field(8, ge=1, description="rows of `context` tokens a step")
+    steps: int = Field(400, ge=1)
+    rows: int = Field(4, ge=1, description="rows of `context` tokens a step")
     context: int = Field(256, ge=8)
     lr: float = Field(3e-3, gt=0)
-    warmup: int = Field(10, ge=0)
+    warmup: int = Field(20, ge=0)
     weight_decay: float = Field(0.1, ge=0)
     clip: float = Field(1.0, gt=0)
     held_out: float = Field(0.05, gt=0, lt=1)
@@ -159,5 +159,5 @@ def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     stride = max(1, len(lines) // points)
     keep = [m for i, m in enumerate(lines) if i % stride == 0 or i == len(lines) - 1]
-    names = ("step", "loss", "held_out_loss", "bits_per_byte")
+    names = ("step", "loss", "held_out")
     return [{k: m[k] for k in names if k in m} for m in keep]

@@ -128,9 +128,9 @@ def _not_documents(path: str, kind: str) -> str | None:
 
         with open_input(path) as f:
             codec = sniff(f)
-        records = list(sample(path, codec, 20))
-        if records and not any("text" in r or "payload" in r for r in records):
-            return "its records have no `text`"
+        records = sample(path, codec, 100)
+        if not any("text" in r or "payload" in r for r in records):
+            return "no JSON line with a `text` among its first hundred"
     if kind == "parquet":
         from curate.formats.parquet import read_schema
 
