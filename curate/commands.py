@@ -12,8 +12,7 @@ from curate.errors import RunFailed, UsageError
 from curate.formats.inputs import InputPlan
 from curate.plan import RunPlan, plan_run, stage_folder
 from curate.progress import say
-from curate.recipe import Recipe, build, load, make_step
-from curate.recipe import parse as parse_recipe
+from curate.recipe import Recipe, build, compose, load, make_step
 from curate.report import funnel
 from curate.report.records import record
 from curate.run import Options, Outcome, make_plan, run_planned
@@ -30,22 +29,6 @@ class How:
     quiet: bool = False
 
 
-def _settings(sets: tuple[str, ...], name: str) -> dict[str, Any]:
-    """`--set` items of a one-step command; the section may be left out."""
-    import yaml
-
-    values: dict[str, Any] = {}
-    for item in sets:
-        path, equals, raw = item.partition("=")
-        section, dot, key = path.strip().rpartition(".")
-        if not equals or not key:
-            raise UsageError(f"--set {item}: write section.key=value, as in {name}.KEY=VALUE")
-        if dot and section != name:
-            raise UsageError(f"--set {item}: no section {section!r}; did you mean {name!r}?")
-        values[key] = yaml.safe_load(raw)
-    return values
-
-
 def run(recipe: str, inputs: list[str], sets: tuple[str, ...], how: How) -> Outcome:
     """`llmcurate run`."""
     return _execute(load(recipe, sets), inputs, how, title=Path(recipe).stem)
@@ -59,11 +42,7 @@ def steps(
     sets: tuple[str, ...] = (),
 ) -> Outcome:
     """A command that is a recipe of the chosen steps."""
-    import yaml
-
-    entries = [{name: settings} for name, settings in chosen]
-    recipe = parse_recipe(yaml.safe_dump({"name": title, "steps": entries}), title, sets)
-    return _execute(recipe, inputs, how, title)
+    return _execute(compose(title, chosen, sets), inputs, how, title)
 
 
 def dedup(
@@ -73,14 +52,14 @@ def dedup(
     if method != "exact":
         raise UsageError(f"--method {method}: known: exact")
     settings = {"key": key, "survivor": survivor, "normalize": normalize}
-    return _execute(build("dedup", [make_step("dedup_exact", settings)]), inputs, how, "dedup")
+    return _execute(compose("dedup", [("dedup_exact", settings)], ()), inputs, how, "dedup")
 
 
 def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: How) -> Outcome:
     """`llmcurate tokenizer encode`."""
     path = tokenizer or _workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
     settings = {"tokenizer": str(path), "shard_tokens": shard_tokens}
-    return _execute(build("shards", [make_step("shards", settings)]), inputs, how, "shards")
+    return _execute(compose("shards", [("shards", settings)], ()), inputs, how, "shards")
 
 
 def pretrain(
@@ -101,8 +80,7 @@ def pretrain(
     settings: dict[str, Any] = {"model": model, "seed": seed, "shards": str(folder)}
     if steps_ is not None:
         settings["steps"] = steps_
-    settings |= _settings(sets, "pretrain")
-    return _execute(build("pretrain", [make_step("pretrain", settings)]), [], how, "pretrain")
+    return _execute(compose("pretrain", [("pretrain", settings)], sets), [], how, "pretrain")
 
 
 def _fresh_shards(space: workspace.Workspace, how: How) -> Path:

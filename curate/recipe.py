@@ -143,6 +143,17 @@ def build(
     return Recipe(name, tuple(steps), description, inputs, read or ReadSettings(), cuts)
 
 
+def compose(name: str, chosen: list[tuple[str, dict[str, Any]]], sets: tuple[str, ...]) -> Recipe:
+    """A recipe of the chosen steps, as commands of one or a few steps are."""
+    values = [(i, step, dict(settings)) for i, (step, settings) in enumerate(chosen)]
+    read: dict[str, Any] = {}
+    for step, _ in chosen:
+        step_class(step.partition("@")[0])
+    _override(values, read, sets)
+    steps = [make_step(step, settings) for _, step, settings in values]
+    return build(name, steps, read=_check(ReadSettings, read, "read", lambda key: "--set"))
+
+
 def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
     """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`."""
     try:

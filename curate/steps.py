@@ -144,7 +144,7 @@ def step_class(name: str) -> type[Settings]:
     """The class behind a name; UsageError names the nearest one."""
     location = REGISTRY.get(name) or _plugins().get(name)
     if location is None:
-        near = get_close_matches(name, step_names(), 1)
+        near = get_close_matches(name, step_names(), 1, 0.5)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(step_names())}"
         raise UsageError(f"unknown step {name!r}{hint}")
     module, _, attribute = location.partition(":")

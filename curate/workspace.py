@@ -21,7 +21,8 @@ _NUMBERED = re.compile(r"^(\d{4,})-(.+)$")
 # What marks a run folder as holding a finished thing of a kind.
 MARKS = {
     "corpus": "corpus/manifest.json",
-    "tokenizer": "tokenizer.json",
+    # tokenizer.json alone is also a copy beside shards and models
+    "tokenizer": "tokenizer_card.json",
     "shards": "manifest.json",
     "model": "train.json",
 }
