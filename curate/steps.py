@@ -52,6 +52,10 @@ class Settings(BaseModel):
             "settings": self.model_dump(mode="json"),
         }
 
+    def notes(self) -> list[str]:
+        """What the report must say of these settings, such as a rule that is skipped."""
+        return []
+
 
 class Step(Settings):
     """Documents in, Documents out; pure: no files, no globals, no clock."""

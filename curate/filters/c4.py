@@ -34,6 +34,10 @@ class C4(Step):
     badwords_lang: str = Field("en", description="list for pages whose lang is not known")
     badwords_fraction: float = Field(1.0, ge=0, le=1, description="share of such pages dropped")
 
+    def notes(self) -> list[str]:
+        skipped = f"{self.label}: no bad word list was given, so that rule was skipped"
+        return [] if self.badwords else [skipped]
+
     def open(self) -> None:
         if self.badwords:
             badwords.patterns(self.badwords, self.badwords_sha256)

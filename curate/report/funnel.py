@@ -84,6 +84,7 @@ def text(record: dict[str, Any]) -> str:
         )
     for product in record["products"]:
         lines.append(product_line(product))
+    lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]
     return "\n".join(lines)
 
 

@@ -108,6 +108,7 @@ def render(record: dict[str, Any], out: Path) -> str:
         "<p>Why one document went: <code>llmcurate explain ID</code>. Every rejected document is in"
         " <code>rejected/</code> with all its reasons.</p>"
         + (f"<h2>Funnel</h2>{_funnel(record)}" if record["stages"] else "")
+        + "".join(f"<p>Note: {escape(n)}.</p>" for n in record["notices"][:50])
         + _products(record)
         + (f"<h2>Corrupt input</h2>{_wide(corrupt)}" if corrupt else "")
         + f"<h2>Input</h2>{_wide(inputs)}"

@@ -43,7 +43,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
             {"path": f.path, "format": f.format, "bytes": f.size} for f in plan.inputs.files
         ],
         "partitions": len(plan.inputs.partitions),
-        "notices": list(plan.inputs.notices),
+        "notices": [*plan.inputs.notices, *(n for s in plan.recipe.steps for n in s.notes())],
         "totals": outcome.totals(),
         "stages": outcome.stages,
         "products": outcome.products,
