@@ -138,7 +138,9 @@ def filter_(
     """
     from curate import commands
 
-    chosen = [(name.strip(), {}) for name in rules.split(",") if name.strip()]
+    chosen: list[tuple[str, dict[str, object]]] = [
+        (name.strip(), {}) for name in rules.split(",") if name.strip()
+    ]
     more = (*(sets or ()), *((f"c4.badwords={badwords}",) if badwords else ()))
     how = _how(out, workers, as_json, dry_run, quiet)
     commands.steps("filter", chosen, inputs or [], how, more)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -184,7 +184,7 @@ class _Work:
     def __init__(self, spec: dict[str, Any], part: int) -> None:
         self.spec, self.part = spec, part
         self.folder = Path(spec["folder"])
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.totals: dict[str, Counter[str]] = {
             k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
         }

@@ -73,7 +73,7 @@ class DedupExact(CorpusStep):
             texts = docs.text.to_pylist()
             return [digest(normal_text(t).encode("utf-8", "replace")) if t else None for t in texts]
         data, offsets = docs.buffers()
-        view = memoryview(data)
+        view = memoryview(data)  # type: ignore[arg-type]
         pairs = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         return [digest(view[a:b]) if b > a else None for a, b in pairs]
 

@@ -1,9 +1,10 @@
-"""`llmcurate demo`: write the small web, run the demo recipe over it, hold the result to the truth."""
+"""`llmcurate demo`: write the small web, run the recipe over it, hold the result to the truth."""
 
 from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def run_demo(out: Path, workers: int, as_json: bool, quiet: bool) -> Outcome:
     print(f"\nreport: {target / 'report.html'}")
     print(f"next:   cd {out} && llmcurate tokenizer train --vocab 8000 && llmcurate pretrain")
     if as_json:
-        result["plants"] = [vars(row) if hasattr(row, "__dict__") else row._asdict() for row in rows]
+        result["plants"] = [asdict(row) for row in rows]
         result["wall_seconds"] = round(time.perf_counter() - began, 1)
         print(json.dumps(result, ensure_ascii=False))
     return outcome

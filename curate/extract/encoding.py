@@ -32,9 +32,9 @@ def _known(label: str | None) -> str | None:
 
 def decode(payload: bytes, charset: str | None = None, *, html: bool = True) -> tuple[str, str]:
     """(text, encoding): undecodable bytes and lone surrogates become replacement characters."""
-    for mark, name in BOMS:
+    for mark, encoding in BOMS:
         if payload.startswith(mark):
-            return payload[len(mark) :].decode(name, "replace"), name
+            return payload[len(mark) :].decode(encoding, "replace"), encoding
     try:
         return payload.decode("utf-8"), "utf-8"
     except UnicodeDecodeError as error:

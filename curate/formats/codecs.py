@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
-try:  # twice as fast; zlib has the last word on whatever it refuses
-    from isal import isal_zlib as fast_zlib
-except ImportError:
-    fast_zlib = zlib
+fast_zlib: Any = zlib
+with suppress(ImportError):  # twice as fast; zlib has the last word on whatever it refuses
+    from isal import isal_zlib
+
+    fast_zlib = isal_zlib
 
 STEP = 32 << 10
 """Compressed bytes given to a decoder at a time; small, as zlib copies what it does not use."""

@@ -158,6 +158,27 @@ def _stamp(fs: Any, info: dict[str, Any]) -> str:
     return f"{digest.hexdigest()}@{when}"
 
 
+def _expanded(inputs: Iterable[str]) -> Iterable[str]:
+    """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name."""
+    import fsspec
+
+    for given in map(str, inputs):
+        if not any(c in given for c in "*?["):
+            yield given
+            continue
+        try:
+            fs, root = fsspec.core.url_to_fs(given)
+            if fs.exists(root):
+                yield given
+                continue
+            matches = sorted(fs.glob(root))
+        except (ValueError, ImportError) as error:
+            raise UsageError(f"input {given}: {error}") from None
+        if not matches:
+            raise UsageError(f"input {given} matches no file")
+        yield from (fs.unstrip_protocol(m) if "://" in given else m for m in matches)
+
+
 def find_files(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
     """The files that the inputs mean, in the order given and by name within a folder.
 
@@ -168,8 +189,7 @@ def find_files(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
 
     files: list[InputFile] = []
     notices: list[str] = []
-    for given in inputs:
-        given = str(given)
+    for given in _expanded(inputs):
         try:
             fs, root = fsspec.core.url_to_fs(given)
             exists = fs.exists(root)

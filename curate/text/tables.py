@@ -17,12 +17,16 @@ from curate.text.unicode import ASCII_LINE_END, ASCII_SPACE, line_end_bytes, spa
 if TYPE_CHECKING:
     from curate.documents import Documents
 
-_OTHER, _SPACE, _LINE_END, _LOOK, _CONTINUED = 0, 1, 2, 3, 4
-_CLASS = np.zeros(256, np.uint8)
-_CLASS[0x80:0xC0] = _CONTINUED
-_CLASS[ASCII_SPACE] = _SPACE
-_CLASS[ASCII_LINE_END] = _LINE_END
-_CLASS[[0xC2, 0xE1, 0xE2, 0xE3]] = _LOOK  # lead bytes of white space outside ASCII
+# What a byte may be: part of a word, a space, a line end, or the first byte of white space outside
+# ASCII, for which one has to look at the next bytes.
+_WORD, _SPACE, _LINE_END, _LOOK = 0, 1, 2, 3
+_KIND = np.full(256, _WORD, np.uint8)
+_KIND[ASCII_SPACE] = _SPACE
+_KIND[ASCII_LINE_END] = _LINE_END
+_KIND[[0xC2, 0xE1, 0xE2, 0xE3]] = _LOOK
+# Positions are unsigned in the inner loops: numba checks a signed index for being negative, which
+# doubles the time. Unsigned and signed mixed give signed, hence the constant.
+_ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
@@ -64,109 +68,100 @@ class Segments:
 
 
 @njit(cache=True, nogil=True)
+def _most_ends(data, first, stop):
+    """An upper bound of white space characters in data[first:stop]; one vector loop."""
+    n = 0
+    for b in data[first:stop]:
+        n += (b <= 32) | ((b >= 0xC2) & (b <= 0xE3))
+    return n
+
+
+@njit(cache=True, nogil=True)
 def _segment(data, offsets):
+    """The arrays of both tables, and the code points of each row.
+
+    The loop over a line has no branch that depends on where words begin and end: each position is
+    written as a start and as an end, and the counts move on only where it was one.
+    """
     rows = len(offsets) - 1
-    size = offsets[rows] - offsets[0]
+    limit = _most_ends(data, offsets[0], offsets[rows]) + rows + 1
     row_lines = np.empty(rows + 1, np.int64)
     row_chars = np.empty(rows, np.int64)
-    # Upper bounds; memory that is never touched is never used.
-    raw = np.empty(size + rows + 1, np.int64)
-    line_words = np.empty(size + rows + 1, np.int64)
-    start = np.empty(size // 2 + rows + 1, np.int64)
-    end = np.empty(size // 2 + rows + 1, np.int64)
-    chars = np.empty(size // 2 + rows + 1, np.int32)
+    # Upper bounds, cut to size as views; memory that is never touched is never used.
+    raw = np.empty(limit, np.int64)
+    line_words = np.empty(limit, np.int64)
+    start = np.empty(limit, np.int64)
+    end = np.empty(limit, np.int64)
+    chars = np.empty(limit, np.int32)
     lines = 0
-    words = 0
+    begun = ended = np.uint64(0)  # words
     for r in range(rows):
-        i, stop = offsets[r], offsets[r + 1]
+        i, stop = np.uint64(offsets[r]), np.uint64(offsets[r + 1])
         row_lines[r] = lines
-        n_chars = 0
+        inner = np.uint64(0)  # bytes of the row so far that are not the first of a character
+        first = np.uint64(0)  # where the word began, in characters
+        outside = _ONE  # of a word, at the byte before
         if i < stop:
             raw[lines] = i
-            line_words[lines] = words
-        inside = False
-        in_word = 0
-        pending = False
-        while i < stop:
-            kind = _CLASS[data[i]]
-            n = 0
-            if kind == _OTHER or kind == _CONTINUED:
-                if not inside:
-                    start[words] = i
-                    inside = True
-                    in_word = 0
-                while i < stop:
-                    kind = _CLASS[data[i]]
-                    if kind == _OTHER:
-                        in_word += 1
-                    elif kind != _CONTINUED:
-                        break
-                    i += 1
-                pending = True
-                continue
-            if kind == _LOOK:
-                n = space_bytes(data, i, stop)
-                if n == 0:
-                    if not inside:
-                        start[words] = i
-                        inside = True
-                        in_word = 0
-                    in_word += 1
-                    i += 1
-                    pending = True
-                    continue
-                breaks = line_end_bytes(data, i, stop)
-            elif kind == _LINE_END:
-                breaks = line_end_bytes(data, i, stop)
-                n = breaks
-            else:
-                breaks = 0
-                n = 1
-            if inside:
-                end[words] = i
-                chars[words] = in_word
-                n_chars += in_word
-                words += 1
-                inside = False
-            n_chars += n if kind != _LOOK else 1
-            i += n
-            pending = True
-            if breaks:
-                lines += 1
-                pending = False
-                if i < stop:
-                    raw[lines] = i
-                    line_words[lines] = words
-        if inside:
-            end[words] = stop
-            chars[words] = in_word
-            n_chars += in_word
-            words += 1
-        if pending:
+            line_words[lines] = ended
             lines += 1
-        row_chars[r] = n_chars
+        while i < stop:
+            kind = _KIND[data[i]]
+            if kind > _SPACE:
+                width = np.uint64(space_bytes(data, i, stop))
+                if width:
+                    end[ended] = i
+                    chars[ended] = i - inner - first
+                    ended += outside ^ _ONE
+                    outside = _ONE
+                    if data[i] >= 0x80:
+                        inner += width - _ONE
+                    breaks = np.uint64(line_end_bytes(data, i, stop))
+                    i += max(width, breaks)
+                    if breaks and i < stop:
+                        raw[lines] = i
+                        line_words[lines] = ended
+                        lines += 1
+                    continue
+                kind = _WORD
+            now = np.uint64(kind)  # 1 outside of words
+            at = i - inner
+            inner += np.uint64((data[i] & 0xC0) == 0x80)
+            start[begun] = i
+            first = at if outside > now else first
+            begun += outside & (now ^ _ONE)
+            end[ended] = i
+            chars[ended] = at - first
+            ended += now & (outside ^ _ONE)
+            outside = now
+            i += _ONE
+        end[ended] = stop
+        chars[ended] = stop - inner - first
+        ended += outside ^ _ONE
+        row_chars[r] = stop - np.uint64(offsets[r]) - inner
+    words = np.int64(ended)
     row_lines[rows] = lines
     raw[lines] = offsets[rows]
     line_words[lines] = words
     line_start = np.empty(lines, np.int64)
     line_end = np.empty(lines, np.int64)
     for k in range(lines):
-        first, last = line_words[k], line_words[k + 1]
-        if first == last:
+        first_word, stop_word = line_words[k], line_words[k + 1]
+        if first_word == stop_word:
             line_start[k] = raw[k]
             line_end[k] = raw[k]
         else:
-            line_start[k] = start[first]
-            line_end[k] = end[last - 1]
+            line_start[k] = start[first_word]
+            line_end[k] = end[stop_word - 1]
     return (
         row_lines,
-        raw[: lines + 1].copy(),
+        raw[: lines + 1],
         line_start,
         line_end,
-        line_words[: lines + 1].copy(),
-        start[:words].copy(),
-        end[:words].copy(),
-        chars[:words].copy(),
+        line_words[: lines + 1],
+        start[:words],
+        end[:words],
+        chars[:words],
         row_chars,
     )
 
