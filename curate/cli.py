@@ -277,6 +277,7 @@ def explain(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="The demo's workspace.")] = Path("demo"),
+    sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -284,7 +285,7 @@ def demo(
     """Build a small web, run the whole chain over it, and check the result against the truth."""
     from curate.demo.run import run_demo
 
-    run_demo(out, workers, as_json, quiet)
+    run_demo(out, workers, as_json, quiet, tuple(sets or ()))
 
 
 def main() -> None:

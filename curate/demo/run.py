@@ -42,13 +42,15 @@ def _without_training(error: ModuleNotFoundError) -> None:
     say(f"no {error.name} here: the demo stops at token shards (pip install 'llmcurate[train]')")
 
 
-def run_demo(out: Path, workers: int, as_json: bool, quiet: bool) -> Outcome:
+def run_demo(
+    out: Path, workers: int, as_json: bool, quiet: bool, sets: tuple[str, ...] = ()
+) -> Outcome:
     """Leaves a workspace in `out`: web/ (archives, truth), runs/0001-demo with its report."""
     began = time.perf_counter()
     create(out)
     web = build_web(out / "web")
     say(f"wrote {web.documents} pages and {web.others} other records to {out / 'web'}", quiet)
-    recipe = load("demo")
+    recipe = load("demo", sets)
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError as error:

@@ -13,13 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.documents import CORE, NUMBER, PAYLOAD, REASON_COLUMNS
+from curate.documents import CORE, EDIT, NUMBER, PAYLOAD, REASON_COLUMNS
 from curate.errors import UsageError
 
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
+EXTRA, EDITS = "extra", "edits"
 # Names that this tool's own columns need; an input column of that name gets a prefix.
-TAKEN = {*REASON_COLUMNS, NUMBER, "extra"}
-EXTRA = "extra"
+TAKEN = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS}
+MOST = 500  # columns planned from JSON keys; later keys go to `extra`
 KINDS: dict[str, pa.DataType] = {
     "string": pa.string(),
     "int64": pa.int64(),
@@ -29,9 +30,13 @@ KINDS: dict[str, pa.DataType] = {
 }
 
 
-def column_name(name: str) -> str:
-    """The column that an unknown input field becomes."""
-    return f"input.{name}" if name in TAKEN else name
+def column_name(name: str, kind: pa.DataType | None = None) -> str:
+    """The column that an unknown input field becomes. kind: its type in a parquet file, where
+    `edits` and `extra` of an earlier run keep their names."""
+    ours = {EDITS: (pa.list_(EDIT),), EXTRA: (pa.string(), pa.large_string())}
+    if kind is not None and kind in ours.get(name, ()):
+        return name
+    return f"input.{name}" if name in TAKEN or not name else name
 
 
 def kind_of(value: Any) -> str | None:
@@ -59,7 +64,11 @@ def fits(value: Any, kind: str) -> bool:
     return have in (None, kind) or kind == "json" or (have == "int64" and kind == "double")
 
 
-def _arrow_kind(kind: pa.DataType) -> str:
+def _arrow_kind(kind: pa.DataType) -> str | None:
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_dictionary(kind):
+        return _arrow_kind(kind.value_type)
     if pa.types.is_boolean(kind):
         return "bool"
     if pa.types.is_integer(kind) and kind != pa.uint64():
@@ -79,6 +88,17 @@ def arrow_type(kind: str) -> pa.DataType:
     return KINDS[kind]
 
 
+def _same(old: str | None, new: str | None, path: str, column: str) -> str | None:
+    """The kind that holds both; UsageError for nested or special types that differ."""
+    special = any(k is not None and k.startswith("arrow:") for k in (old, new))
+    if special and None not in (old, new) and old != new:
+        raise UsageError(
+            f"input {path}: column {column!r} has another type than in the files before it;"
+            " convert one of them"
+        )
+    return _join(old, new)
+
+
 def carried_columns(files: Iterable[Any], sample_lines: int) -> dict[str, str]:
     """name -> kind of every unknown column, over all files; `extra` where there are JSON lines."""
     kinds: dict[str, str | None] = {}
@@ -90,24 +110,17 @@ def carried_columns(files: Iterable[Any], sample_lines: int) -> dict[str, str]:
             for f in read_schema(file.path):
                 if f.name in KNOWN:
                     continue
-                name, new = column_name(f.name), _arrow_kind(f.type)
-                old = kinds.get(name)
-                exact = old is not None and (old.startswith("arrow:") or new.startswith("arrow:"))
-                if exact and old != new:
-                    raise UsageError(
-                        f"input {file.path}: column {f.name!r} has another type than in the"
-                        " files before it; convert one of them"
-                    )
-                kinds[name] = _join(old, new)
+                name = column_name(f.name, f.type)
+                kinds[name] = _same(kinds.get(name), _arrow_kind(f.type), file.path, f.name)
         elif file.format == "jsonl":
             from curate.formats.jsonl import sample
 
             json_lines = True
             for record in sample(file.path, file.codec, sample_lines):
                 for key, value in record.items():
-                    if key not in KNOWN:
-                        name = column_name(key)
-                        kinds[name] = _join(kinds.get(name), kind_of(value))
+                    name = column_name(key)
+                    if key not in KNOWN and (name in kinds or len(kinds) < MOST):
+                        kinds[name] = _same(kinds.get(name), kind_of(value), file.path, key)
     if json_lines:
         kinds[EXTRA] = "json"
     return {name: kind or "string" for name, kind in sorted(kinds.items())}

@@ -16,6 +16,7 @@ from curate.formats.columns import KNOWN, split_extra
 from curate.formats.events import Corrupt, Event, Row
 
 CHUNK = 1 << 20
+BOM = b"\xef\xbb\xbf"
 
 
 def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
@@ -60,6 +61,10 @@ def parse(line: bytes) -> dict[str, Any] | str:
 
     try:
         value = orjson.loads(line)
+        if isinstance(value, dict) and any(
+            type(v) is float and abs(v) >= 1 << 63 for v in value.values()
+        ):
+            value = json.loads(line)  # keeps the digits of a longer integer
     except orjson.JSONDecodeError:
         try:
             value = _mended(json.loads(line.decode("utf-8", "replace").replace("\x00", "\ufffd")))
@@ -87,7 +92,8 @@ def parse_date(value: Any) -> datetime | None:
         if isinstance(value, str) and value:
             text = value.strip().replace("Z", "+00:00")
             when = datetime.fromisoformat(text)
-            return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+            when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+            return when.astimezone(timezone.utc)
     except (ValueError, OverflowError, OSError):
         pass
     return None
@@ -98,21 +104,25 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
     rest = {k: v for k, v in record.items() if k not in KNOWN}
     row = Row(offset=offset)
     own = record.get("id")
-    row.id = str(own) if isinstance(own, (str, int)) and own != "" else None
-    for name in ("url", "lang", "mime", "charset"):
+    if isinstance(own, (str, int)) and not isinstance(own, bool):
+        row.id = str(own) or None
+    elif own is not None:
+        rest["id"] = own
+    for name in ("url", "lang", "mime", "charset", "text"):
         value = record.get(name)
         if isinstance(value, str):
             setattr(row, name, value)
         elif value is not None:
             rest[name] = value
+    for name in ("payload", "source"):
+        value = record.get(name)
+        if value is not None and not (name == "source" and isinstance(value, str)):
+            rest[name] = value
     when = record.get("date")
     row.date = parse_date(when)
     if when is not None and row.date is None:
         rest["date"] = when
-    text = record.get("text")
-    if isinstance(text, str):
-        row.text = text
-    else:
+    if row.text is None:
         row.reject = ("no_text", None, None, "the record has no `text` string")
     row.extra = split_extra(rest, columns)
     if isinstance(record.get("source"), str):
@@ -153,14 +163,19 @@ def read(
                 reject=("line_too_long", float(size), float(limit), "passed over, not read whole"),
             )
             continue
+        if offset == 0:
+            line = line.removeprefix(BOM)
         line = line.rstrip(b"\r")
         if not line.strip():
             continue
         value = parse(line)
         if isinstance(value, str):
             yield Corrupt(offset, value)
-        else:
+            continue
+        try:
             yield to_row(value, offset, columns)
+        except RecursionError:
+            yield Corrupt(offset, "not JSON that can be kept: nested too deeply")
     yield from damage
 
 

@@ -22,7 +22,18 @@ def read_schema(path: str) -> pa.Schema:
         return pa.schema([])
     if "text" not in schema.names and "payload" not in schema.names:
         raise UsageError(f"input {path}: no column `text` (it has {', '.join(schema.names[:8])})")
+    for name in KNOWN & set(schema.names):
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or (name in ("text", "payload") and not _holds_text(kind)):
+            raise UsageError(f"input {path}: column `{name}` is of type {kind}, not text")
     return schema
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return binary or kind in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
 def row_group_slices(path: str, target: int) -> list[tuple[int, int | None]]:
@@ -66,25 +77,43 @@ def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:
         elif kind == DATE:
             out[name] = _dates(column)
         else:
-            out[name] = column.cast(kind)
+            out[name] = _text(column, kind)
     if "source" in table.column_names:
         out["source"] = out["source"].fill_null(source)
     for name in ("payload", "mime", "charset"):
         kind = pa.large_binary() if name == "payload" else pa.string()
         has = name in table.column_names
-        out[name] = table[name].cast(kind) if has else pa.nulls(rows, kind)
-    given = {column_name(n): n for n in table.column_names if n not in KNOWN}
+        convert = _text if pa.types.is_string(kind) else pa.ChunkedArray.cast
+        out[name] = convert(table[name], kind) if has else pa.nulls(rows, kind)
+    given = {column_name(f.name, f.type): f.name for f in table.schema if f.name not in KNOWN}
     for name, planned in columns.items():
         want = arrow_type(planned)
         if name in given:
             column = table[given[name]]
-            out[name] = column if column.type == want else column.cast(want, safe=False)
+            if pa.types.is_string(want):
+                out[name] = _text(column, want)
+            else:
+                out[name] = column if column.type == want else column.cast(want, safe=False)
         else:
             out[name] = pa.nulls(rows, want)
     return pa.table(out)
 
 
+def _text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The column as strings that are UTF-8 (parquet files do not promise it)."""
+    try:
+        column = column.cast(kind)
+        column.validate(full=True)
+        return column
+    except pa.ArrowInvalid:
+        raw = column.cast(pa.large_binary()).to_pylist()
+        mended = [None if v is None else v.decode("utf-8", "replace") for v in raw]
+        return pa.chunked_array([pa.array(mended, kind)])
+
+
 def _dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
     if pa.types.is_timestamp(column.type):
         if column.type.tz is None:
             column = column.cast(pa.timestamp(column.type.unit)).cast(

@@ -184,9 +184,14 @@ class PartitionReader:
             ]
             part = part.set_column(0, "id", pa.array(made, pa.string()))
             limit = self.settings.max_record_bytes
+            absent = pc.and_(pc.is_null(part["text"]), pc.is_null(part["payload"]))
             rejects: list[Any] = [
-                ("record_too_large", float(s), float(limit), None) if s > limit else None
-                for s in sizes
+                ("record_too_large", float(s), float(limit), None)
+                if s > limit
+                else ("no_text", None, None, "the record has no `text` string")
+                if nothing
+                else None
+                for s, nothing in zip(sizes, absent.to_pylist(), strict=True)
             ]
             yield self._batch(part.append_column(NUMBER, pa.array(n)), numbers, rejects)
 

@@ -113,8 +113,22 @@ class _Reader:
             self.format = record.format
             self._content(record)
             problems, record.problems = record.problems, []
+            problems += self._after(record)
             yield record
             yield from problems
+
+    def _after(self, record: Record) -> list[Corrupt]:
+        """Garbage behind a record, passed over before the record is given out: where the member
+        breaks inside it (a false checksum, say), the record's content is not to be trusted."""
+        stream = self.stream
+        if record.damage or self._in_step():
+            return []
+        member = stream.at
+        garbage = list(self._garbage(stream.offset()))
+        broken = stream.broken if stream.stop == "inside" else None
+        if broken and stream.pos == len(stream.buf) and broken.offset == member:
+            record.damage = broken.what
+        return garbage
 
     def _skip_newlines(self) -> bytes:
         """Passes over CR and LF; gives the last few that it passed."""

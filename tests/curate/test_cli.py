@@ -142,7 +142,8 @@ def test_unknown_recipe_key_names_file_line_and_nearest_key(tmp_path: Path) -> N
     (tmp_path / "r.yaml").write_text("name: x\nsteps:\n  - c4:\n      min_sentense: 3\n")
     done = llmcurate("run", "r.yaml", "in.jsonl", "-o", "out", cwd=tmp_path)
     assert done.returncode == 2
-    assert "r.yaml:4: unknown key 'min_sentense' in c4; did you mean 'min_sentences'?" in done.stderr
+    assert "r.yaml:4: unknown key 'min_sentense' in c4" in done.stderr
+    assert "did you mean 'min_sentences'?" in done.stderr
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:

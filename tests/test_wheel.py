@@ -1,0 +1,82 @@
+"""What the built wheel alone can do, away from the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"pipelines/c4.yaml", "pipelines/demo.yaml"} <= set(names)
+    assert any(n.startswith("pipelines/demo/texts/") for n in names)
+    tops = {n.split("/")[0] for n in names}
+    assert {n for n in tops if not n.endswith(".dist-info")} == {
+        "curate",
+        "tokenize_kit",
+        "train",
+        "pipelines",
+    }
+
+
+def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    code = (
+        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        "import curate.cli; assert 'site' in curate.cli.__file__, curate.cli.__file__\n"
+        "sys.exit(curate.cli.invoke(sys.argv[1:]))"
+    )
+    arguments = ["demo", "--json", "--set", "pretrain.steps=8", "--set", "pretrain.context=64"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+    )
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["read"] == outcome["kept"] + outcome["rejected"]
+    for row in outcome["plants"]:
+        if row["expected"].startswith("dropped:"):
+            assert row["recall"] == 1.0 and row["precision"] == 1.0, row
+        else:
+            assert row["recall"] == 1.0, row
+    run = tmp_path / "demo" / "runs" / "0001-demo"
+    for name in (
+        "report.html",
+        "run.json",
+        "corpus/manifest.json",
+        "decisions.parquet",
+        "tokenizer.json",
+        "manifest.json",
+        "tokens-00000.bin",
+        "tokens-00000.idx",
+        "documents-00000.parquet",
+        "checkpoints/step-0000008/model.safetensors",
+    ):
+        assert (run / name).is_file(), name
+    assert (tmp_path / "demo" / "llmcurate.yaml").is_file()
+    # Typed again it says that all is done: same web, same settings.
+    again = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert again.returncode == 0
+    assert [p.name for p in (tmp_path / "demo" / "runs").iterdir()] == ["0001-demo"]
