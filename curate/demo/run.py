@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
+import shutil
+import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from curate.demo.score import format_table, score
-from curate.demo.web import build_web
+from curate.demo.web import DemoWeb, build_web
 from curate.plan import plan_run
 from curate.progress import say
 from curate.recipe import build, load
@@ -38,6 +41,20 @@ def _rejected(out: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _write_web(folder: Path) -> DemoWeb:
+    """Writes the web; files that hold the same bytes already stay untouched, so that a second
+    demo finds the same input."""
+    with tempfile.TemporaryDirectory() as aside:
+        web = build_web(Path(aside))
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (*web.paths, web.truth):
+            target = folder / path.name
+            if not target.exists() or not filecmp.cmp(path, target, shallow=False):
+                shutil.copyfile(path, target)
+    paths = [folder / p.name for p in web.paths]
+    return replace(web, paths=paths, truth=folder / web.truth.name)
+
+
 def _without_training(error: ModuleNotFoundError) -> None:
     say(f"no {error.name} here: the demo stops at token shards (pip install 'llmcurate[train]')")
 
@@ -48,7 +65,7 @@ def run_demo(
     """Leaves a workspace in `out`: web/ (archives, truth), runs/0001-demo with its report."""
     began = time.perf_counter()
     create(out)
-    web = build_web(out / "web")
+    web = _write_web(out / "web")
     say(f"wrote {web.documents} pages and {web.others} other records to {out / 'web'}", quiet)
     recipe = load("demo", sets)
     try:

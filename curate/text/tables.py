@@ -101,43 +101,42 @@ def _segment(data, offsets):
         inner = np.uint64(0)  # bytes of the row so far that are not the first of a character
         first = np.uint64(0)  # where the word began, in characters
         outside = _ONE  # of a word, at the byte before
-        if i < stop:
-            raw[lines] = i
-            line_words[lines] = ended
-            lines += 1
+        breaks = True
         while i < stop:
-            kind = _KIND[data[i]]
-            if kind > _SPACE:
-                width = np.uint64(space_bytes(data, i, stop))
-                if width:
-                    end[ended] = i
-                    chars[ended] = i - inner - first
-                    ended += outside ^ _ONE
-                    outside = _ONE
-                    if data[i] >= 0x80:
-                        inner += width - _ONE
-                    breaks = np.uint64(line_end_bytes(data, i, stop))
-                    i += max(width, breaks)
-                    if breaks and i < stop:
-                        raw[lines] = i
-                        line_words[lines] = ended
-                        lines += 1
-                    continue
-                kind = _WORD
-            now = np.uint64(kind)  # 1 outside of words
-            at = i - inner
-            inner += np.uint64((data[i] & 0xC0) == 0x80)
-            start[begun] = i
-            first = at if outside > now else first
-            begun += outside & (now ^ _ONE)
+            if breaks:
+                raw[lines] = i
+                line_words[lines] = ended
+                lines += 1
+            width = np.uint64(0)
+            while i < stop:
+                b = data[i]
+                kind = _KIND[b]
+                if kind > _SPACE:
+                    width = np.uint64(space_bytes(data, i, stop))
+                    if width:
+                        break
+                    kind = _WORD
+                now = np.uint64(kind)  # 1 outside of words
+                at = i - inner
+                inner += np.uint64((b & 0xC0) == 0x80)
+                start[begun] = i
+                first = at if outside > now else first
+                begun += outside & (now ^ _ONE)
+                end[ended] = i
+                chars[ended] = at - first
+                ended += now & (outside ^ _ONE)
+                outside = now
+                i += _ONE
             end[ended] = i
-            chars[ended] = at - first
-            ended += now & (outside ^ _ONE)
-            outside = now
-            i += _ONE
-        end[ended] = stop
-        chars[ended] = stop - inner - first
-        ended += outside ^ _ONE
+            chars[ended] = i - inner - first
+            ended += outside ^ _ONE
+            outside = _ONE
+            if i < stop:  # a line end, or a space outside ASCII
+                if data[i] >= 0x80:
+                    inner += width - _ONE
+                size = np.uint64(line_end_bytes(data, i, stop))
+                breaks = size > 0
+                i += max(width, size)
         row_chars[r] = stop - np.uint64(offsets[r]) - inner
     words = np.int64(ended)
     row_lines[rows] = lines
