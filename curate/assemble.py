@@ -103,6 +103,24 @@ def write_manifest(folder: Path, name: str, files: list[dict[str, Any]], stage: 
     write_text(folder / name, json.dumps(manifest, indent=1) + "\n")
 
 
+def is_complete(folder: Path, stage: str) -> bool:
+    """Whether the folder holds every file of its manifest, and of that stage."""
+    try:
+        manifest = json.loads((folder / MANIFESTS[folder.name]).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return manifest["stage"] == stage and all((folder / f).exists() for f in manifest["files"])
+
+
+def clear_unfinished(out: Path) -> None:
+    """Removes what a killed run left beside corpus/ and rejected/."""
+    for name in MANIFESTS:
+        for path in (out / f".{name}-new", out / f".{name}-old"):
+            shutil.rmtree(path, ignore_errors=True)
+    for path in (*out.glob(".spill-*"), *out.glob("stages/*/.spill-*")):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def swap(new: Path, old: Path) -> None:
     """Puts a complete folder in the place of another."""
     aside = old.with_name(f".{old.name}-old")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.documents import NUMBER
 from curate.ledger import Ledger
 from curate.plan import ProductStage, RunPlan, stage_folder
 from curate.progress import Progress, say
@@ -22,13 +23,15 @@ BATCH_ROWS = 500
 COLUMNS = ["id", "source", "lang", "text"]
 
 
-def corpus_batches(plan: RunPlan, out: Path) -> Iterator[pa.RecordBatch]:
-    """id, source, lang, text of OUT's corpus; of the input itself where the recipe has no step on
+def corpus_batches(
+    plan: RunPlan, out: Path, columns: list[str] | None = COLUMNS
+) -> Iterator[pa.RecordBatch]:
+    """Columns (None: all) of OUT's corpus; of the input itself where the recipe has no step on
     documents (documents without text are left out)."""
     if plan.stages:
         for path in sorted((out / "corpus").glob("part-*.parquet")):
             with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(BATCH_ROWS, columns=COLUMNS, use_threads=False)
+                yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
         return
     from curate.formats.reading import PartitionReader
 
@@ -41,7 +44,9 @@ def corpus_batches(plan: RunPlan, out: Path) -> Iterator[pa.RecordBatch]:
             for number in batch.ids["slice"].to_pylist():
                 counted[number] += 1
             table = _with_ordinals(batch.docs.table, batch.ids, plan, part, before)
-            table = table.select(COLUMNS).filter(pc.is_valid(table["text"]))
+            hidden = {NUMBER, "payload", "mime", "charset"}
+            names = columns or [n for n in table.column_names if n not in hidden]
+            table = table.select(names).filter(pc.is_valid(table["text"]))
             yield from table.to_batches()
         for piece, size in zip(slices, counted, strict=True):
             rel = plan.inputs.files[piece.file].rel
@@ -94,7 +99,7 @@ def build_product(
     with Progress(product.label, steps, quiet or not steps) as progress:
         context = ProductContext(
             out=folder,
-            corpus=lambda: corpus_batches(plan, out),
+            corpus=lambda columns=COLUMNS: corpus_batches(plan, out, columns),
             inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
             progress=lambda event: progress.update(

@@ -181,6 +181,7 @@ def tokenizer_train(
     vocab: Annotated[int, typer.Option(help="Tokens wanted, special ones included.")] = 32_000,
     model: Annotated[str, typer.Option(help="bpe (byte level) or unigram.")] = "bpe",
     digits: Annotated[str, typer.Option(help="single or triples.")] = "single",
+    workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -192,7 +193,7 @@ def tokenizer_train(
     from curate import commands
 
     steps = [("tokenizer", {"vocab": vocab, "model": model, "digits": digits})]
-    how = _how(out, 1, as_json, dry_run, quiet)
+    how = _how(out, workers, as_json, dry_run, quiet)
     commands.steps("tokenizer", steps, inputs or [], how)
 
 
@@ -205,6 +206,7 @@ def tokenizer_encode(
         typer.Option(help="tokenizer.json or its folder; in a workspace: the newest."),
     ] = None,
     shard_tokens: Annotated[int, typer.Option(help="Tokens of a shard at most.")] = 100_000_000,
+    workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -212,7 +214,7 @@ def tokenizer_encode(
     """Encode documents into token shards that a trainer reads."""
     from curate import commands
 
-    how = _how(out, 1, as_json, dry_run, quiet)
+    how = _how(out, workers, as_json, dry_run, quiet)
     commands.encode(tokenizer, shard_tokens, inputs or [], how)
 
 
@@ -227,6 +229,7 @@ def pretrain(
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
     seed: Annotated[int, typer.Option(help="Decides weights and the order of rows.")] = 0,
     sets: Sets = None,
+    workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -237,8 +240,25 @@ def pretrain(
     """
     from curate import commands
 
-    how = _how(out, 1, as_json, dry_run, quiet)
+    how = _how(out, workers, as_json, dry_run, quiet)
     commands.pretrain(shards, model, steps, seed, tuple(sets or ()), how)
+
+
+@app.command()
+def export(
+    inputs: Inputs = None,
+    out: Out = None,
+    compression: Annotated[str, typer.Option(help="zst, gz or none.")] = "zst",
+    workers: Workers = 0,
+    as_json: Json = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a corpus as JSON lines, all columns: OUT/jsonl/part-*.jsonl.zst."""
+    from curate import commands
+
+    how = _how(out, workers, as_json, dry_run, quiet)
+    commands.steps("export", [("export", {"compression": compression})], inputs or [], how)
 
 
 @app.command()

@@ -7,79 +7,23 @@ killed anywhere goes on with what is missing and ends with the same bytes.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate import assemble
+from curate import assemble, deaths
 from curate.atomic import clear_temporary, replacing, write_text
-from curate.engines.local import Death, LocalEngine, Task
+from curate.engines.local import LocalEngine, Task
 from curate.errors import RunFailed, UsageError, disk_error
 from curate.formats.inputs import plan_inputs
 from curate.ledger import Ledger
+from curate.outcome import Options, Outcome
 from curate.plan import MapStage, RunPlan, plan_run, stage_folder
 from curate.progress import Progress, say
 from curate.recipe import Recipe
-
-QUARANTINE_LIMIT = 100  # documents of one partition; more is a defect of the program
-
-
-@dataclass
-class Options:
-    """How to run; nothing here changes a byte of the output."""
-
-    workers: int = 0  # 0: as many as there are cores
-    quiet: bool = False
-
-    def count(self) -> int:
-        """Worker processes."""
-        return self.workers or len(os.sched_getaffinity(0))
-
-
-@dataclass
-class Outcome:
-    """What a run did, for `run.json`, `--json` and the terminal."""
-
-    out: Path
-    plan: RunPlan
-    nothing_new: bool = False
-    stages: list[dict[str, Any]] = field(default_factory=list)
-    products: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def totals(self) -> dict[str, Any]:
-        """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
-        first = self.stages[0] if self.stages else {}
-        last = self.stages[-1] if self.stages else {}
-        by_rule: Counter[str] = Counter()
-        for stage in self.stages:
-            by_rule.update(stage["primary"])
-        return {
-            "read": first.get("read", 0),
-            "kept": last.get("kept", 0),
-            "rejected": sum(s["rejected"] for s in self.stages),
-            "skipped": sum(first.get("skipped", {}).values()),
-            "skipped_by_type": first.get("skipped", {}),
-            "corrupt": first.get("corrupt", 0),
-            "bytes_in": first.get("bytes_in", 0),
-            "bytes_out": last.get("bytes_out", 0),
-            "seconds": round(self.seconds, 3),
-            "by_rule": dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
-        }
-
-    def paths(self) -> dict[str, str]:
-        """What the run left and where."""
-        names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
-        paths = {n.split(".")[0]: str(self.out / n) for n in names if (self.out / n).exists()}
-        for product in self.products:
-            paths[product["makes"]] = str(self.out)
-        return paths
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
@@ -91,6 +35,7 @@ def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
     """Runs a plan into `out`."""
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
+    _check_out(plan, out)
     try:
         ledger = Ledger(out)
         try:
@@ -107,6 +52,25 @@ def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
     if not given:
         raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
     return plan_run(recipe, plan_inputs(given, recipe.read.partition_bytes))
+
+
+def _check_out(plan: RunPlan, out: Path) -> None:
+    """UsageError where the run would overwrite its own input, or files that no run wrote."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
+    if not plan.stages:
+        return
+    home = out.resolve()
+    for file in plan.inputs.files:
+        if "://" not in file.path and home in Path(file.path).resolve().parents:
+            raise UsageError(f"input {file.path} lies in OUT {out}; name another folder as OUT")
+    for name, manifest in assemble.MANIFESTS.items():
+        folder = out / name
+        ours = (out / "ledger.db").exists() or (folder / manifest).exists()
+        if not ours and folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(
+                f"{folder} holds files that llmcurate did not write; name another folder as OUT"
+            )
 
 
 def done_before(out: Path) -> dict[str, set[int]]:
@@ -133,8 +97,6 @@ class _Run:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.outcome = Outcome(out, plan)
         self.parts = len(plan.inputs.partitions)
-        self.quarantine: dict[tuple[str, int], dict[str, str]] = {}
-        self.deaths: Counter[tuple[str, int]] = Counter()
 
     def go(self) -> Outcome:
         began = time.perf_counter()
@@ -148,6 +110,7 @@ class _Run:
             say(f"resuming the unfinished run in {self.out}", self.options.quiet)
         self.ledger.begin_run(self.plan.digest)
         clear_temporary(self.out)
+        assemble.clear_unfinished(self.out)
         with LocalEngine(min(self.options.count(), max(1, self.parts)), self.ledger.beat) as engine:
             for stage in self.plan.stages:
                 self._map_stage(stage, engine)
@@ -164,8 +127,9 @@ class _Run:
     def _restore(self) -> bool:
         """The record of the finished run, where its files are still in place."""
         path = self.out / "run.json"
-        complete = not self.plan.stages or (self.out / "corpus" / "manifest.json").exists()
-        if not path.exists() or not complete:
+        if not all((self.out / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
+            return False
+        if self.plan.stages and not self._assembled(self.plan.corpus_key):
             return False
         record = json.loads(path.read_text(encoding="utf-8"))
         for product in record["products"]:
@@ -192,14 +156,17 @@ class _Run:
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         spec = self._write_spec(stage, folder)
-        done = self._intact(stage.key, folder, "kept")
+        first = ("ids",) if stage.index == 0 else ()
+        done = self._intact(stage.key, folder, "kept", "rejected", *first)
         missing = [p for p in range(self.parts) if p not in done]
         sketched = self._intact(stage.sketch_key, folder, _sketch_kind(stage))
         tasks: list[Task] = [{"spec": str(spec), "part": p} for p in missing]
         with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
             progress.update(len(done))
             for task, result in engine.map(
-                "curate.stage:run_partition", tasks, self._on_death(stage)
+                "curate.stage:run_partition",
+                tasks,
+                deaths.search(self.plan, stage, self.options.quiet),
             ):
                 done[task["part"]] = result
                 self.ledger.commit_part(stage.key, task["part"], result)
@@ -211,25 +178,29 @@ class _Run:
             left: list[Task] = [
                 {"spec": str(spec), "part": p} for p in range(self.parts) if p not in sketched
             ]
-            for task, result in engine.map("curate.stage:sketch_partition", left):
+            again = deaths.once_more(stage.folder_name)
+            for task, result in engine.map("curate.stage:sketch_partition", left, again):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
+        clear_temporary(folder)  # what workers that died left
         record = _sum_up(stage, [done[p] for p in range(self.parts)])
         if stage.index == 0:
-            record["renamed"] = self._once(stage.key + ":ids", lambda: self._settle(folder))
+            record["renamed"] = self._once(
+                stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
+            )
         if stage.sketch:
             record["decided"] = self._once(
-                stage.sketch_key + ":resolved", lambda: self._resolve(stage)
+                stage.sketch_key + ":resolved", self._decisions(stage), lambda: self._resolve(stage)
             )
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
 
-    def _intact(self, key: str, folder: Path, kind: str) -> dict[int, dict[str, Any]]:
+    def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
         from curate.stage import part_path
 
         done = self.ledger.done_parts(key) if key else {}
         for part in list(done):
-            if part >= self.parts or not part_path(folder, part, kind).exists():
+            if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
                 self.ledger.forget_part(key, part)
                 del done[part]
         return done
@@ -254,10 +225,10 @@ class _Run:
         write_text(path, json.dumps(spec, indent=1))
         return path
 
-    def _once(self, key: str, work: Callable[[], Any]) -> Any:
-        """The recorded result under the key, or that of the work, recorded."""
+    def _once(self, key: str, file: Path, work: Callable[[], Any]) -> Any:
+        """The recorded result under the key while its file stands, or that of the work."""
         found = self.ledger.stage_result(key)
-        if found is None:
+        if found is None or not file.exists():
             found = {"value": work()}
             self.ledger.commit_stage(key, found)
         return found["value"]
@@ -296,49 +267,6 @@ class _Run:
                 db.execute(f"CREATE VIEW sketches AS SELECT * FROM {raw}")
             return stage.sketch.resolve(Sketches(db, aside))
 
-    def _on_death(self, stage: MapStage) -> Callable[[Task, Death], Task]:
-        """Retry with care, then quarantine the document that kills its worker twice."""
-
-        def decide(task: Task, death: Death) -> Task:
-            part = task["part"]
-            self.deaths[stage.key, part] += 1
-            times = self.deaths[stage.key, part]
-            if death.status in (-signal.SIGKILL, -signal.SIGTERM):
-                if times > 1:
-                    raise RunFailed(
-                        f"partition {part} of {stage.folder_name}: a worker was killed twice"
-                        f" ({death.describe()}), as when memory runs out: use fewer --workers or a"
-                        " smaller read.batch_bytes and run again, it resumes"
-                    )
-                return task
-            files = {self.plan.inputs.files[s.file].rel for s in self.plan.inputs.partitions[part]}
-            if death.documents is None or death.documents[0] < 0:
-                if times > 1:
-                    raise RunFailed(
-                        f"a worker died twice ({death.describe()}) while reading"
-                        f" {', '.join(sorted(files)[:3])}; take that file out and run again"
-                    )
-                return task
-            first, last = death.documents
-            say(f"a worker died ({death.describe()}); looking for the cause", self.options.quiet)
-            if task.get("careful") and first == last:
-                held = self.quarantine.setdefault((stage.key, part), {})
-                held[str(first)] = f"its worker died twice: {death.describe()}"
-                if len(held) > QUARANTINE_LIMIT:
-                    raise RunFailed(
-                        f"more than {QUARANTINE_LIMIT} documents of partition {part} killed their"
-                        f" workers ({death.describe()}): a step is broken, not the documents"
-                    )
-                return {**task, "careful": None, "quarantine": held}
-            if task.get("careful") and list(death.documents) == task["careful"]:
-                raise RunFailed(
-                    f"documents {first} to {last} of partition {part} kill their worker together"
-                    f" ({death.describe()}) but none does alone"
-                )
-            return {**task, "careful": [first, last]}
-
-        return decide
-
     # -- corpus and rejected ---------------------------------------------------------------
 
     def _assemble(self, engine: LocalEngine) -> None:
@@ -365,7 +293,8 @@ class _Run:
         ]
         results: dict[int, dict[str, Any]] = {}
         with Progress("assemble", self.parts, self.options.quiet) as progress:
-            for task, result in engine.map("curate.assemble:assemble_partition", tasks):
+            again = deaths.once_more("the assembly")
+            for task, result in engine.map("curate.assemble:assemble_partition", tasks, again):
                 results[task["part"]] = result
                 progress.update()
         for kind, name, folder in (("kept", "corpus", corpus), ("rejected", "rejected", rejected)):
@@ -380,11 +309,10 @@ class _Run:
         assemble.swap(corpus, self.out / "corpus")
 
     def _assembled(self, key: str) -> bool:
-        for name, manifest in assemble.MANIFESTS.items():
-            path = self.out / name / manifest
-            if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["stage"] != key:
+        if any(s.sketch for s in self.plan.stages):
+            if not (self.out / "decisions.parquet").exists():
                 return False
-        return True
+        return all(assemble.is_complete(self.out / name, key) for name in assemble.MANIFESTS)
 
     def _check_counts(self, results: dict[int, dict[str, Any]]) -> None:
         totals = self.outcome.totals()

@@ -63,31 +63,38 @@ def settle_ids(plan: InputPlan, folder: Path) -> int:
             SELECT part, n, id FROM named
             WHERE id IN (SELECT id FROM named GROUP BY id HAVING count(*) > 1)"""
         )
-        taken = 0
-        while db.execute("SELECT count(*) FROM repeated").fetchone()[0] > taken:
-            # New names may meet others; those that do are numbered once more.
-            db.execute(
-                """CREATE OR REPLACE TABLE fresh AS
-                WITH numbered AS (
-                  SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) AS k
-                  FROM repeated)
-                SELECT part, n, id || '~' || k AS id FROM numbered WHERE k > 1"""
-            )
-            db.execute(
-                "DELETE FROM changed USING fresh WHERE changed.part = fresh.part"
-                " AND changed.n = fresh.n"
-            )
-            db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
-            db.execute(
-                """CREATE OR REPLACE TABLE repeated AS
-                WITH now AS (
-                  SELECT named.part, named.n, coalesce(changed.id, named.id) AS id
-                  FROM named LEFT JOIN changed USING (part, n)),
-                again AS (
-                  SELECT id FROM now WHERE id IN (SELECT id FROM fresh)
-                  GROUP BY id HAVING count(*) > 1)
-                SELECT part, n, id FROM now WHERE id IN (SELECT id FROM again)"""
-            )
+        # Numbers that documents of their own carry already (`a~2` beside two of `a`) are left to
+        # them; so every new id is new, as what stands before its last `~number` is its old one.
+        db.execute(
+            r"""CREATE TABLE taken AS
+            WITH split AS (
+              SELECT DISTINCT regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k']) AS s
+              FROM named WHERE contains(id, '~'))
+            SELECT s.id AS id, s.k::BIGINT AS k FROM split
+            WHERE s.k <> '' AND s.id IN (SELECT id FROM repeated)"""
+        )
+        db.execute(
+            """CREATE TABLE numbers AS
+            WITH sizes AS (
+              SELECT id, count(*) AS size, coalesce(any_value(t.ks), []) AS ks
+              FROM repeated LEFT JOIN (SELECT id, list(k) AS ks FROM taken GROUP BY id) t USING (id)
+              WHERE id IN (SELECT id FROM taken) GROUP BY id),
+            free AS (SELECT id, unnest(range(2, size + len(ks) + 2)) AS k FROM sizes)
+            SELECT free.id, free.k, row_number() OVER (PARTITION BY free.id ORDER BY free.k) AS nth
+            FROM free ANTI JOIN taken ON free.id = taken.id AND free.k = taken.k"""
+        )
+        db.execute(
+            """CREATE TABLE fresh AS
+            WITH numbered AS (
+              SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) - 1 AS nth
+              FROM repeated)
+            SELECT part, n, numbered.id || '~' || coalesce(numbers.k, nth + 1) AS id
+            FROM numbered LEFT JOIN numbers USING (id, nth) WHERE nth > 0"""
+        )
+        db.execute(
+            "DELETE FROM changed USING fresh WHERE changed.part = fresh.part AND changed.n = fresh.n"
+        )
+        db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
         db.execute(
             f"""COPY (SELECT part::INTEGER AS part, n::BIGINT AS {NUMBER}, id FROM changed
             ORDER BY part, n) TO {literal(aside)} (FORMAT parquet)"""

@@ -7,7 +7,6 @@ A stage's folder holds, for partition 7, `part-00007.kept.parquet`, `.rejected.p
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -225,7 +224,15 @@ class _Work:
         if len(wanted) == 0:
             return self._decisions.slice(0, 0)
         first, last = np.searchsorted(self._numbers, [wanted[0], wanted[-1] + 1])
-        return self._decisions.slice(int(first), int(last - first))
+        mine = self._decisions.slice(int(first), int(last - first))
+        known = np.isin(self._numbers[first:last], wanted)  # not those in quarantine
+        return mine if known.all() else mine.filter(pa.array(known))
+
+    def rehearse(self, docs: Documents) -> None:
+        """Everything that a worker does with documents, except writing."""
+        kept = self.steps(docs).split()[0]
+        if self.spec["sketch"]:
+            sketch_rows(self.spec["sketch"], kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
         """Splits the batch and writes both streams."""
@@ -252,8 +259,15 @@ class _Work:
             self.seconds[sketch.label] += time.perf_counter() - start
 
     def close(self, failed: bool) -> None:
+        """Closes all files, also where one of them cannot be finished."""
+        problem: BaseException | None = None
         for writer in self.writers.values():
-            writer.close(failed)
+            try:
+                writer.close(failed or problem is not None)
+            except BaseException as error:
+                problem = problem or error
+        if problem is not None and not failed:
+            raise problem
 
 
 def _with_edits(docs: Documents) -> Documents:
@@ -281,7 +295,7 @@ def _single(work: _Work, docs: Documents, careful: list[int]) -> Documents:
         return work.steps(docs)
     for row, n in enumerate(numbers):
         worker.beat(int(n), int(n))
-        work.steps(Documents(docs.table.slice(row, 1).combine_chunks()))
+        work.rehearse(Documents(docs.table.slice(row, 1).combine_chunks()))
     worker.beat(int(numbers[0]), int(numbers[-1]))
     return work.steps(docs)
 
@@ -377,8 +391,3 @@ def _peak() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def killed_by_memory(status: int) -> bool:
-    """Whether a worker's end looks like the kernel's out-of-memory killer."""
-    return status == -signal.SIGKILL

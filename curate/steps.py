@@ -105,7 +105,8 @@ class ProductContext:
     """What a product is built from and where."""
 
     out: Path  # an own empty or resumed folder, committed by the run
-    corpus: Callable[[], Iterator[pa.RecordBatch]]  # id, source, lang, text of what was kept
+    # What was kept, in batches: id, source, lang and text, or all columns with corpus(None).
+    corpus: Callable[..., Iterator[pa.RecordBatch]]
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
     fresh: bool = False  # what lies in `out` is of other settings
     progress: Callable[[dict[str, Any]], None] = lambda event: None
@@ -127,6 +128,7 @@ REGISTRY: dict[str, str] = {
     "extract": "curate.extract.step:Extract",
     "c4": "curate.filters.c4:C4",
     "dedup_exact": "curate.dedup.exact:DedupExact",
+    "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
     "pretrain": "curate.products:PretrainProduct",

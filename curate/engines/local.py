@@ -73,7 +73,7 @@ class LocalEngine:
         paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         one = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
         process = subprocess.Popen(
-            [sys.executable, "-m", "curate.engines.worker"],
+            [sys.executable, "-m", "curate.engines.worker", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **one, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))},

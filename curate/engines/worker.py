@@ -5,13 +5,16 @@ Started as `python -m curate.engines.worker` by the local engine. It ends when i
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 _answers = -1
@@ -30,7 +33,16 @@ def beat(first: int, last: int) -> None:
         send({"beat": [first, last]})
 
 
-def _follow_parent(parent: int) -> None:
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent does; Linux sees to it, elsewhere a thread looks."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _follow(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -64,7 +76,7 @@ def main() -> None:
     _answers = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
-    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    _end_with(int(sys.argv[1]))
     import pyarrow as pa
 
     pa.set_cpu_count(1)

@@ -29,27 +29,29 @@ LINE_RULES = (
 CITATION = len(LINE_RULES)  # spans within a kept line
 SPAN_RULES = (*LINE_RULES, "citation")
 
-_PHRASES = (  # sorted, so that those with one first letter stand together
-    b"cookie policy",
-    b"javascript",
-    b"lorem ipsum",
-    b"privacy policy",
-    b"terms of use",
-    b"use cookies",
-    b"use of cookies",
-    b"uses cookies",
-)
-_PHRASE_BYTES = np.frombuffer(b"".join(_PHRASES), np.uint8).copy()
-_PHRASE_AT = np.cumsum([0] + [len(p) for p in _PHRASES]).astype(np.int64)
 _HAS_LOREM, _HAS_JAVASCRIPT, _HAS_POLICY, _HAS_CURLY, _HAS_BRACKET = 1, 2, 4, 8, 16
-_PHRASE_FOUND = np.array(
-    [{b"j": _HAS_JAVASCRIPT, b"l": _HAS_LOREM}.get(p[:1], _HAS_POLICY) for p in _PHRASES], np.int64
+# Each phrase, where in it a rare letter stands by which it is found, and what it means; those with
+# one letter stand together.
+_PHRASES = (
+    (b"cookie policy", 3, _HAS_POLICY),
+    (b"use cookies", 7, _HAS_POLICY),
+    (b"uses cookies", 8, _HAS_POLICY),
+    (b"use of cookies", 10, _HAS_POLICY),
+    (b"javascript", 2, _HAS_JAVASCRIPT),
+    (b"privacy policy", 3, _HAS_POLICY),
+    (b"lorem ipsum", 4, _HAS_LOREM),
+    (b"terms of use", 3, _HAS_POLICY),
 )
-# Phrases from _FIRST[b] to _LAST[b] start with byte b; 255 marks a bracket.
+_PHRASE_BYTES = np.frombuffer(b"".join(p for p, _, _ in _PHRASES), np.uint8).copy()
+_PHRASE_AT = np.cumsum([0] + [len(p) for p, _, _ in _PHRASES]).astype(np.int64)
+_PHRASE_BACK = np.array([k for _, k, _ in _PHRASES], np.int64)
+_PHRASE_FOUND = np.array([found for _, _, found in _PHRASES], np.int64)
+# Phrases from _FIRST[b] to _LAST[b] have byte b as their rare letter; 255 marks a bracket.
 _FIRST = np.zeros(256, np.uint8)
 _LAST = np.zeros(256, np.uint8)
-for _i, _p in enumerate(_PHRASES):
-    for _b in (_p[0], _p[0] - 32):
+for _i, (_p, _k, _) in enumerate(_PHRASES):
+    # KELVIN SIGN, E2 84 AA, becomes a k in lower case.
+    for _b in (_p[_k], _p[_k] - 32, *([0xE2] if _p[_k : _k + 1] == b"k" else [])):
         _FIRST[_b] = min(_i, _FIRST[_b]) if _LAST[_b] else _i
         _LAST[_b] = _i + 1
 _LAST[[91, 123]] = 255
@@ -117,7 +119,7 @@ def _phrase_at(data, i, end, p):
 def find_phrases(data: np.ndarray, start: int, end: int) -> int:
     """Bits of what the line holds: 1 lorem ipsum, 2 javascript, 4 policy, 8 `{`, 16 `[`."""
     found = 0
-    for i in range(start, end):
+    for i in range(np.uint64(start), np.uint64(end)):  # unsigned: see text/tables.py
         last = _LAST[data[i]]
         if last == 0:
             continue
@@ -125,7 +127,8 @@ def find_phrases(data: np.ndarray, start: int, end: int) -> int:
             found |= _HAS_BRACKET if data[i] == 91 else _HAS_CURLY
             continue
         for p in range(_FIRST[data[i]], last):
-            if _phrase_at(data, i, end, p):
+            at = np.int64(i) - _PHRASE_BACK[p]
+            if at >= start and _phrase_at(data, at, end, p):
                 found |= _PHRASE_FOUND[p]
     return found
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
@@ -185,6 +186,22 @@ def find_files(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
     A folder that llmcurate wrote (it holds corpus/manifest.json) means its corpus. UsageError for
     a missing input or a named file of no known format; unknown files in folders are noticed.
     """
+    with _readable():
+        return _found(inputs)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Names the file that the system does not let us read."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is None:
+            raise
+        raise UsageError(f"input {error.filename}: {error.strerror}") from None
+
+
+def _found(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
     import fsspec
 
     files: list[InputFile] = []
@@ -209,6 +226,9 @@ def find_files(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
                 continue
             path = fs.unstrip_protocol(name) if "://" in given else name
             info = fs.info(name)
+            if folder and info["type"] != "file":  # pipes, sockets, broken links
+                notices.append(f"skipped {path}: no regular file")
+                continue
             kind = _format_by_name(rel) or _format_by_content(path)
             if kind is None:
                 if not folder:
@@ -254,16 +274,23 @@ def plan_inputs(
     inputs: Iterable[str], partition_bytes: int = 16 << 20, sample_lines: int = 1000
 ) -> InputPlan:
     """Files cut into partitions of about partition_bytes (stored size)."""
+    files, notices = find_files(inputs)
+    with _readable():
+        return _planned(files, notices, partition_bytes, sample_lines)
+
+
+def _planned(
+    files: list[InputFile], notices: list[str], partition_bytes: int, sample_lines: int
+) -> InputPlan:
     from curate.formats.columns import carried_columns
 
-    files, notices = find_files(inputs)
     partitions: list[tuple[Slice, ...]] = []
     group: list[Slice] = []
     weight = 0
     for number, file in enumerate(files):
         slices = _slices(number, file, partition_bytes)
-        small = len(slices) == 1 and file.size < partition_bytes // 2
-        if group and (not small or weight + file.size > partition_bytes):
+        small = len(slices) == 1 and file.size < partition_bytes // 4
+        if group and (not small or weight + file.size > partition_bytes // 2):
             partitions.append(tuple(group))
             group, weight = [], 0
         if not small:

@@ -107,4 +107,9 @@ def product_line(product: dict[str, Any]) -> str:
             f" {s['steps']} steps, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
             f" {s['bits_per_byte']:.2f} bits a byte on held-out text"
         )
+    if product["makes"] == "export":
+        return (
+            f"{product['label']}: {product['documents']} documents in"
+            f" {len(product['files'])} files under jsonl/"
+        )
     return f"{product['label']}: done"

@@ -32,6 +32,9 @@ def _pack(word: str) -> int:
 
 # Five bits a letter: six letters and fewer fit exactly, so equality of packed words is equality.
 _PACKED = np.array(sorted(_pack(w) for w in ABBREVIATIONS), np.int64)
+# Last bytes of words that may end a sentence: `.!?`, closing quotes and brackets.
+_MAY_END = np.zeros(256, np.bool_)
+_MAY_END[list(b".!?\"')]}\x99\x9d\xbb")] = True
 
 
 @njit(cache=True, nogil=True)
@@ -122,7 +125,7 @@ def sentences_of_words(data, start, end, chars, first, stop):
     """
     sentences = 0
     pending = False
-    for w in range(first, stop):
+    for w in range(np.uint64(first), np.uint64(stop)):  # unsigned: see text/tables.py
         a, z = start[w], end[w]
         if chars[w] != z - a:
             marks, a = _cjk_stops(data, a, z)
@@ -131,9 +134,10 @@ def sentences_of_words(data, start, end, chars, first, stop):
                 pending = False
                 continue
         pending = True
-        if w + 1 < stop and _ends_sentence(data, a, z, start[w + 1], end[w + 1]):
-            sentences += 1
-            pending = False
+        if _MAY_END[data[np.uint64(z - 1)]] and w + 1 < stop:
+            if _ends_sentence(data, a, z, start[w + 1], end[w + 1]):
+                sentences += 1
+                pending = False
     return sentences + 1 if pending else sentences
 
 

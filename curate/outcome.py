@@ -1,0 +1,63 @@
+"""How to run, and what a run did: the counts for run.json, `--json` and the terminal."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.plan import RunPlan
+
+
+@dataclass
+class Options:
+    """How to run; nothing here changes a byte of the output."""
+
+    workers: int = 0  # 0: as many as there are cores
+    quiet: bool = False
+
+    def count(self) -> int:
+        """Worker processes."""
+        return self.workers or len(os.sched_getaffinity(0))
+
+
+@dataclass
+class Outcome:
+    """What a run did, for `run.json`, `--json` and the terminal."""
+
+    out: Path
+    plan: RunPlan
+    nothing_new: bool = False
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    products: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def totals(self) -> dict[str, Any]:
+        """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
+        first = self.stages[0] if self.stages else {}
+        last = self.stages[-1] if self.stages else {}
+        by_rule: Counter[str] = Counter()
+        for stage in self.stages:
+            by_rule.update(stage["primary"])
+        return {
+            "read": first.get("read", 0),
+            "kept": last.get("kept", 0),
+            "rejected": sum(s["rejected"] for s in self.stages),
+            "skipped": sum(first.get("skipped", {}).values()),
+            "skipped_by_type": first.get("skipped", {}),
+            "corrupt": first.get("corrupt", 0),
+            "bytes_in": first.get("bytes_in", 0),
+            "bytes_out": last.get("bytes_out", 0),
+            "seconds": round(self.seconds, 3),
+            "by_rule": dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
+        }
+
+    def paths(self) -> dict[str, str]:
+        """What the run left and where."""
+        names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
+        paths = {n.split(".")[0]: str(self.out / n) for n in names if (self.out / n).exists()}
+        for product in self.products:
+            paths[product["makes"]] = str(self.out)
+        return paths

@@ -1,0 +1,116 @@
+"""Extraction: encodings that pages claim wrongly, main text, and pages that cannot be parsed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.documents import CORE, PAYLOAD, documents
+from curate.extract.encoding import decode
+from curate.extract.step import Extract, full_text, main_text
+
+PAGE = (
+    "<html><body><nav><a href=/>Home</a><a href=/about>About us</a></nav><main><h1>Mills</h1>"
+    "<p>The river runs past the old mill. Nobody works there any more.</p>"
+    "<p>In spring the wheel turns all the same.</p><script>var x = 1;</script></main>"
+    "<footer>All rights reserved</footer></body></html>"
+)
+
+
+def extracted(*pages: tuple[bytes, str | None, str | None], **settings: object):
+    docs = documents(
+        {
+            "payload": [p for p, _, _ in pages],
+            "mime": [m for _, m, _ in pages],
+            "charset": [c for _, _, c in pages],
+        },
+        (*CORE, *PAYLOAD),
+    )
+    step = Extract(**settings)
+    return step.apply(docs.within("extract"))
+
+
+def reasons(docs: object) -> list[tuple[str, int]]:
+    return [(d.rule, int(r)) for d in docs.drops for r in d.rows]  # type: ignore[attr-defined]
+
+
+def test_main_text_leaves_menus_footers_and_scripts_out() -> None:
+    text = main_text(PAGE)
+    assert "old mill" in text and "wheel turns" in text
+    for noise in ("Home", "rights reserved", "var x"):
+        assert noise not in text
+    assert "Home" in full_text(PAGE) and "var x" not in full_text(PAGE)
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("shift_jis", "日本語のテキストです。これは長い文章です。"),
+        ("gb18030", "这是一个中文文本，用于测试编码检测。"),
+        ("cp874", "ภาษาไทยเป็นภาษาที่มีระดับเสียงของคำ"),
+        ("koi8-r", "Это русский текст для проверки кодировки страницы"),
+        ("windows-1252", "Größe und Übermut tun selten gut – „sagt man“"),
+        ("utf-8", "naïve café ไทย 中文"),
+        ("utf-16-le", "\ufeffHello there"),
+    ],
+)
+@pytest.mark.parametrize("declared", ["right", None, "no-such-charset", "utf-8"])
+def test_text_is_decoded_whatever_the_header_claims(
+    charset: str, text: str, declared: str | None
+) -> None:
+    claim = charset if declared == "right" else declared
+    assert decode(text.encode(charset), claim)[0] == text.removeprefix("\ufeff")
+
+
+def test_a_meta_tag_counts_where_the_header_is_silent() -> None:
+    page = '<html><head><meta charset="iso-8859-2"></head><body>Žluťoučký kůň</body></html>'
+    assert "Žluťoučký kůň" in decode(page.encode("iso-8859-2"))[0]
+
+
+@given(st.binary(max_size=300), st.sampled_from([None, "utf-8", "shift_jis", "utf-16", "x"]))
+def test_decoding_never_fails_and_gives_storable_text(data: bytes, charset: str | None) -> None:
+    decode(data, charset)[0].encode("utf-8")
+
+
+def test_every_row_gets_text_or_a_reason() -> None:
+    docs = extracted(
+        (PAGE.encode(), "text/html", None),
+        (b"plain words, not markup: a < b", "text/plain", None),
+        (b"", "text/html", None),
+        (b"<html></html>", "text/html", None),
+        (b"x" * 200, "text/html", None),
+        max_html_bytes=150,
+    )
+    assert ("html_too_large", 0) in reasons(docs) and ("html_too_large", 4) in reasons(docs)
+    assert ("no_text", 2) in reasons(docs) and ("no_text", 3) in reasons(docs)
+    assert docs.text[1].as_py() == "plain words, not markup: a < b"
+    assert "payload" not in docs.table.column_names
+    large = [d for d in docs.drops if d.rule == "html_too_large"][0]
+    assert list(large.values) == [len(PAGE), 200] and large.threshold == 150
+
+
+def test_rows_that_are_text_already_pass_unchanged() -> None:
+    docs = documents({"text": ["kept as it is\n"], "payload": [None]}, (*CORE, *PAYLOAD))
+    out = Extract().apply(docs.within("extract"))
+    assert out.text.to_pylist() == ["kept as it is\n"] and not out.drops
+
+
+def test_a_parser_that_fails_rejects_its_page_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from curate.extract import step as module
+
+    def refuse(html: str) -> str:
+        raise ValueError("cannot parse") if "bad" in html else AssertionError
+
+    monkeypatch.setitem(module.EXTRACTORS, "text", lambda h: refuse(h) if "bad" in h else h)
+    docs = extracted((b"bad", "text/html", None), (b"good", "text/html", None), extractor="text")
+    assert reasons(docs) == [("unparsable", 0)]
+    assert docs.drops[0].details == ("ValueError: cannot parse",)
+
+
+def test_the_empty_batch_keeps_the_schema() -> None:
+    docs = documents({}, (*CORE, *PAYLOAD))
+    out = Extract().apply(docs.within("extract"))
+    assert out.table.schema.field("extract.encoding").type == pa.string()
+    assert len(out) == 0
