@@ -35,7 +35,7 @@ def corpus_batches(
         return
     from curate.formats.reading import PartitionReader
 
-    before: dict[str, int] = {}  # documents of a file in its earlier slices
+    before: dict[int, int] = {}  # documents of a file in its earlier slices
     for part in range(len(plan.inputs.partitions)):
         reader = PartitionReader(plan.inputs, part, plan.recipe.read)
         slices = plan.inputs.partitions[part]
@@ -49,12 +49,11 @@ def corpus_batches(
             table = table.select(names).filter(pc.is_valid(table["text"]))
             yield from table.to_batches()
         for piece, size in zip(slices, counted, strict=True):
-            rel = plan.inputs.files[piece.file].rel
-            before[rel] = before.get(rel, 0) + size
+            before[piece.file] = before.get(piece.file, 0) + size
 
 
 def _with_ordinals(
-    table: pa.Table, ids: pa.Table, plan: RunPlan, part: int, before: dict[str, int]
+    table: pa.Table, ids: pa.Table, plan: RunPlan, part: int, before: dict[int, int]
 ) -> pa.Table:
     """Made ids count from the beginning of their file, not of their slice."""
     if not before:
@@ -62,9 +61,8 @@ def _with_ordinals(
     new: dict[int, str] = {}
     for row in ids.to_pylist():
         file = plan.inputs.partitions[part][row["slice"]].file
-        rel = plan.inputs.files[file].rel
-        if row["own"] is None and before.get(rel):
-            new[row["_n"]] = f"{rel}#{before[rel] + row['ordinal']}"
+        if row["own"] is None and before.get(file):
+            new[row[NUMBER]] = f"{plan.inputs.files[file].rel}#{before[file] + row['ordinal']}"
     from curate.stage import with_ids
 
     return with_ids(table, new)
@@ -80,22 +78,26 @@ def build_product(
 ) -> dict[str, Any]:
     """The product's record; builds it unless the ledger has it and its files are in place."""
     product = stage.product
-    found = ledger.stage_result(stage.key)
-    current = ledger.stage_result(f"published:{product.makes}") or {}
-    if found and current.get("key") == stage.key and _all_there(out, found["files"]):
-        return found
     in_place = getattr(product, "in_place", False)
     folder = out if in_place else stage_folder(out, stage.folder_name)
+    found = ledger.stage_result(stage.key)
+    current = ledger.stage_result(f"published:{product.makes}") or {}
+    if found and _all_there(folder, found["files"]):
+        if current.get("key") == stage.key and _all_there(out, found["files"]):
+            return found
+        if not in_place:
+            _publish(stage, out, ledger)
+            return found
     folder.mkdir(parents=True, exist_ok=True)
     say(f"{product.label}: building", quiet)
     steps = int(getattr(product, "steps", 0))
     began = time.perf_counter()
-    if in_place and current.get("key") != stage.key:
-        # What stands there is of other settings; from here on it is this product's, unfinished.
-        fresh = bool(current)
+    fresh = in_place and bool(current) and current.get("key") != stage.key
+    if fresh:
+        _clear(product.makes, out, ledger)
+    if in_place:
+        # From here on what stands there is this product's, unfinished.
         ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": []})
-    else:
-        fresh = False
     with Progress(product.label, steps, quiet or not steps) as progress:
         context = ProductContext(
             out=folder,
@@ -109,7 +111,7 @@ def build_product(
         result = product.build(context)
     for warning in result.get("warnings", []):
         say(f"{product.label}: {warning}", quiet)
-    files = _files(out, IN_PLACE) if in_place else _publish(folder, out, current)
+    files = _files(out, IN_PLACE) if in_place else _files(folder)
     record = {
         "label": product.label,
         "makes": product.makes,
@@ -118,11 +120,24 @@ def build_product(
         **result,
     }
     ledger.commit_stage(stage.key, record)
-    ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": files})
+    if in_place:
+        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": files})
+    else:
+        _publish(stage, out, ledger)
     return record
 
 
 IN_PLACE = ("checkpoints", "metrics.jsonl", "sample.txt", "train.json", "tokenizer.json")
+
+
+def _clear(makes: str, out: Path, ledger: Ledger) -> None:
+    """Removes what a product of other settings left in OUT, so that nothing resumes from it."""
+    ledger.commit_stage(f"published:{makes}", {"key": None, "files": []})
+    for name in IN_PLACE[:-1]:  # the tokenizer is the same, or written anew
+        if (out / name).is_dir():
+            shutil.rmtree(out / name)
+        else:
+            (out / name).unlink(missing_ok=True)
 
 
 def _all_there(out: Path, files: list[str]) -> bool:
@@ -139,11 +154,15 @@ def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
     return [f for f in found if not Path(f).name.startswith(".")]
 
 
-def _publish(folder: Path, out: Path, before: dict[str, Any]) -> list[str]:
-    """Links (or copies) the product's files to OUT's root; its earlier files go."""
+def _publish(stage: ProductStage, out: Path, ledger: Ledger) -> None:
+    """Links (or copies) the product's files to OUT's root; those of its kind there go."""
+    folder, key = stage_folder(out, stage.folder_name), f"published:{stage.product.makes}"
     files = _files(folder)
-    for name in before.get("files", []):
-        if name not in files:
+    before = (ledger.stage_result(key) or {}).get("files", [])
+    # Until all files stand there, what stands there is of no product.
+    ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})
+    for name in before:
+        if name not in files or name == "manifest.json":
             (out / name).unlink(missing_ok=True)
     manifest_last = sorted(files, key=lambda f: (Path(f).name == "manifest.json", f))
     for name in manifest_last:
@@ -156,4 +175,4 @@ def _publish(folder: Path, out: Path, before: dict[str, Any]) -> list[str]:
         except OSError:
             shutil.copyfile(folder / name, aside)
         aside.replace(target)
-    return files
+    ledger.commit_stage(key, {"key": stage.key, "files": files})

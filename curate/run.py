@@ -309,9 +309,9 @@ class _Run:
         assemble.swap(corpus, self.out / "corpus")
 
     def _assembled(self, key: str) -> bool:
-        if any(s.sketch for s in self.plan.stages):
-            if not (self.out / "decisions.parquet").exists():
-                return False
+        decided = any(s.sketch for s in self.plan.stages)
+        if decided and not (self.out / "decisions.parquet").exists():
+            return False
         return all(assemble.is_complete(self.out / name, key) for name in assemble.MANIFESTS)
 
     def _check_counts(self, results: dict[int, dict[str, Any]]) -> None:

@@ -92,7 +92,8 @@ def settle_ids(plan: InputPlan, folder: Path) -> int:
             FROM numbered LEFT JOIN numbers USING (id, nth) WHERE nth > 0"""
         )
         db.execute(
-            "DELETE FROM changed USING fresh WHERE changed.part = fresh.part AND changed.n = fresh.n"
+            "DELETE FROM changed USING fresh"
+            " WHERE changed.part = fresh.part AND changed.n = fresh.n"
         )
         db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
         db.execute(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -87,8 +89,19 @@ def test_every_row_gets_text_or_a_reason() -> None:
     assert ("no_text", 2) in reasons(docs) and ("no_text", 3) in reasons(docs)
     assert docs.text[1].as_py() == "plain words, not markup: a < b"
     assert "payload" not in docs.table.column_names
-    large = [d for d in docs.drops if d.rule == "html_too_large"][0]
+    large = next(d for d in docs.drops if d.rule == "html_too_large")
     assert list(large.values) == [len(PAGE), 200] and large.threshold == 150
+
+
+def test_a_page_nested_to_stall_the_parser_is_rejected_by_depth_and_quickly() -> None:
+    deep = b"<html><body>" + b"<DIV>x" * 100_000
+    hidden = b"<html><body>" + b"<div><!-- </div> -->" * 20_000
+    wide = b"<html><body>" + b"<div><p>It is only wide.</p></div>" * 3000
+    began = time.monotonic()
+    docs = extracted(*((page, "text/html", None) for page in (deep, hidden, wide)))
+    assert time.monotonic() - began < 30
+    assert reasons(docs) == [("nested_too_deep", 0), ("nested_too_deep", 1)]
+    assert docs.drops[0].threshold == 512 and docs.drops[0].values[0] > 100_000
 
 
 def test_rows_that_are_text_already_pass_unchanged() -> None:

@@ -1,0 +1,230 @@
+"""Whole runs: the same bytes for any number of workers, reuse, repair, ids, reasons."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from curate.errors import UsageError
+
+STEPS = [
+    "c4",
+    {"dedup_exact": {"key": "url", "survivor": "newest"}},
+    {"dedup_exact": {"key": "text", "survivor": "longest"}},
+]
+SMALL = {"partition_bytes": 8000, "batch_rows": 20}
+
+
+@pytest.fixture(scope="module")
+def base(shared_bench, make_pages):
+    """One finished run over 150 documents in several partitions."""
+    source = shared_bench.jsonl("in.jsonl", make_pages(150))
+    shared_bench.outcome = shared_bench.run(STEPS, source, out="base", read=SMALL)
+    return shared_bench
+
+
+def copied(bench, name: str) -> Path:
+    target = bench.folder / name
+    shutil.copytree(bench.folder / "base", target)
+    return target
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_mtime_ns for p in sorted(folder.glob("part-*.parquet"))}
+
+
+def stage(out: Path, number: int) -> Path:
+    (found,) = (out / "stages").glob(f"{number:02d}-*")
+    return found
+
+
+def test_two_workers_write_the_bytes_of_one(base):
+    base.run(STEPS, base.folder / "in.jsonl", out="two", workers=2, read=SMALL)
+    first, second = base.bytes_of("base"), base.bytes_of("two")
+    assert len(first) > 8 and "decisions.parquet" in first
+    assert first == second
+
+
+def test_read_is_kept_and_rejected_in_every_stage(base):
+    stages = base.outcome.stages
+    assert [s["read"] for s in stages] == [150, stages[0]["kept"], stages[1]["kept"]]
+    assert all(s["read"] == s["kept"] + s["rejected"] for s in stages)
+    totals = base.outcome.totals()
+    assert totals["rejected"] > 20
+    assert sorted(base.ids("base") + base.ids("base", "rejected")) == [
+        f"d{i:04d}" for i in range(150)
+    ]
+    assert sum(totals["by_rule"].values()) == totals["rejected"]
+
+
+def test_the_manifest_counts_and_hashes_what_lies_beside_it(base):
+    manifest = json.loads((base.folder / "base/corpus/manifest.json").read_text())
+    digests = base.bytes_of("base")
+    for name, entry in manifest["files"].items():
+        assert digests[f"corpus/{name}"] == entry["sha256"]
+    rows = base.rows("base")
+    assert manifest["documents"] == len(rows)
+    assert manifest["text_bytes"] == sum(len(r["text"].encode()) for r in rows)
+
+
+def test_running_again_says_all_is_done(base):
+    before = base.bytes_of("base")
+    again = base.run(STEPS, base.folder / "in.jsonl", out="base", read=SMALL)
+    assert again.nothing_new
+    assert again.totals() == base.outcome.totals()
+    assert base.bytes_of("base") == before
+
+
+def test_a_changed_survivor_does_not_redo_the_first_stage(base):
+    out = copied(base, "survivor")
+    first, second = times(stage(out, 0)), times(stage(out, 1))
+    assert first and second
+    source = base.folder / "in.jsonl"
+    sets = ("dedup_exact.survivor=first",)
+    base.run(STEPS, source, out="survivor", read=SMALL, sets=sets)
+    now = times(next((out / "stages").glob("00-*")))
+    assert {n: t for n, t in now.items() if n in first} == first
+    assert len(list((out / "stages").glob("01-*"))) == 2
+
+    # The settings of before find everything that they left.
+    before = {p: p.stat().st_mtime_ns for p in (out / "stages").rglob("*.parquet")}
+    outcome = base.run(STEPS, source, out="survivor", read=SMALL)
+    after = {p: p.stat().st_mtime_ns for p in (out / "stages").rglob("*.parquet")}
+    assert after == before
+    assert not outcome.nothing_new
+    assert base.bytes_of("survivor") == base.bytes_of("base")
+
+
+def test_a_changed_first_step_reuses_nothing(base):
+    out = copied(base, "first")
+    base.run(STEPS, base.folder / "in.jsonl", out="first", read=SMALL, sets=("c4.min_sentences=2",))
+    assert len(list((out / "stages").glob("00-*"))) == 2
+
+
+@pytest.mark.parametrize(
+    "gone",
+    ["corpus", "rejected/part-00000.parquet", "corpus/part-00001.parquet", "decisions.parquet"],
+)
+def test_what_is_missing_in_out_is_put_back(base, gone):
+    name = f"gone-{gone.replace('/', '-')}"
+    path = copied(base, name) / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    outcome = base.run(STEPS, base.folder / "in.jsonl", out=name, read=SMALL)
+    assert not outcome.nothing_new
+    assert base.bytes_of(name) == base.bytes_of("base")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "00-*/part-00001.kept.parquet",
+        "00-*/part-00001.rejected.parquet",
+        "00-*/part-00000.ids.parquet",
+        "00-*/part-00000.sketch-*.parquet",
+        "00-*/ids.parquet",
+        "01-*/decisions-*.parquet",
+        "01-*",
+        "*",
+    ],
+)
+def test_a_missing_stage_file_is_made_again_when_it_is_needed(base, pattern):
+    name = "stage-" + pattern.replace("/", "-").replace("*", "x")
+    out = copied(base, name)
+    for path in list((out / "stages").glob(pattern)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.rmtree(out / "corpus")
+    base.run(STEPS, base.folder / "in.jsonl", out=name, read=SMALL)
+    assert base.bytes_of(name) == base.bytes_of("base")
+
+
+def test_another_input_file_is_read(base, make_pages):
+    out = copied(base, "more")
+    more = base.jsonl("more.jsonl", [{"id": "new", "text": make_pages(1, seed=9)[0]["text"]}])
+    outcome = base.run(STEPS, base.folder / "in.jsonl", more, out="more", read=SMALL)
+    assert outcome.totals()["read"] == 151
+    assert "new" in base.ids("more")
+    assert out.is_dir()
+
+
+def test_a_run_never_replaces_its_own_input(base):
+    with pytest.raises(UsageError, match="lies in OUT"):
+        base.run(["c4"], base.folder / "base", out="base")
+    assert base.bytes_of("base")
+
+
+def test_a_folder_named_corpus_that_no_run_wrote_is_left_alone(bench, make_pages):
+    bench.jsonl("data/corpus/mine.jsonl", make_pages(3))
+    source = bench.jsonl("in.jsonl", make_pages(3))
+    with pytest.raises(UsageError, match="llmcurate did not write"):
+        bench.run(["c4"], source, out="data")
+    assert (bench.folder / "data/corpus/mine.jsonl").exists()
+
+
+def test_an_out_that_is_a_file_is_wrong_use(bench, make_pages):
+    source = bench.jsonl("in.jsonl", make_pages(3))
+    with pytest.raises(UsageError, match="is a file"):
+        bench.run(["c4"], source, out="in.jsonl")
+
+
+def test_a_cut_changes_reasons_but_not_what_is_kept(bench):
+    long = "The river runs past the old mill."
+    rows = [{"id": "a", "text": "{ " + long}, {"id": "b", "text": "\n".join([long] * 5)}]
+    source = bench.jsonl("in.jsonl", rows)
+    together = bench.run(["c4", "c4"], source, out="together")
+    apart = bench.run(["c4", "cut", "c4"], source, out="apart")
+    assert (len(together.stages), len(apart.stages)) == (1, 2)
+    assert bench.ids("together") == bench.ids("apart") == ["b"]
+    (one,), (two,) = bench.rows("together", "rejected"), bench.rows("apart", "rejected")
+    assert {r["step"] for r in one["reasons"]} == {"c4", "c4#2"}
+    assert {r["step"] for r in two["reasons"]} == {"c4"}
+
+
+def test_the_first_reason_is_primary_and_all_reasons_of_the_stage_are_kept(bench):
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "Lorem ipsum { is here."}])
+    bench.run(["c4"], source)
+    (row,) = bench.rows("out", "rejected")
+    assert len(row["reasons"]) > 1
+    first = row["reasons"][0]
+    assert {k: row[k] for k in first} == first
+    assert row["text"] == "Lorem ipsum { is here."
+
+
+def test_a_rejected_text_is_the_text_as_it_entered_the_dropping_step(bench):
+    kept = "The river runs past the old mill.\n" * 4
+    text = kept + "no end mark here"
+    source = bench.jsonl(
+        "in.jsonl", [{"id": "a", "text": text}, {"id": "b", "text": text}, {"id": "c", "text": "x"}]
+    )
+    bench.run(["c4", "dedup_exact"], source)
+    rejected = {r["id"]: r for r in bench.rows("out", "rejected")}
+    assert rejected["c"]["text"] == "x"
+    assert rejected["b"]["text"] == kept.rstrip("\n")
+    assert rejected["b"]["step"] == "dedup_exact"
+    assert rejected["b"]["edits"][0]["rule"]
+
+
+def test_input_without_any_document_gives_empty_outputs(bench):
+    source = bench.jsonl("in.jsonl", [])
+    outcome = bench.run(STEPS, source)
+    assert outcome.totals()["read"] == 0
+    assert bench.rows() == [] and bench.rows("out", "rejected") == []
+    names = [p.name for p in (bench.folder / "out/corpus").iterdir()]
+    assert sorted(names) == ["manifest.json", "part-00000.parquet"]
+
+
+def test_nothing_half_written_stays_in_a_finished_folder(base):
+    names = [p.name for p in (base.folder / "base").rglob("*")]
+    assert not [n for n in names if n.startswith(".")]
+
+
+def test_an_unreadable_file_is_named(bench, make_pages):
+    source = bench.jsonl("in.jsonl", make_pages(2))
+    source.chmod(0)
+    if os.access(source, os.R_OK):
+        pytest.skip("this user may read every file")
+    with pytest.raises(UsageError, match=r"in\.jsonl: Permission denied"):
+        bench.run(["c4"], source)
