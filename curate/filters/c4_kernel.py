@@ -327,10 +327,11 @@ def rebuild(data, offsets, row_lines, raw, start, end, verdict, cited, clean, ci
             out[at : at + n] = data[base : base + n]
             at += n
             continue
-        last = -1
+        last = -1  # the last kept line that is not empty without its citations
         for k in range(row_lines[r], row_lines[r + 1]):
             if verdict[k] == KEPT:
-                last = k
+                if not cited[k] or _last_character(data, start[k], end[k]) > start[k]:
+                    last = k
         open_piece = False
         for k in range(row_lines[r], row_lines[r + 1]):
             close = raw[k + 1] if k + 1 < row_lines[r + 1] else offsets[r + 1]
@@ -358,6 +359,11 @@ def rebuild(data, offsets, row_lines, raw, start, end, verdict, cited, clean, ci
                     if c == 0 and n == 0:
                         break
                     a += c if c else n
+            if k > last or a == z:
+                rows[spans], starts[spans], ends[spans] = r, raw[k] - base, close - base
+                rules[spans], swaps[spans] = CITATION, 0
+                spans += 1
+                continue
             if k == last and cited[k]:
                 z = _last_character(data, a, z)
             if a > raw[k]:
