@@ -20,7 +20,11 @@ class Options:
 
     def count(self) -> int:
         """Worker processes."""
-        return self.workers or len(os.sched_getaffinity(0))
+        if self.workers:
+            return self.workers
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
 
 
 @dataclass

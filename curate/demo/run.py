@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,6 @@ def _write_web(folder: Path) -> DemoWeb:
     return replace(web, paths=paths, truth=folder / web.truth.name)
 
 
-def _without_training(error: ModuleNotFoundError) -> None:
-    say(f"no {error.name} here: the demo stops at token shards (pip install 'llmcurate[train]')")
-
-
 def run_demo(
     out: Path, workers: int, as_json: bool, quiet: bool, sets: tuple[str, ...] = ()
 ) -> Outcome:
@@ -68,10 +65,8 @@ def run_demo(
     web = _write_web(out / "web")
     say(f"wrote {web.documents} pages and {web.others} other records to {out / 'web'}", quiet)
     recipe = load("demo", sets)
-    try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        _without_training(error)
+    if find_spec("torch") is None:
+        say("no torch here: the demo stops at token shards (pip install 'llmcurate[train]')")
         steps = [s for s in recipe.steps if s.name != "pretrain"]
         recipe = build("demo", steps, read=recipe.read, description=recipe.description)
     from curate.formats.inputs import plan_inputs

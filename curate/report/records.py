@@ -16,7 +16,7 @@ from curate.plan import stage_folder
 from curate.version import __version__
 
 if TYPE_CHECKING:
-    from curate.run import Outcome
+    from curate.outcome import Outcome
 
 LIBRARIES = ("pyarrow", "numpy", "numba", "duckdb", "resiliparse", "tokenizers", "torch")
 
