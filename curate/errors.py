@@ -38,8 +38,9 @@ def disk_error(error: BaseException) -> CurateError | None:
     if number in full or any(text in message for text in known):
         where = getattr(error, "filename", None)
         place = f" while writing {where}" if where else ""
+        reason = getattr(error, "strerror", None) or message or repr(error)
         return RunFailed(
             f"disk full{place}: free some space and run the same command again, it resumes"
-            f" ({message.splitlines()[0] if message else error!r})"
+            f" ({reason.splitlines()[0]})"
         )
     return None

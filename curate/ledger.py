@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from curate.errors import LockHeld, RunFailed, disk_error
+from curate.errors import CurateError, LockHeld, RunFailed, disk_error
 
 STALE_SECONDS = 300  # a holder on another machine that has not written for so long is dead
 BEAT_SECONDS = 10
@@ -49,10 +49,11 @@ class Ledger:
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_TABLES)
+        except sqlite3.OperationalError as error:
+            raise self._failure(error) from None
         except sqlite3.DatabaseError as error:
-            full = disk_error(error)
-            raise full or RunFailed(
-                f"{self.path} cannot be opened ({error}); move it away to start afresh"
+            raise RunFailed(
+                f"{self.path} is damaged ({error}); move it away to start afresh"
             ) from None
         self._beat = 0.0
         self._take()
@@ -89,7 +90,14 @@ class Ledger:
         try:
             self._db.execute(sql, values)
         except sqlite3.OperationalError as error:
-            raise disk_error(error) or RunFailed(f"{self.path}: {error}") from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: sqlite3.OperationalError) -> CurateError:
+        full = disk_error(error)
+        return full or RunFailed(
+            f"{self.path} cannot be read or written ({error}): see that its folder has space and"
+            " may be written, and run again"
+        )
 
     def beat(self) -> None:
         """Says now and then that the holder lives."""

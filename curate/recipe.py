@@ -174,7 +174,13 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{source}: `steps` must be a list of at least one step")
     values = _entries(entries, place)
-    read_values = dict(data.get("read") or {})
+    given_read, given = data.get("read") or {}, data.get("input") or []
+    if not isinstance(given_read, dict):
+        raise UsageError(f"{place.at('read')}: `read` is a mapping of settings")
+    inputs = (given,) if isinstance(given, str) else given
+    if not isinstance(inputs, (list, tuple)) or not all(isinstance(i, str) for i in inputs):
+        raise UsageError(f"{place.at('input')}: `input` is a path or a list of paths")
+    read_values = dict(given_read)
     _override(values, read_values, overrides)
     steps: list[Settings] = []
     cuts: set[int] = set()
@@ -187,15 +193,13 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
         assert step.name == where
         steps.append(step)
     read = _check(ReadSettings, read_values, "read", lambda key: place.at("read", key))
-    given = data.get("input") or []
-    inputs = (given,) if isinstance(given, str) else tuple(given)
     return build(
         str(data.get("name") or Path(source).stem),
         steps,
         read=read,
         cuts=frozenset(cuts),
         description=str(data.get("description") or ""),
-        inputs=inputs,
+        inputs=tuple(inputs),
     )
 
 

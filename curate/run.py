@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from curate import assemble, deaths
+from curate import assemble, deaths, interrupt
 from curate.atomic import clear_temporary, replacing, write_text
 from curate.engines.local import LocalEngine, Task
 from curate.errors import RunFailed, UsageError, disk_error
@@ -39,10 +39,12 @@ def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
     try:
         ledger = Ledger(out)
         try:
-            return _Run(plan, out, options, ledger).go()
+            with interrupt.prompt():
+                return _Run(plan, out, options, ledger).go()
         finally:
             ledger.close()
     except OSError as error:
+        error.filename = error.filename or str(out)
         raise disk_error(error) or error from None
 
 

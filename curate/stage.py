@@ -58,6 +58,7 @@ class TableWriter:
     """A parquet file whose row groups depend on the rows alone, in place when closed."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._context = replacing(path)
         self._aside = self._context.__enter__()
         self._writer: pq.ParquetWriter | None = None
@@ -85,7 +86,11 @@ class TableWriter:
     def _flush(self) -> None:
         if self._waiting and self._writer is not None:
             table = pa.concat_tables(self._waiting).combine_chunks()
-            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            try:
+                self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            except OSError as error:
+                error.filename = error.filename or str(self._path)
+                raise
         self._waiting, self._rows, self._bytes = [], 0, 0
 
     def close(self, failed: bool = False) -> None:
@@ -97,7 +102,8 @@ class TableWriter:
             if self._writer is not None:
                 self._writer.close()
         except BaseException as problem:
-            self._context.__exit__(type(problem), problem, problem.__traceback__)
+            with suppress(type(problem)):
+                self._context.__exit__(type(problem), problem, problem.__traceback__)
             raise
         if error is None:
             self._context.__exit__(None, None, None)

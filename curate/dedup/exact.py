@@ -20,6 +20,7 @@ from curate.dedup import survivors
 from curate.documents import Documents
 from curate.errors import UsageError
 from curate.steps import CorpusStep, Sketches
+from curate.text.buffers import one_array
 
 _SPACE = re.compile(r"\s+")
 
@@ -84,7 +85,12 @@ class DedupExact(CorpusStep):
             if column not in docs.table.column_names:
                 have = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
                 raise UsageError(f"{self.label}: no column {column!r} to choose by (have: {have})")
-            score = docs.table[column].cast(pa.float64()).combine_chunks()
+            try:
+                score = one_array(docs.table[column]).cast(pa.float64())
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise UsageError(
+                    f"{self.label}: column {column!r} holds no numbers to choose by ({error})"
+                ) from None
         return pa.table(
             {
                 "key": pa.array(self._keys(docs), pa.binary(16)),

@@ -329,9 +329,10 @@ def rebuild(data, offsets, row_lines, raw, start, end, verdict, cited, clean, ci
             continue
         last = -1  # the last kept line that is not empty without its citations
         for k in range(row_lines[r], row_lines[r + 1]):
-            if verdict[k] == KEPT:
-                if not cited[k] or _last_character(data, start[k], end[k]) > start[k]:
-                    last = k
+            if verdict[k] == KEPT and (
+                not cited[k] or _last_character(data, start[k], end[k]) > start[k]
+            ):
+                last = k
         open_piece = False
         for k in range(row_lines[r], row_lines[r + 1]):
             close = raw[k + 1] if k + 1 < row_lines[r + 1] else offsets[r + 1]
@@ -387,7 +388,7 @@ def rebuild(data, offsets, row_lines, raw, start, end, verdict, cited, clean, ci
                     spans += 1
             elif close > z:
                 rows[spans], starts[spans], ends[spans] = r, z - base, close - base
-                rules[spans], swaps[spans] = BLANK, 0
+                rules[spans], swaps[spans] = BLANK if z == end[k] else CITATION, 0
                 spans += 1
     out_offsets[n_rows] = at
     return (

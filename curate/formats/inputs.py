@@ -225,8 +225,11 @@ def _found(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
             if folder and (hidden or PurePosixPath(rel).name in ("manifest.json", "SUCCESS")):
                 continue
             path = fs.unstrip_protocol(name) if "://" in given else name
-            info = fs.info(name)
-            if folder and info["type"] != "file":  # pipes, sockets, broken links
+            try:
+                info = fs.info(name)
+            except FileNotFoundError:
+                info = {"type": "broken link"}
+            if folder and info["type"] != "file":  # a pipe, a socket
                 notices.append(f"skipped {path}: no regular file")
                 continue
             kind = _format_by_name(rel) or _format_by_content(path)

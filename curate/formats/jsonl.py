@@ -25,6 +25,24 @@ def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
         yield chunk
 
 
+def _first_line(file: BinaryIO, start: int, end: int | None) -> int | None:
+    """Where the first line that begins in [start, end) does; None if one long line covers it all.
+
+    Reads no further than `end`: a line of many ranges is not read again for each of them.
+    """
+    if start == 0:
+        return 0
+    at = start - 1  # a line that begins exactly at `start` has its newline there
+    for chunk in _chunks(file, at):
+        if (stop := chunk.find(b"\n")) >= 0:
+            at += stop + 1
+            return at if end is None or at < end else None
+        at += len(chunk)
+        if end is not None and at >= end:
+            return None
+    return None
+
+
 def lines(
     chunks: Iterator[bytes], at: int, end: int | None, limit: int
 ) -> Iterator[tuple[int, bytes | None, int]]:
@@ -143,11 +161,10 @@ def read(
 
     damage: list[Corrupt] = []
     if codec == "plain":
-        # A line that begins exactly at `start` has its newline at start - 1.
-        chunks = _chunks(file, start - 1 if start else 0)
-        found = lines(chunks, start - 1 if start else 0, end, limit)
-        if start:
-            next(found, None)
+        first = _first_line(file, start, end)
+        if first is None:
+            return
+        found = lines(_chunks(file, first), first, end, limit)
     else:
         packed = decompressed_chunks(
             file, codec, lambda offset, what: damage.append(Corrupt(offset, what))

@@ -134,10 +134,13 @@ def sentences_of_words(data, start, end, chars, first, stop):
                 pending = False
                 continue
         pending = True
-        if _MAY_END[data[np.uint64(z - 1)]] and w + 1 < stop:
-            if _ends_sentence(data, a, z, start[w + 1], end[w + 1]):
-                sentences += 1
-                pending = False
+        if (
+            _MAY_END[data[np.uint64(z - 1)]]
+            and w + 1 < stop
+            and _ends_sentence(data, a, z, start[w + 1], end[w + 1])
+        ):
+            sentences += 1
+            pending = False
     return sentences + 1 if pending else sentences
 
 

@@ -101,9 +101,9 @@ def _segment(data, offsets):
         inner = np.uint64(0)  # bytes of the row so far that are not the first of a character
         first = np.uint64(0)  # where the word began, in characters
         outside = _ONE  # of a word, at the byte before
-        breaks = True
+        line_end = _ONE  # bytes of the one before, 0 for a space inside a line
         while i < stop:
-            if breaks:
+            if line_end:
                 raw[lines] = i
                 line_words[lines] = ended
                 lines += 1
@@ -134,29 +134,28 @@ def _segment(data, offsets):
             if i < stop:  # a line end, or a space outside ASCII
                 if data[i] >= 0x80:
                     inner += width - _ONE
-                size = np.uint64(line_end_bytes(data, i, stop))
-                breaks = size > 0
-                i += max(width, size)
+                line_end = np.uint64(line_end_bytes(data, i, stop))
+                i += max(width, line_end)
         row_chars[r] = stop - np.uint64(offsets[r]) - inner
     words = np.int64(ended)
     row_lines[rows] = lines
     raw[lines] = offsets[rows]
     line_words[lines] = words
     line_start = np.empty(lines, np.int64)
-    line_end = np.empty(lines, np.int64)
+    line_stop = np.empty(lines, np.int64)
     for k in range(lines):
         first_word, stop_word = line_words[k], line_words[k + 1]
         if first_word == stop_word:
             line_start[k] = raw[k]
-            line_end[k] = raw[k]
+            line_stop[k] = raw[k]
         else:
             line_start[k] = start[first_word]
-            line_end[k] = end[stop_word - 1]
+            line_stop[k] = end[stop_word - 1]
     return (
         row_lines,
         raw[: lines + 1],
         line_start,
-        line_end,
+        line_stop,
         line_words[: lines + 1],
         start[:words],
         end[:words],

@@ -216,6 +216,24 @@ def test_input_without_any_document_gives_empty_outputs(bench):
     assert sorted(names) == ["manifest.json", "part-00000.parquet"]
 
 
+def test_what_cannot_be_read_is_counted_and_listed(bench):
+    line = json.dumps({"id": "long", "text": "x" * 3000})
+    source = bench.jsonl("in.jsonl", ['{"id": "a", "text": "b"}', "{broken", line])
+    outcome = bench.run(["dedup_exact"], source, read={"max_record_bytes": 1000})
+    totals = outcome.totals()
+    assert (totals["read"], totals["kept"], totals["corrupt"]) == (2, 1, 1)
+    (entry,) = map(json.loads, (bench.folder / "out/corrupt.jsonl").read_text().splitlines())
+    assert (entry["file"], entry["offset"]) == (str(source), 25)
+    (refused,) = bench.rows("out", "rejected")
+    assert (refused["step"], refused["rule"]) == ("read", "line_too_long")
+    assert (refused["value"], refused["threshold"]) == (len(line), 1000)
+    assert refused["text"] is None
+
+    bench.jsonl("in.jsonl", ['{"id": "a", "text": "b"}'])
+    bench.run(["dedup_exact"], source)
+    assert not (bench.folder / "out/corrupt.jsonl").exists()
+
+
 def test_nothing_half_written_stays_in_a_finished_folder(base):
     names = [p.name for p in (base.folder / "base").rglob("*")]
     assert not [n for n in names if n.startswith(".")]

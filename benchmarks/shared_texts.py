@@ -1,0 +1,108 @@
+"""Real texts for measurements: where they are, English pieces of one size, figures of a process.
+
+The texts are no part of the project: LLMCURATE_SHARED names their folder, else ../shared is tried.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
+PEER = ROOT / ".bench" / "datatrove" / "bin" / "python"
+
+
+def need(pattern: str) -> list[Path]:
+    """The shared files of that pattern; ends the script with a message if there is none."""
+    found = sorted((SHARED / "corpora").glob(pattern))
+    if not found:
+        sys.exit(f"no {SHARED}/corpora/{pattern}: set LLMCURATE_SHARED to the folder of real texts")
+    return found
+
+
+def english() -> Iterator[str]:
+    """English novels and documentation, one document each."""
+    import zstandard
+
+    for path in need("longtext/en-*.jsonl.zst"):
+        with path.open("rb") as file:
+            for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8"):
+                yield json.loads(line)["text"]
+
+
+def pieces(size: int = 3400) -> list[str]:
+    """The English documents in pieces of `size` characters; what is left over goes."""
+    return [text[i : i + size] for text in english() for i in range(0, len(text) - size + 1, size)]
+
+
+def peak_mib(pid: int | str = "self") -> float:
+    """The most memory a process has held (Linux); ru_maxrss would count its parent too."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def peer_python() -> str:
+    """The interpreter of the library we compare with; its environment is built when absent."""
+    subprocess.run(["sh", str(ROOT / "benchmarks" / "peer_env.sh")], check=True, stdout=sys.stderr)
+    return str(PEER)
+
+
+def last_json(command: list[str]) -> dict[str, Any]:
+    """What a command prints as its last line, as JSON."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@dataclass
+class Watched:
+    """A command that has ended: wall seconds, and the most memory one of its processes held."""
+
+    seconds: float
+    peak_mib: float
+    total_mib: float  # all processes together, at the worst sample
+    workers_mib: float  # the most that one of the processes it started held
+    status: int
+    output: str
+
+
+def watched(command: list[str], interval: float = 0.02) -> Watched:
+    """Runs a command and samples the resident memory of it and of every process it starts."""
+    import psutil
+
+    peaks: dict[int, float] = {}
+    total = 0.0
+    begin = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        me = psutil.Process(process.pid)
+        while process.poll() is None:
+            now = 0.0
+            with suppress(psutil.Error):
+                for one in (me, *me.children(recursive=True)):
+                    with suppress(psutil.Error):
+                        size = one.memory_info().rss / 2**20
+                        now += size
+                        peaks[one.pid] = max(peaks.get(one.pid, 0.0), size)
+            total = max(total, now)
+            time.sleep(interval)
+        seconds = time.perf_counter() - begin
+        output.seek(0)
+        text = output.read()
+    workers = max((v for k, v in peaks.items() if k != process.pid), default=0.0)
+    peak = max(peaks.values(), default=0.0)
+    return Watched(seconds, peak, total, workers, process.returncode, text)

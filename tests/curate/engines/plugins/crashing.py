@@ -1,0 +1,59 @@
+"""A plug-in whose steps harm their worker where a text says so."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from curate.dedup.exact import DedupExact
+from curate.documents import Documents
+from curate.steps import Step
+
+
+def harm(text: str) -> None:
+    """KILL-WITH:11 sends that signal, ONCE:9:path only the first time, MEMORY and ERROR raise."""
+    if found := re.search(r"KILL-WITH:(\d+)", text):
+        os.kill(os.getpid(), int(found.group(1)))
+    if found := re.search(r"ONCE:(\d+):(\S+)", text):
+        mark = Path(found.group(2))
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), int(found.group(1)))
+    if "EXIT" in text:
+        os._exit(7)
+    if "MEMORY" in text:
+        raise MemoryError
+    if "ERROR" in text:
+        raise ValueError("a defect\nof two lines")
+    if "STOP" in text:
+        signal.pause()
+
+
+class Crash(Step):
+    """Harms its worker."""
+
+    name: ClassVar[str] = "crash"
+
+    def apply(self, docs: Documents) -> Documents:
+        for text in docs.text.to_pylist():
+            harm(text or "")
+        return docs
+
+
+class CrashSketch(DedupExact):
+    """Harms its worker while it sketches; decides nothing else than its parent."""
+
+    name: ClassVar[str] = "crash_sketch"
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        for text in docs.text.to_pylist():
+            harm(text or "")
+        return super().sketch(docs)
+
+    def resolve(self, sketches: Any) -> dict[str, Any]:
+        return super().resolve(sketches)

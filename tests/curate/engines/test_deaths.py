@@ -1,0 +1,108 @@
+"""Workers that die: another try, the document that did it in quarantine, nobody else harmed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from curate.engines.local import WorkerBug
+from curate.errors import CurateError, RunFailed
+
+PLUGINS = Path(__file__).parent / "plugins"
+SMALL = {"partition_bytes": 1024, "batch_rows": 5}
+
+
+@pytest.fixture(autouse=True)
+def plugins(monkeypatch):
+    paths = [str(PLUGINS), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    monkeypatch.syspath_prepend(str(PLUGINS))
+
+
+def rows(*marks: tuple[int, str], count: int = 30) -> list[dict[str, str]]:
+    """Documents d00, d01, ...; those named in marks carry their mark, d04 and d21 are copies."""
+    texts = [
+        f"document {i} of some length, so that there are several partitions" for i in range(count)
+    ]
+    texts[21] = texts[4]
+    for i, mark in marks:
+        texts[i] = f"{texts[i]} {mark}"
+    return [{"id": f"d{i:02d}", "text": t} for i, t in enumerate(texts)]
+
+
+STEPS = ["crash", "dedup_exact"]
+
+
+@pytest.mark.parametrize("mark", ["KILL-WITH:11", "KILL-WITH:6", "EXIT"])
+def test_a_document_that_kills_its_worker_twice_is_quarantined_by_name(bench, mark):
+    source = bench.jsonl("in.jsonl", rows((7, mark)))
+    outcome = bench.run(STEPS, source, workers=2, read=SMALL)
+    assert outcome.totals()["read"] == 30
+    (held,) = [r for r in bench.rows("out", "rejected") if r["step"] == "engine"]
+    assert (held["id"], held["rule"]) == ("d07", "quarantine")
+    assert "died twice" in held["detail"] and held["text"].endswith(mark)
+    clean = bench.jsonl("clean.jsonl", [r for r in rows() if r["id"] != "d07"])
+    bench.run(STEPS, clean, out="without", read=SMALL)
+    assert bench.ids() == bench.ids("without")
+    assert outcome.totals()["by_rule"] == {"engine.quarantine": 1, "dedup_exact.same_text": 1}
+
+
+def test_several_of_one_batch_are_found_one_after_the_other(bench):
+    source = bench.jsonl("in.jsonl", rows((6, "KILL-WITH:11"), (8, "EXIT"), (29, "KILL-WITH:6")))
+    bench.run(STEPS, source, workers=2, read=SMALL)
+    held = [r["id"] for r in bench.rows("out", "rejected") if r["step"] == "engine"]
+    assert held == ["d06", "d08", "d29"]
+    assert len(bench.ids()) == 26
+
+
+def test_quarantine_in_a_later_stage_leaves_the_decisions_of_the_others_in_place(bench):
+    data = rows((20, "KILL-WITH:11"), (22, "KILL-WITH:11"))
+    data[22]["text"] = data[20]["text"]
+    data[22]["id"] = "d19-copy"
+    source = bench.jsonl("in.jsonl", data)
+    bench.run(["dedup_exact", "crash"], source, read={"batch_rows": 30})
+    rejected = {r["id"]: r["step"] for r in bench.rows("out", "rejected")}
+    # d20 and its copy die: the copy that dedup drops is measured by every step of its stage too.
+    assert rejected == {"d19-copy": "engine", "d20": "engine", "d21": "dedup_exact"}
+
+
+def test_a_document_that_kills_while_it_is_sketched_is_found_too(bench):
+    source = bench.jsonl("in.jsonl", rows((7, "KILL-WITH:11")))
+    bench.run(["crash_sketch"], source, read=SMALL)
+    held = [r["id"] for r in bench.rows("out", "rejected") if r["step"] == "engine"]
+    assert held == ["d07"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_worker_that_dies_once_leaves_no_trace(bench, number):
+    source = bench.jsonl("in.jsonl", rows((7, f"ONCE:{int(number)}:{bench.folder / 'mark'}")))
+    bench.run(STEPS, source, workers=2, read=SMALL)
+    assert (bench.folder / "mark").exists()
+    bench.run(STEPS, source, out="calm", read=SMALL)
+    assert bench.bytes_of() == bench.bytes_of("calm")
+    assert not list((bench.folder / "out").rglob(".part-*"))
+
+
+def test_a_worker_killed_twice_from_outside_fails_the_run_with_advice(bench):
+    source = bench.jsonl("in.jsonl", rows((7, "KILL-WITH:9")))
+    with pytest.raises(RunFailed, match=r"killed twice.*fewer --workers.*resumes") as failure:
+        bench.run(STEPS, source, workers=2, read=SMALL)
+    assert "\n" not in str(failure.value) and failure.value.exit_code == 1
+    assert not (bench.folder / "out/corpus").exists()
+
+
+def test_memory_exhaustion_is_one_line_with_advice(bench):
+    source = bench.jsonl("in.jsonl", rows((7, "MEMORY")))
+    with pytest.raises(RunFailed, match=r"ran out of memory.*fewer --workers.*resumes"):
+        bench.run(STEPS, source, read=SMALL)
+
+
+def test_a_defect_of_a_step_is_one_line_and_keeps_the_trace(bench):
+    source = bench.jsonl("in.jsonl", rows((7, "ERROR")))
+    with pytest.raises(WorkerBug, match="ValueError: a defect") as failure:
+        bench.run(STEPS, source, read=SMALL)
+    assert isinstance(failure.value, CurateError)
+    assert "in apply" in failure.value.trace

@@ -1,0 +1,130 @@
+"""The bad word rule: boundaries, languages, softening by URL, checked lists."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from curate.documents import documents
+from curate.errors import UsageError
+from curate.filters import badwords
+from curate.filters.c4 import C4
+
+GOOD = "The cat sat on the mat. The dog sat on the rug. The bird sat in the {} tree."
+
+
+@pytest.fixture
+def word_list(tmp_path) -> Path:
+    path = tmp_path / "words.jsonl"
+    terms = [("en", "badword"), ("en", "two words"), ("en", "c++"), ("ja", "悪い"), ("de", "übel")]
+    path.write_text("".join(json.dumps({"lang": a, "term": b}) + "\n" for a, b in terms))
+    return path
+
+
+def found(word_list, text: str, lang: str | None = None, url: str | None = None, **settings):
+    step = C4(badwords=str(word_list), **settings)
+    step.open()
+    docs = documents({"id": ["a"], "text": [GOOD.format(text)], "lang": [lang], "url": [url]})
+    rejected = step.apply(docs.within("c4")).split()[1]
+    assert set(rejected["rule"].to_pylist()) <= {"bad_word"}
+    return rejected["detail"].to_pylist()[0] if len(rejected) else None
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("badword", "badword"),
+        ("BadWord", "badword"),
+        ("(badword)", "badword"),
+        ("-badword-", "badword"),
+        ("two words", "two words"),
+        ("c++", "c++"),
+        ("badwords", None),
+        ("abadword", None),
+        ("badword_", None),
+        ("ébadword", None),
+        ("two  words", None),
+        ("übel", None),
+    ],
+)
+def test_a_word_counts_between_boundaries_only(word_list, text, detail):
+    assert found(word_list, text) == detail
+
+
+def test_a_word_at_either_end_of_the_page_counts(word_list):
+    pattern = badwords.patterns(str(word_list), None)["en"]
+    assert pattern.search("badword and more")
+    assert pattern.search("more and badword")
+
+
+def test_japanese_has_no_boundaries(word_list):
+    assert found(word_list, "とても悪いです", lang="ja") == "悪い"
+    assert found(word_list, "とても悪いです", lang="en") is None
+
+
+def test_the_language_decides_and_unknown_ones_use_the_default(word_list):
+    assert found(word_list, "übel", lang="de") == "übel"
+    assert found(word_list, "übel", lang="de-AT") == "übel"
+    assert found(word_list, "badword", lang="de") is None
+    assert found(word_list, "übel", badwords_lang="de") == "übel"
+    assert found(word_list, "badword", lang="xx") is None
+
+
+def test_the_prefix_tree_matches_what_plain_alternatives_match():
+    import re
+
+    words = ["a", "ab", "abc", "abd", "b.", "b", "bcd e", "ü"]
+    tree = badwords.badwords_regex(words, "en")
+    plain = re.compile(r"(?:\W|^)(" + "|".join(map(re.escape, words)) + r")(?:\W|$)")
+    for text in ["a", "xab", "ab", "abx abd", "b.", "b.x", "bcd  e bcd e", "-ü-", "üb", "", "b,"]:
+        assert bool(tree.search(text)) == bool(plain.search(text)), text
+
+
+def test_softened_by_the_md5_of_the_url(word_list):
+    urls = [f"https://example.org/{i}" for i in range(400)]
+    quarter = [found(word_list, "badword", url=u, badwords_fraction=0.25) for u in urls]
+    expected = [int(hashlib.md5(u.encode()).hexdigest(), 16) % 4 < 1 for u in urls]
+    assert [q is not None for q in quarter] == expected
+    assert found(word_list, "badword", url=urls[0], badwords_fraction=0.0) is None
+    assert found(word_list, "badword", url=None, badwords_fraction=1.0) == "badword"
+
+
+def test_another_sha256_is_refused(word_list):
+    right = hashlib.sha256(word_list.read_bytes()).hexdigest()
+    assert badwords.read_words(str(word_list), right.upper())["de"] == ["übel"]
+    with pytest.raises(UsageError, match="another sha256"):
+        C4(badwords=str(word_list), badwords_sha256="0" * 64).open()
+
+
+def test_a_missing_list_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot read .*nowhere\.txt"):
+        C4(badwords=str(tmp_path / "nowhere.txt")).open()
+
+
+def test_a_url_needs_its_sha256():
+    with pytest.raises(UsageError, match="badwords_sha256"):
+        C4(badwords="https://example.org/words.txt").open()
+
+
+def test_a_line_without_a_word_is_named(tmp_path):
+    path = tmp_path / "words.jsonl"
+    path.write_text('{"term": "x"}\n{"lang": "en"}\n')
+    with pytest.raises(UsageError, match=r"words\.jsonl:2 has no word"):
+        badwords.read_words(str(path), None)
+
+
+def test_a_list_without_words_is_refused(tmp_path):
+    path = tmp_path / "words.jsonl"
+    path.write_text('{"lang": "de", "term": " "}\n')
+    with pytest.raises(UsageError, match="no word for language 'de'"):
+        C4(badwords=str(path)).open()
+
+
+def test_plain_lines_are_english_and_gzip_is_unpacked(tmp_path):
+    path = tmp_path / "words.txt.gz"
+    path.write_bytes(gzip.compress(b"one\n\ntwo words\n"))
+    assert badwords.read_words(str(path), None) == {"en": ["one", "two words"]}

@@ -1,0 +1,157 @@
+"""Products: built once, put at OUT's root, built anew only when what they are made from changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+STEPS = ["dedup_exact", {"tokenizer": {"vocab": 300}}, "shards"]
+TRAIN = {"pretrain": {"steps": 2, "rows": 2, "context": 32, "warmup": 1, "eval_every": 1}}
+
+
+def times(out: Path, *names: str) -> list[int]:
+    return [(out / n).stat().st_mtime_ns for n in names]
+
+
+@pytest.fixture(scope="module")
+def built(shared_bench, make_pages):
+    """A finished run with a tokenizer and shards."""
+    shared_bench.jsonl("in.jsonl", make_pages(120))
+    shared_bench.run(STEPS, shared_bench.folder / "in.jsonl", out="built")
+    return shared_bench
+
+
+def test_products_lie_at_the_root_in_the_layout_of_the_contract(built):
+    out = built.folder / "built"
+    manifest = json.loads((out / "manifest.json").read_text())
+    wanted = "version dtype vocab_size tokenizer_sha256 special_ids documents tokens bytes files"
+    assert set(wanted.split()) <= set(manifest)
+    assert {
+        "tokenizer.json",
+        "tokens-00000.bin",
+        "tokens-00000.idx",
+        "documents-00000.parquet",
+    } <= {p.name for p in out.iterdir()}
+    tokens = np.fromfile(out / "tokens-00000.bin", manifest["dtype"])
+    ends = np.fromfile(out / "tokens-00000.idx", "uint64")
+    table = pq.read_table(out / "documents-00000.parquet")
+    assert table.column_names == ["id", "source", "lang", "tokens", "bytes"]
+    assert len(tokens) == manifest["tokens"] == ends[-1]
+    assert table["id"].to_pylist() == built.ids("built")
+
+
+def test_a_second_run_builds_nothing(built):
+    out = built.folder / "built"
+    names = ("tokenizer.json", "manifest.json", "tokens-00000.bin")
+    before = times(out, *names)
+    assert built.run(STEPS, built.folder / "in.jsonl", out="built").nothing_new
+    assert times(out, *names) == before
+
+
+def test_another_vocabulary_rebuilds_products_but_not_the_corpus_and_back_reuses_all(built):
+    out = built.folder / "vocab"
+    source = built.folder / "in.jsonl"
+    built.run(STEPS, source, out="vocab")
+    corpus = times(out, "corpus/part-00000.parquet", "corpus/manifest.json")
+    first = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
+    built.run(STEPS, source, out="vocab", sets=("tokenizer.vocab=310",))
+    second = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
+    assert first[0] != second[0] and first[1] != second[1]
+    assert times(out, "corpus/part-00000.parquet", "corpus/manifest.json") == corpus
+    made = {p: p.stat().st_mtime_ns for p in (out / "stages").rglob("*") if p.is_file()}
+    built.run(STEPS, source, out="vocab")
+    third = (out / "tokenizer.json").read_bytes(), (out / "tokens-00000.bin").read_bytes()
+    assert third == first
+    now = {p: p.stat().st_mtime_ns for p in made if not p.name.startswith("stage")}
+    assert now == {p: t for p, t in made.items() if p in now}
+
+
+@pytest.mark.parametrize("gone", ["tokenizer.json", "tokens-00000.bin", "manifest.json"])
+def test_a_missing_product_file_is_put_back(built, gone):
+    out = built.folder / f"gone-{gone}"
+    shutil.copytree(built.folder / "built", out)
+    whole = (out / gone).read_bytes()
+    (out / gone).unlink()
+    assert not built.run(STEPS, built.folder / "in.jsonl", out=out.name).nothing_new
+    assert (out / gone).read_bytes() == whole
+
+
+def test_products_survive_the_loss_of_the_cache(built):
+    out = built.folder / "cacheless"
+    shutil.copytree(built.folder / "built", out)
+    shutil.rmtree(out / "stages")
+    source = built.folder / "in.jsonl"
+    assert built.run(STEPS, source, out="cacheless").nothing_new
+    built.run(STEPS, source, out="cacheless", sets=("shards.shard_tokens=2000",))
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert len([n for n in manifest["files"] if n.endswith(".bin")]) > 1
+    assert all((out / n).exists() for n in manifest["files"])
+
+
+def test_files_of_earlier_settings_do_not_stay(built):
+    out = built.folder / "fewer"
+    source = built.folder / "in.jsonl"
+    built.run(STEPS, source, out="fewer", sets=("shards.shard_tokens=1000",))
+    assert (out / "tokens-00001.bin").exists()
+    built.run(STEPS, source, out="fewer")
+    assert not (out / "tokens-00001.bin").exists()
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert {p.name for p in out.glob("tokens-*.bin")} <= set(manifest["files"])
+
+
+def test_a_failure_while_encoding_leaves_no_manifest(built, monkeypatch):
+    import tokenize_kit.shards
+
+    class Stop(Exception):
+        pass
+
+    def stop(*arguments):
+        raise Stop
+
+    source = built.folder / "in.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(tokenize_kit.shards, "_commit", stop)
+        with pytest.raises(Stop):
+            built.run(STEPS, source, out="stopped")
+    out = built.folder / "stopped"
+    assert not (out / "manifest.json").exists() and not list(out.glob("tokens-*"))
+    assert (out / "corpus/manifest.json").exists() and (out / "tokenizer.json").exists()
+    tokenizer = times(out, "tokenizer_card.json")
+    built.run(STEPS, source, out="stopped")
+    assert times(out, "tokenizer_card.json") == tokenizer
+    assert (out / "manifest.json").read_bytes() == (
+        built.folder / "built/manifest.json"
+    ).read_bytes()
+
+
+def test_a_model_is_trained_once_and_anew_when_the_vocabulary_changes(built):
+    pytest.importorskip("torch")
+    out = built.folder / "model"
+    source = built.folder / "in.jsonl"
+    steps = [*STEPS, TRAIN]
+    built.run(steps, source, out="model")
+    weights = out / "checkpoints/step-0000002/model.safetensors"
+    before = weights.stat().st_mtime_ns
+    assert built.run(steps, source, out="model").nothing_new
+    assert weights.stat().st_mtime_ns == before
+    corpus = times(out, "corpus/manifest.json")
+    built.run(steps, source, out="model", sets=("tokenizer.vocab=310",))
+    assert weights.stat().st_mtime_ns > before
+    assert times(out, "corpus/manifest.json") == corpus
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_products_without_document_steps_read_the_input_itself(built):
+    rows = [{"text": f"{i} " + "x y z " * 60} for i in range(20)]
+    built.jsonl("one/a.jsonl", rows)
+    built.jsonl("two/a.jsonl", rows)
+    steps = [{"tokenizer": {"vocab": 300}}, "shards"]
+    folders = [built.folder / "one", built.folder / "two"]
+    built.run(steps, *folders, out="direct", read={"partition_bytes": 2000})
+    ids = pq.read_table(built.folder / "direct/documents-00000.parquet")["id"].to_pylist()
+    assert ids[:20] == ids[20:] == [f"a.jsonl#{i}" for i in range(20)]
