@@ -23,9 +23,8 @@ LIMIT_MIB = 1024
 
 def write(path: Path) -> int:
     """Half a gigabyte of documents, the long line, half a gigabyte; returns the lines."""
-    lines = [
-        json.dumps({"id": f"d{i}", "text": t}).encode() + b"\n" for i, t in enumerate(pieces())
-    ]
+    records = ({"id": f"d{i}", "text": text} for i, text in enumerate(pieces()))
+    lines = [json.dumps(record).encode() + b"\n" for record in records]
     count = 0
     with path.open("wb") as file:
         for half in range(2):

@@ -75,8 +75,8 @@ def main() -> None:
         total = max(w.total_mib for w, _ in found)
         rates.append(count / seconds)
         print(
-            f"  {label:<18}{rates[-1]:8.1f} pages/s  ({count} pages in {seconds:.1f} s, {kept} kept)"
-            f"  peak {peak:.0f} MiB a process, {total:.0f} MiB in all"
+            f"  {label:<18}{rates[-1]:8.1f} pages/s  ({count} pages in {seconds:.1f} s,"
+            f" {kept} kept), peak {peak:.0f} MiB a process, {total:.0f} MiB in all"
         )
     print(f"  ratio {rates[0] / rates[1]:.1f}; target {TARGET:.0f}")
     sys.exit(0 if rates[0] >= TARGET * rates[1] else 1)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.documents import NUMBER
+from curate.direct import DirectInput
 from curate.ledger import Ledger
 from curate.plan import ProductStage, RunPlan, stage_folder
 from curate.progress import Progress, say
@@ -23,49 +22,11 @@ BATCH_ROWS = 500
 COLUMNS = ["id", "source", "lang", "text"]
 
 
-def corpus_batches(
-    plan: RunPlan, out: Path, columns: list[str] | None = COLUMNS
-) -> Iterator[pa.RecordBatch]:
-    """Columns (None: all) of OUT's corpus; of the input itself where the recipe has no step on
-    documents (documents without text are left out)."""
-    if plan.stages:
-        for path in sorted((out / "corpus").glob("part-*.parquet")):
-            with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
-        return
-    from curate.formats.reading import PartitionReader
-
-    before: dict[int, int] = {}  # documents of a file in its earlier slices
-    for part in range(len(plan.inputs.partitions)):
-        reader = PartitionReader(plan.inputs, part, plan.recipe.read)
-        slices = plan.inputs.partitions[part]
-        counted = [0] * len(slices)
-        for batch in reader:
-            for number in batch.ids["slice"].to_pylist():
-                counted[number] += 1
-            table = _with_ordinals(batch.docs.table, batch.ids, plan, part, before)
-            hidden = {NUMBER, "payload", "mime", "charset"}
-            names = columns or [n for n in table.column_names if n not in hidden]
-            table = table.select(names).filter(pc.is_valid(table["text"]))
-            yield from table.to_batches()
-        for piece, size in zip(slices, counted, strict=True):
-            before[piece.file] = before.get(piece.file, 0) + size
-
-
-def _with_ordinals(
-    table: pa.Table, ids: pa.Table, plan: RunPlan, part: int, before: dict[int, int]
-) -> pa.Table:
-    """Made ids count from the beginning of their file, not of their slice."""
-    if not before:
-        return table
-    new: dict[int, str] = {}
-    for row in ids.to_pylist():
-        file = plan.inputs.partitions[part][row["slice"]].file
-        if row["own"] is None and before.get(file):
-            new[row[NUMBER]] = f"{plan.inputs.files[file].rel}#{before[file] + row['ordinal']}"
-    from curate.stage import with_ids
-
-    return with_ids(table, new)
+def corpus_batches(out: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
+    """Columns (None: all) of OUT's corpus."""
+    for path in sorted((out / "corpus").glob("part-*.parquet")):
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
 
 
 def build_product(
@@ -89,6 +50,7 @@ def build_product(
             _publish(stage, out, ledger)
             return found
     folder.mkdir(parents=True, exist_ok=True)
+    direct = None if plan.stages or not product.reads_corpus else DirectInput(plan)
     say(f"{product.label}: building", quiet)
     steps = int(getattr(product, "steps", 0))
     began = time.perf_counter()
@@ -101,7 +63,9 @@ def build_product(
     with Progress(product.label, steps, quiet or not steps) as progress:
         context = ProductContext(
             out=folder,
-            corpus=lambda columns=COLUMNS: corpus_batches(plan, out, columns),
+            corpus=lambda columns=COLUMNS: (
+                direct.batches(columns) if direct else corpus_batches(out, columns)
+            ),
             inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
             progress=lambda event: progress.update(
@@ -109,6 +73,9 @@ def build_product(
             ),
         )
         result = product.build(context)
+    if direct:
+        direct.write_corrupt(folder / "corrupt.jsonl")
+        result["input"] = direct.tally
     for warning in result.get("warnings", []):
         say(f"{product.label}: {warning}", quiet)
     files = _files(out, IN_PLACE) if in_place else _files(folder)

@@ -353,7 +353,8 @@ def _report(error: Exception) -> int:
         text = " ".join(error.format_message().split()).rstrip(".")
         print(f"llmcurate: {text}{hint}", file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
-    if name == "Abort":
+    if name == "Abort":  # what the parser of the command line makes of Ctrl-C
+        print("stopped; the same command goes on from here", file=sys.stderr)
         return 130
     full = disk_error(error)
     message = str(full) if full else f"{name}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -40,15 +40,18 @@ class Outcome:
 
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
-        first = self.stages[0] if self.stages else {}
-        last = self.stages[-1] if self.stages else {}
+        # Without a step on documents, a product read the input itself and kept count.
+        direct = [p["input"] for p in self.products if p.get("input")][:1]
+        stages = self.stages or direct
+        first = stages[0] if stages else {}
+        last = stages[-1] if stages else {}
         by_rule: Counter[str] = Counter()
-        for stage in self.stages:
+        for stage in stages:
             by_rule.update(stage["primary"])
         return {
             "read": first.get("read", 0),
             "kept": last.get("kept", 0),
-            "rejected": sum(s["rejected"] for s in self.stages),
+            "rejected": sum(s["rejected"] for s in stages),
             "skipped": sum(first.get("skipped", {}).values()),
             "skipped_by_type": first.get("skipped", {}),
             "corrupt": first.get("corrupt", 0),

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 from curate.errors import UsageError
 from curate.formats.compression import sniff, verified_boundaries
+from curate.formats.opening import open_input
 
 FORMATS = {
     "archive": (".warc", ".wet", ".wat", ".arc"),
@@ -79,16 +80,6 @@ class InputPlan:
         cuts = [[(s.file, s.start, s.end) for s in p] for p in self.partitions]
         data = json.dumps([parts, cuts, sorted(self.columns.items())])
         return hashlib.sha256(data.encode()).hexdigest()
-
-
-def open_input(path: str) -> BinaryIO:
-    """A seekable binary file of a local path or of any URL that fsspec knows."""
-    if "://" not in path:
-        return open(path, "rb")
-    import fsspec
-
-    file: BinaryIO = fsspec.open(path, "rb").open()
-    return file
 
 
 def _format_by_name(name: str) -> str | None:
@@ -285,7 +276,7 @@ def plan_inputs(
 def _planned(
     files: list[InputFile], notices: list[str], partition_bytes: int, sample_lines: int
 ) -> InputPlan:
-    from curate.formats.columns import carried_columns
+    from curate.formats.carried import carried_columns
 
     partitions: list[tuple[Slice, ...]] = []
     group: list[Slice] = []

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from itertools import islice
 from typing import Any, BinaryIO
 
 from curate.formats.columns import KNOWN, split_extra
+from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt, Event, Row
+from curate.formats.opening import open_input
 
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"
@@ -102,21 +103,6 @@ def _mended(value: Any) -> Any:
     return value
 
 
-def parse_date(value: Any) -> datetime | None:
-    """A time from ISO text or from seconds since 1970; UTC where no zone is given."""
-    try:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value, timezone.utc)
-        if isinstance(value, str) and value:
-            text = value.strip().replace("Z", "+00:00")
-            when = datetime.fromisoformat(text)
-            when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-            return when.astimezone(timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        pass
-    return None
-
-
 def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
     """One document from one JSON object."""
     rest = {k: v for k, v in record.items() if k not in KNOWN}
@@ -199,7 +185,6 @@ def read(
 def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[dict[str, Any]]:
     """The first objects of a file, for typing its columns."""
     from curate.formats.compression import decompressed_chunks
-    from curate.formats.inputs import open_input
 
     with open_input(path) as file:
         chunks = (

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from curate.documents import CORE, DATE
 from curate.errors import UsageError
 from curate.formats.columns import KNOWN, arrow_type, column_name
-from curate.formats.inputs import open_input
+from curate.formats.dates import parse_date
+from curate.formats.opening import open_input
 
 
 def read_schema(path: str) -> pa.Schema:
@@ -120,6 +121,4 @@ def _dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
                 pa.timestamp("us"), safe=False
             )
         return column.cast(DATE, safe=False)
-    from curate.formats.jsonl import parse_date
-
     return pa.chunked_array([pa.array([parse_date(v) for v in column.to_pylist()], DATE)])

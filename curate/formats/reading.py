@@ -15,7 +15,8 @@ from curate.documents import NUMBER, Documents
 from curate.formats import jsonl, parquet
 from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Event, Row, Skipped
-from curate.formats.inputs import InputFile, InputPlan, Slice, open_input
+from curate.formats.inputs import InputFile, InputPlan, Slice
+from curate.formats.opening import open_input
 
 
 class ReadSettings(BaseModel):

@@ -82,6 +82,13 @@ def text(record: dict[str, Any]) -> str:
             f"kept {t['kept']} documents ({amount(t['bytes_out'])} of text),"
             f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
         )
+    elif t["read"]:
+        rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t["by_rule"].items())
+        refused = f", {t['rejected']} refused ({rules})" if t["rejected"] else ""
+        lines.append(
+            f"read {t['read']} documents ({amount(t['bytes_in'])}){refused},"
+            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
+        )
     for product in record["products"]:
         lines.append(product_line(product))
     lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]

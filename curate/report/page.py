@@ -23,7 +23,7 @@ pre{white-space:pre-wrap;background:#f5f7f9;padding:.75rem;overflow-wrap:anywher
 
 def _row(cells: list[str], tag: str = "td", numbers: frozenset[int] = frozenset()) -> str:
     inner = "".join(
-        f'<{tag}{" class=n" if i in numbers else ""}>{c}</{tag}>' for i, c in enumerate(cells)
+        f"<{tag}{' class=n' if i in numbers else ''}>{c}</{tag}>" for i, c in enumerate(cells)
     )
     return f"<tr>{inner}</tr>"
 

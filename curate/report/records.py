@@ -53,7 +53,9 @@ def record(outcome: Outcome) -> dict[str, Any]:
 def _write_corrupt(outcome: Outcome) -> None:
     """OUT/corrupt.jsonl: file, offset and what is wrong, of everything that could not be read."""
     target = outcome.out / "corrupt.jsonl"
-    if not outcome.plan.stages or not outcome.stages[0]["corrupt"]:
+    if not outcome.plan.stages:
+        return  # the product that read the input wrote it
+    if not outcome.stages[0]["corrupt"]:
         target.unlink(missing_ok=True)
         return
     folder = stage_folder(outcome.out, outcome.plan.stages[0].folder_name)

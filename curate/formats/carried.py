@@ -1,0 +1,71 @@
+"""Which unknown columns an input carries along, settled before any partition is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from curate.errors import UsageError
+from curate.formats.columns import EXTRA, KNOWN, column_name, kind_of
+from curate.formats.jsonl import sample
+from curate.formats.parquet import read_schema
+
+MOST = 500  # columns planned from JSON keys; later keys go to `extra`
+
+
+def _join(a: str | None, b: str | None) -> str | None:
+    if a is None or b is None or a == b:
+        return a or b
+    return "double" if {a, b} == {"int64", "double"} else "json"
+
+
+def _arrow_kind(kind: pa.DataType) -> str | None:
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_dictionary(kind):
+        return _arrow_kind(kind.value_type)
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return "int64"
+    if pa.types.is_floating(kind):
+        return "double"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    return f"arrow:{pa.schema([('c', kind)]).serialize().to_pybytes().hex()}"
+
+
+def _same(old: str | None, new: str | None, path: str, column: str) -> str | None:
+    """The kind that holds both; UsageError for nested or special types that differ."""
+    special = any(k is not None and k.startswith("arrow:") for k in (old, new))
+    if special and None not in (old, new) and old != new:
+        raise UsageError(
+            f"input {path}: column {column!r} has another type than in the files before it;"
+            " convert one of them"
+        )
+    return _join(old, new)
+
+
+def carried_columns(files: Iterable[Any], sample_lines: int) -> dict[str, str]:
+    """name -> kind of every unknown column, over all files; `extra` where there are JSON lines."""
+    kinds: dict[str, str | None] = {}
+    json_lines = False
+    for file in files:
+        if file.format == "parquet":
+            for f in read_schema(file.path):
+                if f.name in KNOWN:
+                    continue
+                name = column_name(f.name, f.type)
+                kinds[name] = _same(kinds.get(name), _arrow_kind(f.type), file.path, f.name)
+        elif file.format == "jsonl":
+            json_lines = True
+            for record in sample(file.path, file.codec, sample_lines):
+                for key, value in record.items():
+                    name = column_name(key)
+                    if key not in KNOWN and (name in kinds or len(kinds) < MOST):
+                        kinds[name] = _same(kinds.get(name), kind_of(value), file.path, key)
+    if json_lines:
+        kinds[EXTRA] = "json"
+    return {name: kind or "string" for name, kind in sorted(kinds.items())}
