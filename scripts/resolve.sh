@@ -1,23 +1,40 @@
 #!/bin/sh
-# Resolves the default extras for every supported Python from wheels alone: no compiler is needed
-# where this succeeds. Downloads metadata only.
+# Resolves the default extras for every supported Python, from wheels alone and under the tested
+# constraints: where this succeeds no compiler is needed. Nothing is installed. torch is left out,
+# since its wheels depend on the index (see Makefile).
 set -eu
 cd "$(dirname "$0")/.."
-pip="${PIP:-.venv/bin/python -m pip}"
-requirements=$(.venv/bin/python - <<'PY'
-import tomllib
-project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-wanted = project["dependencies"] + [r for r in project["optional-dependencies"]["train"] if not r.startswith("torch")]
-print("\n".join(wanted))
-PY
-)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
 for version in 3.10 3.11 3.12 3.13; do
-  printf '%s\n' "$requirements" >"/tmp/llmcurate-resolve.$$"
-  if $pip install -q --dry-run --ignore-installed --only-binary=:all: --python-version "$version" \
-    --target /tmp/llmcurate-resolve-target -r "/tmp/llmcurate-resolve.$$"; then
-    echo "Python $version: resolved"
-  else
-    echo "Python $version: FAILED"; rm -f "/tmp/llmcurate-resolve.$$"; exit 1
-  fi
+  # pip evaluates markers for the Python it runs on, so they are evaluated here.
+  .venv/bin/python - "$version" "$folder" <<'PY'
+import sys
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+try:
+    import tomllib
+except ImportError:
+    import tomli as tomllib
+version, folder = sys.argv[1], Path(sys.argv[2])
+project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+extras = project["optional-dependencies"]
+wanted = [*project["dependencies"], *extras["train"], *extras["dev"]]
+lines = [r for r in wanted if Requirement(r).name != "torch"]
+(folder / "wanted").write_text("\n".join(lines))
+pins = []
+for line in Path("constraints.txt").read_text().split("\n"):
+    if line.strip():
+        pin = Requirement(line)
+        if pin.name != "torch" and (
+            pin.marker is None or pin.marker.evaluate({"python_version": version})
+        ):
+            pins.append(f"{pin.name}{pin.specifier}")
+(folder / "pins").write_text("\n".join(pins))
+PY
+  .venv/bin/python -m pip install -q --dry-run --ignore-installed --only-binary=:all: \
+    --python-version "$version" --target "$folder/target" -c "$folder/pins" -r "$folder/wanted"
+  echo "Python $version: resolved"
 done
-rm -f "/tmp/llmcurate-resolve.$$"
