@@ -15,6 +15,7 @@ from curate.extract.encoding import decode
 from curate.steps import Step
 
 MAX_DEPTH = 512  # where browsers stop nesting too (Blink: kMaximumHTMLParserDOMTreeDepth)
+WALK_BLOCKS, WALK_TAGS = 4 * MAX_DEPTH, 32 * MAX_DEPTH  # fewer cannot cost much time
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
@@ -33,9 +34,12 @@ def nesting(html: str) -> int:
     `article` elements (8,000: 2 seconds, 32,000: 55), so a page may be built to stall it. Walking
     the tree costs more than extraction, so it is done for pages with many elements alone.
     """
+    tags = html.count("<")
+    if tags <= WALK_BLOCKS:
+        return 0
     lower = html.lower()
     blocks = lower.count("<div") + lower.count("<article")
-    if blocks <= MAX_DEPTH and lower.count("<") <= 16 * MAX_DEPTH:
+    if blocks <= WALK_BLOCKS and tags <= WALK_TAGS:
         return 0
     from resiliparse.parse.html import HTMLTree, traverse_dom
 
