@@ -46,13 +46,33 @@ def steps(
 
 
 def dedup(
-    method: str, key: str, survivor: str, normalize: bool | None, inputs: list[str], how: How
+    method: str,
+    key: str,
+    survivor: str,
+    normalize: bool | None,
+    near: dict[str, Any],
+    inputs: list[str],
+    how: How,
 ) -> Outcome:
-    """`llmcurate dedup`."""
-    if method != "exact":
-        raise UsageError(f"--method {method}: known: exact")
-    settings = {"key": key, "survivor": survivor, "normalize": normalize}
-    return _execute(compose("dedup", [("dedup_exact", settings)], ()), inputs, how, "dedup")
+    """`llmcurate dedup`; near: the options of minhash that were given."""
+    settings: dict[str, Any] = {"survivor": survivor}
+    if method == "exact":
+        if near:
+            raise UsageError(f"--{next(iter(near))} needs --method minhash")
+        settings |= {"key": key, "normalize": normalize}
+    elif method == "minhash":
+        if key != "text" or normalize is not None:
+            raise UsageError(f"--{'key' if key != 'text' else 'normalize'} needs --method exact")
+        settings |= near
+    else:
+        raise UsageError(f"--method {method}: known: exact, minhash")
+    recipe = compose("dedup", [(f"dedup_{method}", settings)], ())
+    if method == "minhash":
+        from curate.dedup.minhash import DedupMinhash
+        from curate.dedup.minhash_presets import curve_text
+
+        say(curve_text(*DedupMinhash(**settings).banding), how.quiet)
+    return _execute(recipe, inputs, how, "dedup")
 
 
 def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: How) -> Outcome:

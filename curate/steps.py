@@ -127,7 +127,11 @@ class Product(Settings):
 REGISTRY: dict[str, str] = {
     "extract": "curate.extract.step:Extract",
     "c4": "curate.filters.c4:C4",
+    "gopher_quality": "curate.filters.gopher_quality:GopherQuality",
+    "gopher_repetition": "curate.filters.gopher_repetition:GopherRepetition",
+    "fineweb_quality": "curate.filters.fineweb:FineWebQuality",
     "dedup_exact": "curate.dedup.exact:DedupExact",
+    "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import shutil
+import sys
 import tempfile
 import time
 from dataclasses import asdict, replace
@@ -86,7 +87,9 @@ def run_demo(
     print("\nwhat was planted, and what the steps did with it:")
     print(format_table(rows))
     print(f"\nreport: {target / 'report.html'}")
-    print(f"next:   cd {out} && llmcurate tokenizer train --vocab 8000 && llmcurate pretrain")
+    beside = str(Path(sys.executable).parent / "llmcurate")
+    command = "llmcurate" if shutil.which("llmcurate") else beside
+    print(f"next:   cd {out} && {command} tokenizer train --vocab 8000 && {command} pretrain")
     if as_json:
         result["plants"] = [asdict(row) for row in rows]
         result["wall_seconds"] = round(time.perf_counter() - began, 1)
