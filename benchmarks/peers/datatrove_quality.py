@@ -1,0 +1,109 @@
+"""Each rule of DataTrove's quality filters by itself, for parity_datatrove.py; runs in DataTrove's
+own environment and prints one JSON line.
+
+datatrove_quality.py DOCUMENTS.jsonl    {rule: [whether it drops the document, ...]}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def quality_rules() -> dict:
+    from datatrove.pipeline.filters import GopherQualityFilter
+
+    off = {
+        "min_doc_words": None,
+        "max_doc_words": None,
+        "min_avg_word_length": None,
+        "max_avg_word_length": None,
+        "max_symbol_word_ratio": None,
+        "max_bullet_lines_ratio": None,
+        "max_ellipsis_lines_ratio": None,
+        "max_non_alpha_words_ratio": None,
+        "min_stop_words": None,
+    }
+    on = {
+        "few_words": {"min_doc_words": 50},
+        "many_words": {"max_doc_words": 100000},
+        "short_words": {"min_avg_word_length": 3},
+        "long_words": {"max_avg_word_length": 10},
+        "symbol_ratio": {"max_symbol_word_ratio": 0.1},
+        "bullet_lines": {"max_bullet_lines_ratio": 0.9},
+        "ellipsis_lines": {"max_ellipsis_lines_ratio": 0.3},
+        "alpha_words": {"max_non_alpha_words_ratio": 0.8},
+        "stop_words": {"min_stop_words": 2},
+    }
+    return {f"gopher_quality.{k}": GopherQualityFilter(**{**off, **v}) for k, v in on.items()}
+
+
+def repetition_rules() -> dict:
+    from datatrove.pipeline.filters import GopherRepetitionFilter
+
+    off = {
+        "dup_line_frac": None,
+        "dup_para_frac": None,
+        "dup_line_char_frac": None,
+        "dup_para_char_frac": None,
+        "top_n_grams": (),
+        "dup_n_grams": (),
+    }
+    on: dict = {
+        "duplicate_lines": {"dup_line_frac": 0.3},
+        "duplicate_paragraphs": {"dup_para_frac": 0.3},
+        "duplicate_line_chars": {"dup_line_char_frac": 0.2},
+        "duplicate_paragraph_chars": {"dup_para_char_frac": 0.2},
+    }
+    top = {2: 0.2, 3: 0.18, 4: 0.16}
+    on |= {f"top_{n}_gram_chars": {"top_n_grams": ((n, v),)} for n, v in top.items()}
+    duplicate = {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.10}
+    on |= {f"duplicate_{n}_gram_chars": {"dup_n_grams": ((n, v),)} for n, v in duplicate.items()}
+    return {f"gopher_repetition.{k}": GopherRepetitionFilter(**{**off, **v}) for k, v in on.items()}
+
+
+def fineweb_rules() -> dict:
+    from datatrove.pipeline.filters import FineWebQualityFilter
+
+    off = {
+        "line_punct_thr": -1,
+        "short_line_thr": 2,
+        "char_duplicates_ratio": 2,
+        "new_line_ratio": float("inf"),
+    }
+    on = {
+        "end_marks": {"line_punct_thr": 0.12},
+        "short_lines": {"short_line_thr": 0.67},
+        "duplicate_line_chars": {"char_duplicates_ratio": 0.01},
+        "newlines": {"new_line_ratio": 0.3},
+    }
+    return {f"fineweb_quality.{k}": FineWebQualityFilter(**{**off, **v}) for k, v in on.items()}
+
+
+def main(path: str) -> None:
+    from datatrove.data import Document
+    from datatrove.pipeline.filters import (
+        FineWebQualityFilter,
+        GopherQualityFilter,
+        GopherRepetitionFilter,
+    )
+
+    rules = {
+        "gopher_quality": GopherQualityFilter(),
+        "gopher_repetition": GopherRepetitionFilter(),
+        "fineweb_quality": FineWebQualityFilter(),
+        **quality_rules(),
+        **repetition_rules(),
+        **fineweb_rules(),
+    }
+    dropped: dict = {name: [] for name in rules}
+    for line in Path(path).read_text().split("\n")[:-1]:
+        doc = Document(text=json.loads(line), id="")
+        for name, rule in rules.items():  # the words of a text are cached
+            dropped[name].append(rule.filter(doc) is not True)
+    print(json.dumps(dropped))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

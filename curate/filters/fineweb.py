@@ -1,0 +1,99 @@
+"""FineWeb's quality rules (Penedo et al. 2024, section 3.6): pages of lists, menus and copies.
+
+Two readings: "datatrove" is DataTrove 0.10's `fineweb_quality_filter.py`; "paper" has the paper's
+limits and comparisons, and no rule on newlines.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from curate.documents import Documents
+from curate.filters.gopher_quality import ratio
+from curate.filters.punctuation import TERMINAL
+from curate.filters.repeats import (
+    duplicates,
+    last_code_points,
+    newline_lines,
+    piece_chars,
+    written_lines,
+)
+from curate.filters.tokens import symbol_tokens
+from curate.steps import Step
+from curate.text.unicode import row_chars
+
+# DataTrove's default is a tenth of the paper's limit.
+MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}
+
+
+class FineWebQuality(Step):
+    """Drops documents whose lines lack end marks, are short, are copies, or hold few words."""
+
+    name: ClassVar[str] = "fineweb_quality"
+
+    variant: Literal["datatrove", "paper"] = Field("datatrove", description="whose reading")
+    # Penedo et al. 2024, section 3.6; DataTrove 0.10, fineweb_quality_filter.py.
+    min_end_marks: float = Field(0.12, ge=0, description="share of lines that end in a stop mark")
+    max_short_lines: float = Field(0.67, ge=0, description="share of lines")
+    short_line_chars: int = Field(30, ge=0, description="a line up to here is short; paper: below")
+    max_duplicate_chars: float | None = Field(
+        None, ge=0, description="share of characters in copies; none: the variant's, 0.01 or 0.1"
+    )
+    max_newlines: float = Field(0.3, ge=0, description="newlines a word; not in the paper")
+
+    def apply(self, docs: Documents) -> Documents:
+        data, offsets = docs.buffers()
+        lines = written_lines(docs, strip=False)
+        number = np.diff(lines.rows)
+        newlines = np.diff(newline_lines(docs).rows) - 1
+        some = number > 0
+        paper = self.variant == "paper"
+        docs = docs.annotate("lines", number.astype(np.int32))
+        docs = docs.drop(~some, "empty", number, 1)
+
+        marked = TERMINAL[last_code_points(data, lines.start, lines.end)]
+        share = ratio(_by_row(lines.rows, marked), number)
+        docs = docs.annotate("end_marks", share)
+        few = share <= self.min_end_marks if paper else share < self.min_end_marks
+        docs = docs.drop(few & some, "end_marks", share, self.min_end_marks)
+
+        short = _short(data, lines.start, lines.end, self.short_line_chars - paper)
+        share = ratio(_by_row(lines.rows, short), number)
+        docs = docs.annotate("short_lines", share)
+        many = share >= self.max_short_lines if paper else share > self.max_short_lines
+        docs = docs.drop(many & some, "short_lines", share, self.max_short_lines)
+
+        limit = self.max_duplicate_chars
+        if limit is None:
+            limit = MAX_DUPLICATE_CHARS[self.variant]
+        copied = duplicates(docs, lines, every=False)[1]
+        share = ratio(copied, row_chars(data, offsets) - newlines)
+        docs = docs.annotate("duplicate_line_chars", share)
+        many = share >= limit if paper else share > limit
+        docs = docs.drop(many & some, "duplicate_line_chars", share, limit)
+        if paper:
+            return docs
+        share = ratio(newlines, np.diff(symbol_tokens(docs).rows))
+        docs = docs.annotate("newlines", share)
+        return docs.drop((share > self.max_newlines) & some, "newlines", share, self.max_newlines)
+
+
+def _by_row(rows: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """int64[rows]: how many of each row's flags are set."""
+    before = np.concatenate(([0], np.cumsum(flags)))
+    counts: np.ndarray = np.diff(before[rows])
+    return counts
+
+
+def _short(data: np.ndarray, start: np.ndarray, end: np.ndarray, most: int) -> np.ndarray:
+    """bool[lines]: lines of at most that many characters."""
+    # A character has at most four bytes: only lines in between have to be counted.
+    size = end - start
+    short: np.ndarray = size <= most
+    between = np.flatnonzero(~short & (size <= 4 * most))
+    each = np.arange(len(between) + 1)
+    short[between] = piece_chars(data, each, start[between], end[between]) <= most
+    return short

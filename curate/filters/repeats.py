@@ -1,0 +1,389 @@
+"""Lines, paragraphs and word n-grams that a document repeats, as numba kernels.
+
+Equality is equality of 64-bit hashes of the bytes within one document. An n-gram can repeat only
+where both its (n-1)-grams do, so every pass over n looks at what the pass before it left: in prose
+a quarter of the words after n = 2, and next to nothing from n = 5 on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from curate.filters.tokens import Tokens, hash_bytes
+from curate.text.unicode import code_point, count_chars, space_bytes
+
+if TYPE_CHECKING:
+    from curate.documents import Documents
+
+N_GRAMS = tuple(range(2, 11))
+# How duplicate n-grams (n >= 5) are counted.
+# UNION: characters of all words in a repeated n-gram, each word once.
+# GREEDY: from left to right, an n-gram seen before counts and is skipped whole.
+# EVERY: every occurrence of a repeated n-gram, overlaps several times.
+UNION, GREEDY, EVERY = range(3)
+_TOP = 4  # up to here the most frequent n-gram counts, from 5 on the duplicate ones
+_K1 = np.uint64(0x9E3779B97F4A7C15)
+_K2 = np.uint64(0xD6E8FEB86659FD93)
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Lines or paragraphs. rows: int64[rows + 1], the first piece of each row; start, end:
+    int64[pieces], absolute byte positions."""
+
+    rows: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def _newlines(data, offsets):
+    count = 0
+    for b in data[offsets[0] : offsets[len(offsets) - 1]]:
+        count += b == 10
+    rows = len(offsets) - 1
+    out = np.empty(rows + 1, np.int64)
+    start = np.empty(count + rows, np.int64)
+    end = np.empty(count + rows + 1, np.int64)
+    n = np.uint64(0)
+    for r in range(rows):
+        out[r] = np.int64(n)
+        first = n
+        start[n] = offsets[r]
+        for i in range(np.uint64(offsets[r]), np.uint64(offsets[r + 1])):
+            end[n] = i
+            n += np.uint64(data[i] == 10)
+        end[n] = offsets[r + 1]
+        n += _ONE
+        for k in range(first + _ONE, n):
+            start[k] = end[k - _ONE] + 1
+    out[rows] = np.int64(n)
+    return out, start, end[: np.int64(n)]
+
+
+@njit(cache=True, nogil=True)
+def _strip(data, a, z):
+    """data[a:z] without white space at its ends, as (start, end)."""
+    while a < z:
+        n = space_bytes(data, a, z)
+        if n == 0:
+            break
+        a += n
+    while z > a:
+        last = z - 1
+        while last > a and (data[last] & 0xC0) == 0x80:
+            last -= 1
+        if space_bytes(data, last, z) == 0:
+            break
+        z = last
+    return a, z
+
+
+@njit(cache=True, nogil=True)
+def _without_blanks(data, rows, start, end, strip):
+    """The pieces with more than white space, stripped or as they are."""
+    out_rows = np.empty_like(rows)
+    out_start, out_end = np.empty_like(start), np.empty_like(end)
+    n = 0
+    for r in range(len(rows) - 1):
+        out_rows[r] = n
+        for k in range(rows[r], rows[r + 1]):
+            a, z = _strip(data, start[k], end[k])
+            if a < z:
+                out_start[n] = a if strip else start[k]
+                out_end[n] = z if strip else end[k]
+                n += 1
+    out_rows[len(rows) - 1] = n
+    return out_rows, out_start[:n], out_end[:n]
+
+
+@njit(cache=True, nogil=True)
+def _not_empty(rows, start, end):
+    """The pieces of at least one byte."""
+    out_rows = np.empty_like(rows)
+    out_start, out_end = np.empty_like(start), np.empty_like(end)
+    n = 0
+    for r in range(len(rows) - 1):
+        out_rows[r] = n
+        for k in range(rows[r], rows[r + 1]):
+            if start[k] < end[k]:
+                out_start[n], out_end[n] = start[k], end[k]
+                n += 1
+    out_rows[len(rows) - 1] = n
+    return out_rows, out_start[:n], out_end[:n]
+
+
+@njit(cache=True, nogil=True)
+def _paragraphs(data, offsets, rows, start, end):
+    """Runs of lines without an empty one between them, of the text without white space at its
+    ends: `re.split(r"\\n{2,}", text.strip())`, but a blank text has none."""
+    out_rows = np.empty_like(rows)
+    out_start, out_end = np.empty_like(start), np.empty_like(end)
+    n = 0
+    for r in range(len(rows) - 1):
+        out_rows[r] = n
+        first, last = _strip(data, offsets[r], offsets[r + 1])
+        inside = False
+        for k in range(rows[r], rows[r + 1]):
+            a, z = max(start[k], first), min(end[k], last)
+            if a >= z:  # empty, or outside of the stripped text
+                inside = False
+            elif inside:
+                out_end[n - 1] = z
+            else:
+                out_start[n], out_end[n] = a, z
+                n += 1
+                inside = True
+    out_rows[len(rows) - 1] = n
+    return out_rows, out_start[:n], out_end[:n]
+
+
+def newline_lines(docs: Documents) -> Pieces:
+    """`text.split("\\n")` of every row."""
+    return docs.table_of("newline_lines", lambda: Pieces(*_newlines(*docs.buffers())))
+
+
+def filled_lines(docs: Documents) -> Pieces:
+    """Lines of at least one character: `re.split(r"\\n+", text)` without its empty ends."""
+    lines = newline_lines(docs)
+    build = lambda: Pieces(*_not_empty(lines.rows, lines.start, lines.end))  # noqa: E731
+    return docs.table_of("filled_lines", build)
+
+
+def written_lines(docs: Documents, strip: bool) -> Pieces:
+    """Lines with more than white space, stripped or as they are."""
+    lines = newline_lines(docs)
+    data, _ = docs.buffers()
+
+    def build() -> Pieces:
+        return Pieces(*_without_blanks(data, lines.rows, lines.start, lines.end, strip))
+
+    return docs.table_of(f"written_lines.{strip}", build)
+
+
+def paragraphs(docs: Documents, strip: bool) -> Pieces:
+    """Paragraphs, cut at two and more newlines; strip: each without white space at its ends, blank
+    ones gone."""
+    lines = newline_lines(docs)
+    data, offsets = docs.buffers()
+
+    def build() -> Pieces:
+        rows, start, end = _paragraphs(data, offsets, lines.rows, lines.start, lines.end)
+        if strip:
+            rows, start, end = _without_blanks(data, rows, start, end, True)
+        return Pieces(rows, start, end)
+
+    return docs.table_of(f"paragraphs.{strip}", build)
+
+
+@njit(cache=True, nogil=True)
+def _table_bits(n):
+    """log2 of the slots of a table for n keys, at most half full."""
+    bits = 3
+    while (1 << bits) < 2 * n:
+        bits += 1
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _duplicates(data, rows, start, end, every):
+    n_rows = len(rows) - 1
+    out = np.zeros((n_rows, 2), np.int64)
+    most = 1
+    for r in range(n_rows):
+        most = max(most, rows[r + 1] - rows[r])
+    bits = _table_bits(most)
+    keys = np.zeros(1 << bits, np.uint64)
+    first = np.empty(1 << bits, np.int64)
+    for r in range(n_rows):
+        count = rows[r + 1] - rows[r]
+        if count < 2:
+            continue
+        bits = _table_bits(count)
+        shift = np.uint64(64 - bits)
+        mask = np.uint64((1 << bits) - 1)
+        keys[: 1 << bits] = 0
+        for k in range(rows[r], rows[r + 1]):
+            key = hash_bytes(data, start[k], end[k]) | _ONE
+            slot = (key * _K1) >> shift
+            while keys[slot] != 0 and keys[slot] != key:
+                slot = (slot + _ONE) & mask
+            if keys[slot] == 0:
+                keys[slot] = key
+                first[slot] = k
+                continue
+            chars = count_chars(data, start[k], end[k])
+            again = 1
+            if every and first[slot] >= 0:
+                again = 2
+                first[slot] = -1
+            out[r, 0] += again
+            out[r, 1] += again * chars
+    return out
+
+
+def duplicates(docs: Documents, pieces: Pieces, every: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(number: int64[rows], characters: int64[rows]) of pieces that stand more than once: the
+    copies behind the first, or every copy."""
+    data, _ = docs.buffers()
+    found = _duplicates(data, pieces.rows, pieces.start, pieces.end, every)
+    return found[:, 0], found[:, 1]
+
+
+@njit(cache=True, nogil=True)
+def piece_chars(data, rows, start, end):
+    """int64[rows]: code points of all pieces of a row."""
+    out = np.zeros(len(rows) - 1, np.int64)
+    for r in range(len(rows) - 1):
+        for k in range(rows[r], rows[r + 1]):
+            out[r] += count_chars(data, start[k], end[k])
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _window(chars, at, n):
+    total = np.int64(0)
+    for j in range(at, at + n):
+        total += chars[j]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
+    n_rows = len(rows) - 1
+    out = np.zeros((n_rows, 9), np.int64)
+    most = 1
+    for r in range(n_rows):
+        most = max(most, rows[r + 1] - rows[r])
+    size = 1 << _table_bits(most)
+    keys = np.zeros(size, np.uint64)
+    counts = np.empty(size, np.int32)
+    # Where n-grams may repeat: position in the row, hash so far, slot in the table.
+    where = np.empty(most + 1, np.int64)
+    value = np.empty(most + 1, np.uint64)
+    place = np.empty(most + 1, np.int64)
+    for r in range(n_rows):
+        base = rows[r]
+        words = rows[r + 1] - base
+        held = words
+        for p in range(words):
+            where[p] = p
+            value[p] = hashes[base + p]
+        for n in range(2, 11):
+            if words < n or (held == 0 and n > _TOP):
+                break
+            # Those whose (n-1)-grams, here and one word on, both repeat.
+            kept = np.int64(0)
+            for c in range(held - 1):
+                p = where[c]
+                longer = value[c] * _K2 + hashes[base + p + n - 1] if p + n <= words else _ONE
+                follows = where[c + 1] == p + 1
+                where[kept] = p
+                value[kept] = longer
+                kept += follows
+            held = kept
+            if held > 1:
+                bits = _table_bits(held)
+                shift = np.uint64(64 - bits)
+                mask = np.uint64((1 << bits) - 1)
+                keys[: 1 << bits] = 0
+                counts[: 1 << bits] = 0
+                for c in range(held):
+                    key = value[c] | _ONE
+                    slot = (key * _K1) >> shift
+                    while keys[slot] != 0 and keys[slot] != key:
+                        slot = (slot + _ONE) & mask
+                    keys[slot] = key
+                    counts[slot] += 1
+                    place[c] = slot
+                kept = np.int64(0)
+                for c in range(held):
+                    slot = place[c]
+                    where[kept], value[kept], place[kept] = where[c], value[c], slot
+                    kept += counts[slot] > 1
+                held = kept
+            else:
+                held = 0
+            if n <= _TOP:
+                best, size_of_best = 1, np.int64(0)
+                if held == 0 and singles:
+                    size_of_best = _window(chars, base, n)
+                for c in range(held):
+                    count = counts[place[c]]
+                    if count > best:
+                        best = count
+                        size_of_best = _window(chars, base + where[c], n)
+                    elif longest and count == best:
+                        size_of_best = max(size_of_best, _window(chars, base + where[c], n))
+                if size_of_best and spaces:
+                    size_of_best += n - 1
+                out[r, n - 2] = best * size_of_best
+            elif way == UNION:
+                covered = np.int64(0)
+                for c in range(held):
+                    a = max(where[c], covered)
+                    covered = where[c] + n
+                    out[r, n - 2] += _window(chars, base + a, covered - a)
+            elif way == EVERY:
+                for c in range(held):
+                    out[r, n - 2] += _window(chars, base + where[c], n)
+            else:
+                free = np.int64(0)  # the first word that is not skipped
+                for c in range(held):
+                    p = where[c]
+                    if p < free:
+                        continue
+                    if counts[place[c]] < 0:
+                        out[r, n - 2] += _window(chars, base + p, n)
+                        free = p + n
+                    else:
+                        counts[place[c]] = -1
+    return out
+
+
+def n_gram_chars(
+    tokens: Tokens, way: int, longest: bool, spaces: bool, singles: bool
+) -> np.ndarray:
+    """int64[rows, 9]: characters in the most frequent 2-, 3- and 4-gram, times how often it
+    stands there, and in duplicate 5- to 10-grams, counted the given way.
+
+    longest: of equally frequent n-grams the longest, else the first; spaces: one space between its
+    words counts; singles: an n-gram that stands there once is the most frequent one, too.
+    """
+    return _n_grams(tokens.rows, tokens.hash, tokens.chars, way, longest, spaces, singles)
+
+
+@njit(cache=True, nogil=True)
+def all_n_gram_chars(rows, chars):
+    """int64[rows, 9]: characters of all n-grams of a row, overlaps several times."""
+    out = np.zeros((len(rows) - 1, 9), np.int64)
+    for r in range(len(rows) - 1):
+        for n in range(2, 11):
+            if rows[r + 1] - rows[r] < n:
+                break
+            window = _window(chars, rows[r], n)
+            out[r, n - 2] = window
+            for p in range(rows[r] + n, rows[r + 1]):
+                window += chars[p] - chars[p - n]
+                out[r, n - 2] += window
+    return out
+
+
+@njit(cache=True, nogil=True)
+def last_code_points(data, start, end):
+    """int32[pieces]: the last character of every piece; -1 for an empty one."""
+    out = np.full(len(start), -1, np.int32)
+    for k in range(len(start)):
+        last = end[k]
+        while last > start[k]:
+            last -= 1
+            if (data[last] & 0xC0) != 0x80:
+                break
+        if start[k] < end[k]:
+            out[k] = code_point(data, last, end[k])
+    return out
