@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 from pydantic import field_validator
 
@@ -20,7 +19,6 @@ from curate.dedup import survivors
 from curate.documents import Documents
 from curate.errors import UsageError
 from curate.steps import CorpusStep, Sketches
-from curate.text.buffers import one_array
 
 _SPACE = re.compile(r"\s+")
 
@@ -79,27 +77,8 @@ class DedupExact(CorpusStep):
         return [digest(view[a:b]) if b > a else None for a, b in pairs]
 
     def sketch(self, docs: Documents) -> pa.Table:
-        column = survivors.column_of(self.survivor)
-        score = pa.nulls(len(docs), pa.float64())
-        if column is not None:
-            if column not in docs.table.column_names:
-                have = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
-                raise UsageError(f"{self.label}: no column {column!r} to choose by (have: {have})")
-            try:
-                score = one_array(docs.table[column]).cast(pa.float64())
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise UsageError(
-                    f"{self.label}: column {column!r} holds no numbers to choose by ({error})"
-                ) from None
-        return pa.table(
-            {
-                "key": pa.array(self._keys(docs), pa.binary(16)),
-                "size": pc.binary_length(docs.text).cast(pa.int64()),
-                "date": docs.table["date"],
-                "source": docs.table["source"],
-                "score": score,
-            }
-        )
+        keys = pa.array(self._keys(docs), pa.binary(16))
+        return pa.table({"key": keys, **survivors.columns(docs, self.survivor, self.label)})
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         db = sketches.connection

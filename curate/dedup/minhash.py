@@ -22,7 +22,7 @@ from curate.dedup.minhash_text import normal_form
 from curate.documents import Documents
 from curate.errors import UsageError
 from curate.steps import CorpusStep, Sketches
-from curate.text.buffers import as_large_string, one_array, text_buffers
+from curate.text.buffers import as_large_string, text_buffers
 
 KINDS = {"word": kernel.WORD, "char": kernel.CHAR, "byte": kernel.BYTE}
 # Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
@@ -99,7 +99,7 @@ class DedupMinhash(CorpusStep):
         lists = pa.LargeListArray.from_arrays(
             np.concatenate([[0], ends]), pa.array(keys[count > 0].reshape(-1))
         )
-        columns = {"bands": lists, **survivor_columns(docs, self.survivor, self.label)}
+        columns = {"bands": lists, **survivors.columns(docs, self.survivor, self.label)}
         if self.verify is not None:
             columns["text"] = text  # smaller than its shingles, which candidates alone need
         return pa.table(columns)
@@ -134,25 +134,3 @@ class DedupMinhash(CorpusStep):
         for row, other in zip(at.tolist(), gone["partner_id"].to_pylist(), strict=True):
             partner[row] = other
         return docs.drop(mask, "near_duplicate", similarity, self.threshold, partner)
-
-
-def survivor_columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
-    """The sketch columns that `survivors.preference` orders by: size, date, source, score."""
-    column = survivors.column_of(policy)
-    score = pa.nulls(len(docs), pa.float64())
-    if column is not None:
-        if column not in docs.table.column_names:
-            have = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
-            raise UsageError(f"{label}: no column {column!r} to choose by (have: {have})")
-        try:
-            score = one_array(docs.table[column]).cast(pa.float64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise UsageError(
-                f"{label}: column {column!r} holds no numbers to choose by ({error})"
-            ) from None
-    return {
-        "size": pc.binary_length(docs.text).cast(pa.int64()),
-        "date": one_array(docs.table["date"]),
-        "source": one_array(docs.table["source"]),
-        "score": score,
-    }

@@ -6,7 +6,12 @@ by id); `first` follows the order of the inputs as given.
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.documents import Documents
 from curate.errors import UsageError
+from curate.text.buffers import one_array
 
 POLICIES = ("longest", "newest", "first", "best:<column>", "prefer-source:<a,b>")
 
@@ -40,3 +45,25 @@ def preference(policy: str) -> str:
     quoted = ["'" + s.strip().replace("'", "''") + "'" for s in sources]
     ranks = " ".join(f"WHEN {s} THEN {i}" for i, s in enumerate(quoted))
     return f"(CASE source {ranks} ELSE {len(quoted)} END), size DESC, id"
+
+
+def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
+    """The sketch columns that `preference` orders by: size, date, source, score."""
+    column = column_of(policy)
+    score = pa.nulls(len(docs), pa.float64())
+    if column is not None:
+        if column not in docs.table.column_names:
+            have = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
+            raise UsageError(f"{label}: no column {column!r} to choose by (have: {have})")
+        try:
+            score = one_array(docs.table[column]).cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise UsageError(
+                f"{label}: column {column!r} holds no numbers to choose by ({error})"
+            ) from None
+    return {
+        "size": pc.binary_length(docs.text).cast(pa.int64()),
+        "date": one_array(docs.table["date"]),
+        "source": one_array(docs.table["source"]),
+        "score": score,
+    }

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from curate.filters.tokens import Tokens, hash_bytes
+from curate.filters.tokens import Tokens
+from curate.text.hashing import hash_bytes
 from curate.text.unicode import code_point, count_chars, space_bytes
 
 if TYPE_CHECKING:

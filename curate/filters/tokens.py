@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 
 from curate.filters.punctuation import PUNCTUATION
+from curate.text.hashing import hash_bytes, load8, load_few, stir
 from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, char_bytes, code_point, space_bytes
 from curate.text.words import CLUSTER, DIGIT, LETTER, OTHER, character_tables, words
@@ -90,9 +91,6 @@ _ABBREVIATIONS = np.array(
 )
 _FOLD = np.uint64(0x20202020)
 _ONE = np.uint64(1)
-_K1 = np.uint64(0x9E3779B97F4A7C15)
-_K2 = np.uint64(0xD6E8FEB86659FD93)
-_SHIFT = np.uint64(32)
 
 
 @dataclass(frozen=True)
@@ -106,51 +104,6 @@ class Tokens:
     chars: np.ndarray
     hash: np.ndarray
     flags: np.ndarray
-
-
-@njit(cache=True, nogil=True, inline="always")
-def load8(data, i):
-    """Eight bytes from i (uint64), the first one lowest; the compiler makes it one load."""
-    return (
-        np.uint64(data[i])
-        | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
-        | (np.uint64(data[i + np.uint64(2)]) << np.uint64(16))
-        | (np.uint64(data[i + np.uint64(3)]) << np.uint64(24))
-        | (np.uint64(data[i + np.uint64(4)]) << np.uint64(32))
-        | (np.uint64(data[i + np.uint64(5)]) << np.uint64(40))
-        | (np.uint64(data[i + np.uint64(6)]) << np.uint64(48))
-        | (np.uint64(data[i + np.uint64(7)]) << np.uint64(56))
-    )
-
-
-@njit(cache=True, nogil=True, inline="always")
-def load_few(data, i, n):
-    """The n < 8 bytes from i as `load8` places them."""
-    value = np.uint64(0)
-    for k in range(n):
-        value |= np.uint64(data[i + np.uint64(k)]) << np.uint64(8 * k)
-    return value
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _stir(value):
-    value *= _K1
-    value ^= value >> _SHIFT
-    value *= _K2
-    return value ^ (value >> _SHIFT)
-
-
-@njit(cache=True, nogil=True)
-def hash_bytes(data, start, end):
-    """A 64-bit hash of data[start:end]; equal bytes, equal hash."""
-    value = np.uint64(end - start)
-    i, stop = np.uint64(start), np.uint64(end)
-    while i + np.uint64(8) <= stop:
-        value = _stir(value ^ load8(data, i))
-        i += np.uint64(8)
-    if i < stop:
-        value = _stir(value ^ load_few(data, i, stop - i))
-    return _stir(value)
 
 
 @njit(cache=True, nogil=True)
@@ -190,7 +143,7 @@ def _describe(data, start, end, kinds, punctuation, fold, whole):
                 packed = load8(data, np.uint64(a)) & _MASK[length]
             else:
                 packed = load_few(data, np.uint64(a), length)
-            hashes[t] = _stir(packed ^ (np.uint64(length) << np.uint64(60)))
+            hashes[t] = stir(packed ^ (np.uint64(length) << np.uint64(60)))
         else:
             packed = np.uint64(0)
             hashes[t] = hash_bytes(data, a, z)
