@@ -70,13 +70,14 @@ def text(record: dict[str, Any]) -> str:
         )
         if skipped:
             lines.append(f"  skipped: {skipped[:200]}")
-        lines.append(f"  {'step':<16}{'in':>9}{'dropped':>9}{'out':>9}  reasons")
+        wide = max(16, *(len(r.step) + 2 for r in rows(record)), 0)
+        lines.append(f"  {'step':<{wide}}{'in':>9}{'dropped':>9}{'out':>9}  reasons")
         for row in rows(record):
             reasons = ", ".join(f"{k} {n}" for k, n in list(row.rules.items())[:5])
             if row.cut_bytes:
                 reasons += f"{'; ' if reasons else ''}cut {amount(row.cut_bytes)} of text"
             lines.append(
-                f"  {row.step:<16}{row.before:>9}{row.dropped:>9}{row.after:>9}  {reasons}"
+                f"  {row.step:<{wide}}{row.before:>9}{row.dropped:>9}{row.after:>9}  {reasons}"
             )
         lines.append(
             f"kept {t['kept']} documents ({amount(t['bytes_out'])} of text),"
