@@ -70,7 +70,7 @@ def text(record: dict[str, Any]) -> str:
         )
         if skipped:
             lines.append(f"  skipped: {skipped[:200]}")
-        wide = max(16, *(len(r.step) + 2 for r in rows(record)), 0)
+        wide = max([16, *(len(r.step) + 2 for r in rows(record))])
         lines.append(f"  {'step':<{wide}}{'in':>9}{'dropped':>9}{'out':>9}  reasons")
         for row in rows(record):
             reasons = ", ".join(f"{k} {n}" for k, n in list(row.rules.items())[:5])
