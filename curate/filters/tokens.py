@@ -58,11 +58,13 @@ _MASK = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _STOP_HASH = np.uint64(0xC42DDDC22F41F7CD)
 _STOPS = np.zeros(8, np.uint64)
 _STOP_FLAGS = np.zeros(8, np.uint8)
+_STOP_SIZE = np.zeros(8, np.int64)  # `the` and `the` with a NUL behind it fill a load alike
 for _i, _w in enumerate(STOP_WORDS):
     _packed = int.from_bytes(_w.encode(), "little")
     _slot = (_packed * int(_STOP_HASH) % 2**64) >> 61
     _STOPS[_slot] = _packed
     _STOP_FLAGS[_slot] = (_i + 1) << STOP_SHIFT
+    _STOP_SIZE[_slot] = len(_w)
 # Those of spaCy's English abbreviations (lang/en/tokenizer_exceptions.py) that prose has often.
 _ABBREVIATIONS = np.array(
     sorted(
@@ -156,7 +158,7 @@ def _describe(data, start, end, kinds, punctuation, fold, whole):
             if fold:
                 packed |= _FOLD & _MASK[length]
             slot = (packed * _STOP_HASH) >> np.uint64(61)
-            if packed == _STOPS[slot]:
+            if packed == _STOPS[slot] and length == _STOP_SIZE[slot]:
                 flag |= _STOP_FLAGS[slot]
         flags[t] = flag
     return hashes, flags

@@ -147,3 +147,8 @@ def test_marked_rows_are_measured_and_values_recorded() -> None:
     reason = rejected.to_pylist()[0]
     assert (reason["rule"], reason["value"], reason["threshold"]) == ("few_words", 5.0, 50.0)
     assert reason["gopher_quality.alpha_words"] == 1.0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_stop_word_with_a_nul_behind_it_is_another_word(variant: str) -> None:
+    check(["the\x00", "the\x00 be\x00\x00 of", "\x00the", "THE\x00 the"], variant)
