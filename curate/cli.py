@@ -8,7 +8,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from curate.cli_group import DEFAULT, DefaultGroup
+from curate.cli_dedup import dedup_app
+from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_tokenizer import tokenizer_app
 from curate.version import __version__
 
 app = typer.Typer(
@@ -20,29 +22,8 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-dedup_app = typer.Typer(cls=DefaultGroup, rich_markup_mode=None, help="Keep one of each copy.")
-tokenizer_app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="Train tokenizers; encode token shards."
-)
 app.add_typer(dedup_app, name="dedup")
 app.add_typer(tokenizer_app, name="tokenizer")
-
-Inputs = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Argument(metavar="[IN]...", help="Files, folders or URLs; in a workspace: the newest."),
-]
-Out = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("-o", "--out", help="Folder to write; in a workspace: the next run."),
-]
-Workers = Annotated[int, typer.Option(help="Worker processes; 0: one a core.", min=0)]
-Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
-Sets = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
-]
 
 
 def _version(value: bool) -> None:
@@ -88,14 +69,8 @@ def run(
     from curate import commands
 
     commands.run(
-        recipe, inputs or [], tuple(sets or ()), _how(out, workers, as_json, dry_run, quiet)
+        recipe, inputs or [], tuple(sets or ()), how_of(out, workers, as_json, dry_run, quiet)
     )
-
-
-def _how(out: Path | None, workers: int, as_json: bool, dry_run: bool, quiet: bool):  # type: ignore[no-untyped-def]
-    from curate.commands import How
-
-    return How(out, workers, as_json, dry_run, quiet)
 
 
 @app.command()
@@ -114,7 +89,7 @@ def extract(
     from curate import commands
 
     steps = [("extract", {"extractor": extractor})]
-    commands.steps("extract", steps, inputs or [], _how(out, workers, as_json, dry_run, quiet))
+    commands.steps("extract", steps, inputs or [], how_of(out, workers, as_json, dry_run, quiet))
 
 
 @app.command("filter")
@@ -142,97 +117,8 @@ def filter_(
         (name.strip(), {}) for name in rules.split(",") if name.strip()
     ]
     more = (*(sets or ()), *((f"c4.badwords={badwords}",) if badwords else ()))
-    how = _how(out, workers, as_json, dry_run, quiet)
+    how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("filter", chosen, inputs or [], how, more)
-
-
-@dedup_app.command(DEFAULT, hidden=True)
-def dedup(
-    inputs: Inputs = None,
-    out: Out = None,
-    method: Annotated[str, typer.Option(help="How copies are found: exact or minhash.")] = "exact",
-    key: Annotated[str, typer.Option(help="What is compared: text or url.")] = "text",
-    survivor: Annotated[
-        str, typer.Option(help="longest, newest, first, best:COLUMN or prefer-source:A,B.")
-    ] = "longest",
-    normalize: Annotated[
-        Optional[bool],  # noqa: UP045
-        typer.Option(help="Compare normal forms (text: case and spaces; url: as C4 does)."),
-    ] = None,
-    preset: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Bands and rows of fineweb (default), lee2022, refinedweb or dclm."),
-    ] = None,
-    bands: Annotated[Optional[int], typer.Option(help="Bands of a signature.")] = None,  # noqa: UP045
-    rows: Annotated[Optional[int], typer.Option(help="Rows of a band.")] = None,  # noqa: UP045
-    verify: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Least exact Jaccard similarity of a match."),
-    ] = None,
-    ngram: Annotated[Optional[int], typer.Option(help="Units a shingle: 5 words.")] = None,  # noqa: UP045
-    shingle: Annotated[Optional[str], typer.Option(help="word, char or byte.")] = None,  # noqa: UP045
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
-    """Keep one document of each set of copies; decisions.parquet says which and why.
-
-    Example: llmcurate dedup corpus/ -o out --method exact --key url --survivor newest
-
-    Near duplicates: llmcurate dedup corpus/ -o out --method minhash --verify 0.8
-    """
-    from curate import commands
-
-    how = _how(out, workers, as_json, dry_run, quiet)
-    near = {"preset": preset, "bands": bands, "rows": rows, "verify": verify}
-    near |= {"ngram": ngram, "shingle": shingle}
-    near = {name: value for name, value in near.items() if value is not None}
-    commands.dedup(method, key, survivor, normalize, near, inputs or [], how)
-
-
-@tokenizer_app.command("train")
-def tokenizer_train(
-    inputs: Inputs = None,
-    out: Out = None,
-    vocab: Annotated[int, typer.Option(help="Tokens wanted, special ones included.")] = 32_000,
-    model: Annotated[str, typer.Option(help="bpe (byte level) or unigram.")] = "bpe",
-    digits: Annotated[str, typer.Option(help="single or triples.")] = "single",
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
-    """Train a tokenizer: tokenizer.json and its card.
-
-    Example: llmcurate tokenizer train corpus/ -o tok --vocab 32000
-    """
-    from curate import commands
-
-    steps = [("tokenizer", {"vocab": vocab, "model": model, "digits": digits})]
-    how = _how(out, workers, as_json, dry_run, quiet)
-    commands.steps("tokenizer", steps, inputs or [], how)
-
-
-@tokenizer_app.command("encode")
-def tokenizer_encode(
-    inputs: Inputs = None,
-    out: Out = None,
-    tokenizer: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="tokenizer.json or its folder; in a workspace: the newest."),
-    ] = None,
-    shard_tokens: Annotated[int, typer.Option(help="Tokens of a shard at most.")] = 100_000_000,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
-    """Encode documents into token shards that a trainer reads."""
-    from curate import commands
-
-    how = _how(out, workers, as_json, dry_run, quiet)
-    commands.encode(tokenizer, shard_tokens, inputs or [], how)
 
 
 @app.command()
@@ -257,7 +143,7 @@ def pretrain(
     """
     from curate import commands
 
-    how = _how(out, workers, as_json, dry_run, quiet)
+    how = how_of(out, workers, as_json, dry_run, quiet)
     commands.pretrain(shards, model, steps, seed, tuple(sets or ()), how)
 
 
@@ -274,7 +160,7 @@ def export(
     """Write a corpus as JSON lines, all columns: OUT/jsonl/part-*.jsonl.zst."""
     from curate import commands
 
-    how = _how(out, workers, as_json, dry_run, quiet)
+    how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("export", [("export", {"compression": compression})], inputs or [], how)
 
 

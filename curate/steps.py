@@ -44,17 +44,43 @@ class Settings(BaseModel):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """What decides this step's output: label, version and settings, for the stage's hash."""
-        return {
+        """What decides this step's output: label, version, settings and the content of the files
+        it reads, for the stage's hash."""
+        found: dict[str, Any] = {
             "step": self.name,
             "label": self.label,
             "version": self.version,
             "settings": self.model_dump(mode="json"),
         }
+        resources = self.resources()
+        if resources:
+            found["resources"] = [digest(self.label, r) for r in resources]
+        return found
+
+    def resources(self) -> list[str]:
+        """Files whose content decides this step's output: word lists, models."""
+        return []
 
     def notes(self) -> list[str]:
         """What the report must say of these settings, such as a rule that is skipped."""
         return []
+
+
+def digest(label: str, location: str) -> str:
+    """xxh3-128 of a local file's content; of a URL, whose content is pinned by its own sha256 in
+    the settings, the URL. UsageError where the file cannot be read."""
+    import xxhash
+
+    if "://" in location:
+        return location
+    state = xxhash.xxh3_128()
+    try:
+        with open(location, "rb") as f:
+            while block := f.read(1 << 20):
+                state.update(block)
+    except OSError as error:
+        raise UsageError(f"{label}: cannot read {location}: {error.strerror}") from None
+    return state.hexdigest()
 
 
 class Step(Settings):

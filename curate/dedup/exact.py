@@ -12,12 +12,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 import xxhash
-from pydantic import field_validator
 
 from curate.database import literal
 from curate.dedup import survivors
 from curate.documents import Documents
-from curate.errors import UsageError
 from curate.steps import CorpusStep, Sketches
 
 _SPACE = re.compile(r"\s+")
@@ -46,15 +44,7 @@ class DedupExact(CorpusStep):
     key: Literal["text", "url"] = "text"
     normalize: bool | None = None
     """Text: lower case, single blanks (off by default). URL: C4's normal form (on by default)."""
-    survivor: str = "longest"
-
-    @field_validator("survivor")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        try:
-            return survivors.check(value)
-        except UsageError as error:
-            raise ValueError(str(error)) from None
+    survivor: survivors.Survivor = "longest"
 
     @property
     def method(self) -> str:

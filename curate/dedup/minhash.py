@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from curate.dedup import minhash_clusters as clusters
 from curate.dedup import minhash_kernel as kernel
@@ -20,7 +20,6 @@ from curate.dedup import survivors
 from curate.dedup.minhash_presets import PRESETS, midpoint
 from curate.dedup.minhash_text import normal_form
 from curate.documents import Documents
-from curate.errors import UsageError
 from curate.steps import CorpusStep, Sketches
 from curate.text.buffers import as_large_string, text_buffers
 
@@ -48,16 +47,8 @@ class DedupMinhash(CorpusStep):
     verify: float | None = Field(None, gt=0.0, le=1.0)
     """Least exact Jaccard similarity of the sets of shingles; without it, sharing a band decides.
     """
-    survivor: str = "longest"
+    survivor: survivors.Survivor = "longest"
     seed: int = Field(1, ge=0, lt=2**32)
-
-    @field_validator("survivor")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        try:
-            return survivors.check(value)
-        except UsageError as error:
-            raise ValueError(str(error)) from None
 
     @property
     def banding(self) -> tuple[int, int]:

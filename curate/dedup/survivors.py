@@ -6,8 +6,11 @@ by id); `first` follows the order of the inputs as given.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import AfterValidator
 
 from curate.documents import Documents
 from curate.errors import UsageError
@@ -28,6 +31,17 @@ def check(policy: str) -> str:
     if plain or (kind in ("best", "prefer-source") and colon and rest):
         return policy
     raise UsageError(f"unknown survivor policy {policy!r}; known: {', '.join(POLICIES)}")
+
+
+def _checked(policy: str) -> str:
+    try:
+        return check(policy)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+# The field `survivor` of a step.
+Survivor = Annotated[str, AfterValidator(_checked)]
 
 
 def preference(policy: str) -> str:

@@ -38,6 +38,9 @@ class C4(Step):
         skipped = f"{self.label}: no bad word list was given, so that rule was skipped"
         return [] if self.badwords else [skipped]
 
+    def resources(self) -> list[str]:
+        return [self.badwords] if self.badwords else []
+
     def open(self) -> None:
         if self.badwords:
             badwords.patterns(self.badwords, self.badwords_sha256)

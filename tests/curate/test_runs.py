@@ -246,3 +246,21 @@ def test_an_unreadable_file_is_named(bench, make_pages):
         pytest.skip("this user may read every file")
     with pytest.raises(UsageError, match=r"in\.jsonl: Permission denied"):
         bench.run(["c4"], source)
+
+
+def test_a_changed_word_list_is_another_setting(bench):
+    words = bench.folder / "words.txt"
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "The river runs past the mill. " * 4}])
+    recipe = [{"c4": {"badwords": str(words), "min_sentences": 1}}]
+    words.write_text("nothing\n")
+    bench.run(recipe, source)
+    assert bench.ids() == ["a"]
+    words.write_text("mill\n")
+    bench.run(recipe, source)
+    assert bench.ids() == []
+
+
+def test_a_list_that_is_not_there_is_named_before_anything_runs(bench):
+    source = bench.jsonl("in.jsonl", [{"text": "x"}])
+    with pytest.raises(UsageError, match=r"c4: cannot read .*nowhere\.txt: No such file"):
+        bench.run([{"c4": {"badwords": str(bench.folder / "nowhere.txt")}}], source)

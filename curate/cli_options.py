@@ -1,0 +1,35 @@
+"""The options that commands on documents share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from curate.commands import How
+
+Inputs = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Argument(metavar="[IN]...", help="Files, folders or URLs; in a workspace: the newest."),
+]
+Out = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("-o", "--out", help="Folder to write; in a workspace: the next run."),
+]
+Workers = Annotated[int, typer.Option(help="Worker processes; 0: one a core.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+Sets = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
+]
+
+
+def how_of(out: Path | None, workers: int, as_json: bool, dry_run: bool, quiet: bool) -> How:
+    """The shared options as one value."""
+    from curate.commands import How
+
+    return How(out, workers, as_json, dry_run, quiet)
