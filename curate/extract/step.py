@@ -56,8 +56,9 @@ def nesting(html: str) -> int:
 
 
 def main_text(html: str) -> str:
-    """resiliparse's main content mode, the extractor DCLM chose for its pool (Li et al. 2024,
-    section 4.2): block formatting kept, no links, alternative texts, forms or noscript.
+    """resiliparse's main content mode as DCLM ran it for its pool (Li et al. 2024, section 4.2;
+    mlfoundations/dclm, tools/commoncrawl/process_common_crawl_w_ray.py: main_content=True, the rest
+    the library's defaults, which are written out here so that they stay).
 
     Raises TooDeep beyond MAX_DEPTH.
     """
@@ -70,8 +71,8 @@ def main_text(html: str) -> str:
         html,
         preserve_formatting=True,
         main_content=True,
-        list_bullets=False,
-        alt_texts=False,
+        list_bullets=True,
+        alt_texts=True,
         links=False,
         form_fields=False,
         noscript=False,
@@ -95,6 +96,7 @@ class Extract(Step):
     """HTML to text; rows that already have text pass unchanged."""
 
     name: ClassVar[str] = "extract"
+    version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them
 
     extractor: Literal["resiliparse", "text"] = "resiliparse"
     max_html_bytes: int = Field(

@@ -118,9 +118,7 @@ def records(web: DemoWeb, truth: list[dict[str, Any]]) -> dict[str, Record]:
 @pytest.fixture(scope="module")
 def cleaned(records: dict[str, Record]) -> dict[str, str]:
     return {
-        i: c4_reference(
-            extract_plain_text(r.body, main_content=True, preserve_formatting=True, alt_texts=False)
-        )
+        i: c4_reference(extract_plain_text(r.body, main_content=True, preserve_formatting=True))
         for i, r in records.items()
     }
 
