@@ -81,7 +81,7 @@ def main() -> None:
         file.writelines(json.dumps(t) + "\n" for t in texts)
         file.flush()
         peer = ROOT / "benchmarks" / "peers" / "datatrove_quality.py"
-        theirs = last_json([peer_python(), str(peer), file.name])
+        theirs = last_json([peer_python(), str(peer), "rules", file.name])
     print(f"{len(texts)} documents, {len(real)} as they are and {len(real)} worsened")
     print(f"{'rule':<46}{'ours':>7}{'theirs':>8}{'agree':>9}")
     examples = []

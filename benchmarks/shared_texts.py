@@ -46,6 +46,18 @@ def pieces(size: int = 3400) -> list[str]:
     return [text[i : i + size] for text in english() for i in range(0, len(text) - size + 1, size)]
 
 
+def shifted(count: int, size: int = 3400) -> list[str]:
+    """That many different English pieces: the documents are cut again, each time from a later
+    character on, until there are enough."""
+    found: list[str] = []
+    for shift in range(0, size, size // 8):
+        for text in english():
+            found += [text[i : i + size] for i in range(shift, len(text) - size + 1, size)]
+            if len(found) >= count:
+                return found[:count]
+    return found
+
+
 def peak_mib(pid: int | str = "self") -> float:
     """The most memory a process has held (Linux); ru_maxrss would count its parent too."""
     status = Path(f"/proc/{pid}/status").read_text()

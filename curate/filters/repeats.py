@@ -15,6 +15,7 @@ from numba import njit
 
 from curate.filters.tokens import Tokens
 from curate.text.hashing import hash_bytes
+from curate.text.scan import PADDING, count_flags, flag_positions
 from curate.text.unicode import code_point, count_chars, space_bytes
 
 if TYPE_CHECKING:
@@ -44,27 +45,31 @@ class Pieces:
 
 @njit(cache=True, nogil=True)
 def _newlines(data, offsets):
-    count = 0
-    for b in data[offsets[0] : offsets[len(offsets) - 1]]:
-        count += b == 10
     rows = len(offsets) - 1
+    base, size = offsets[0], offsets[rows] - offsets[0]
+    flags = np.zeros(size + PADDING, np.uint8)
+    text = data[base : base + size]
+    for i in range(size):
+        flags[i] = text[i] == np.uint8(10)
+    count = count_flags(flags)
+    found = np.empty(count + PADDING, np.int64)
+    flag_positions(flags, size, base, found)
     out = np.empty(rows + 1, np.int64)
     start = np.empty(count + rows, np.int64)
-    end = np.empty(count + rows + 1, np.int64)
-    n = np.uint64(0)
+    end = np.empty(count + rows, np.int64)
+    n = k = 0
     for r in range(rows):
-        out[r] = np.int64(n)
-        first = n
+        out[r] = n
         start[n] = offsets[r]
-        for i in range(np.uint64(offsets[r]), np.uint64(offsets[r + 1])):
-            end[n] = i
-            n += np.uint64(data[i] == 10)
+        while k < count and found[k] < offsets[r + 1]:
+            end[n] = found[k]
+            start[n + 1] = found[k] + 1
+            n += 1
+            k += 1
         end[n] = offsets[r + 1]
-        n += _ONE
-        for k in range(first + _ONE, n):
-            start[k] = end[k - _ONE] + 1
-    out[rows] = np.int64(n)
-    return out, start, end[: np.int64(n)]
+        n += 1
+    out[rows] = n
+    return out, start, end
 
 
 @njit(cache=True, nogil=True)
