@@ -29,7 +29,9 @@ lint: install
 	$(BIN)/mypy
 
 bench: install
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@missed=; for script in benchmarks/bench_*.py; do echo "== $$script"; \
+	  $(BIN)/python $$script || missed="$$missed $$script"; done; \
+	  if [ -n "$$missed" ]; then echo "below target or failed:$$missed"; exit 1; fi
 
 # What pip resolves for each supported Python, from wheels alone.
 resolve:

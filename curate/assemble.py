@@ -14,38 +14,31 @@ import pyarrow.parquet as pq
 
 from curate.atomic import replacing, sync_folder, write_text
 from curate.database import database, literal, paths_literal
-from curate.documents import NUMBER, PAYLOAD, REASON_COLUMNS
-from curate.stage import changed_ids, part_path, with_ids
-from curate.table_writer import TableWriter, conform
+from curate.documents import REASON_COLUMNS
+from curate.stage_files import changed_ids, part_path, public, read_kept, with_ids
+from curate.table_writer import conform, writing
 
+BATCH_ROWS = 1000
 DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"
-
-
-def _public(table: pa.Table) -> pa.Table:
-    hidden = [n for n in (NUMBER, *(n for n, _ in PAYLOAD)) if n in table.column_names]
-    return table.drop_columns(hidden) if hidden else table
 
 
 def rejected_schema(folders: list[Path]) -> pa.Schema:
     """All stages' rejected columns: documents and annotations first, reasons last."""
     schema = pa.unify_schemas(
-        [_public(pq.read_schema(part_path(f, 0, "rejected")).empty_table()).schema for f in folders]
+        [public(pq.read_schema(part_path(f, 0, "rejected")).empty_table()).schema for f in folders]
     )
     fields = [f for f in schema if f.name not in REASON_COLUMNS]
     return pa.schema([*fields, *(schema.field(n) for n in REASON_COLUMNS)])
 
 
-def _groups(path: Path, changed: dict[int, str], schema: pa.Schema | None, out: TableWriter) -> int:
-    """Copies a stage's file row group by row group; returns bytes of text."""
-    size = 0
-    with pq.ParquetFile(path) as file:
-        empty = _public(file.schema_arrow.empty_table())
-        out.write(empty if schema is None else schema.empty_table())
-        for group in range(file.num_row_groups):
-            table = _public(with_ids(file.read_row_group(group, use_threads=False), changed))
-            out.write(table if schema is None else conform(table, schema))
-            size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
-    return size
+def _copied(source: Path, target: Path) -> dict[str, Any]:
+    """Copies a stage's file as it is."""
+    digest = hashlib.sha256()
+    with replacing(target) as aside, open(source, "rb") as old, open(aside, "wb") as new:
+        while block := old.read(1 << 20):
+            digest.update(block)
+            new.write(block)
+    return {"documents": pq.read_metadata(source).num_rows, "sha256": digest.hexdigest()}
 
 
 def _sha256(path: Path) -> str:
@@ -56,34 +49,48 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> dict[str, Any]:
+    """Writes what a stage kept, with settled ids."""
+    with writing(target) as writer:
+        writer.write(pq.read_schema(part_path(folder, part, "kept")).empty_table())
+        for table in read_kept(folder, part, BATCH_ROWS):
+            writer.write(public(with_ids(table, changed)))
+    return {"documents": writer.rows, "sha256": _sha256(target)}
+
+
+def _rejected(
+    folders: list[Path], part: int, changed: dict[int, str], schema: pa.Schema, target: Path
+) -> dict[str, Any]:
+    """Writes what all stages rejected, in one schema."""
+    size = 0
+    with writing(target) as writer:
+        writer.write(schema.empty_table())
+        for folder in folders:
+            mine = changed if folder == folders[0] else {}
+            with pq.ParquetFile(part_path(folder, part, "rejected")) as file:
+                for group in range(file.num_row_groups):
+                    table = with_ids(file.read_row_group(group, use_threads=False), mine)
+                    writer.write(conform(public(table), schema))
+                    size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
+    return {"documents": writer.rows, "text_bytes": size, "sha256": _sha256(target)}
+
+
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
-    """One partition's part of corpus and rejected. folders: the stages' folders in order."""
+    """One partition's part of corpus and rejected. folders: the stages' folders in order;
+    kept_bytes: text of the documents that the last one kept."""
     part = payload["part"]
     folders = [Path(f) for f in payload["folders"]]
     changed = changed_ids(payload["ids"], part)
     name = f"part-{part:05d}.parquet"
     schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(payload["rejected_schema"])))
-    result: dict[str, Any] = {}
-    for kind, sources in (("kept", folders[-1:]), ("rejected", folders)):
-        target = Path(payload["corpus" if kind == "kept" else "rejected"]) / name
-        writer = TableWriter(target)
-        done = False
-        try:
-            text = 0
-            for source in sources:
-                renamed = changed if source == folders[0] else {}
-                wanted = schema if kind == "rejected" else None
-                text += _groups(part_path(source, part, kind), renamed, wanted, writer)
-            done = True
-        finally:
-            writer.close(failed=not done)
-        result[kind] = {
-            "name": name,
-            "documents": writer.rows,
-            "text_bytes": text,
-            "sha256": _sha256(target),
-        }
-    return result
+    target = Path(payload["corpus"]) / name
+    if changed and len(folders) == 1:
+        kept = _renamed(folders[0], part, changed, target)
+    else:
+        kept = _copied(part_path(folders[-1], part, "kept"), target)
+    kept |= {"name": name, "text_bytes": payload["kept_bytes"]}
+    rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
+    return {"kept": kept, "rejected": {"name": name, **rejected}}
 
 
 # Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest

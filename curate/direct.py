@@ -20,7 +20,7 @@ from curate.atomic import write_text
 from curate.documents import NUMBER
 from curate.formats.reading import PartitionReader
 from curate.plan import RunPlan
-from curate.stage import with_ids
+from curate.stage_files import with_ids
 
 
 class DirectInput:

@@ -18,7 +18,7 @@ from curate.formats.inputs import InputPlan
 from curate.recipe import Recipe
 from curate.steps import CorpusStep, Product, Step
 
-LAYOUT = 1  # raised when stage files of older versions can no longer be read
+LAYOUT = 2  # raised when stage files of older versions can no longer be read
 
 
 def _hash(*parts: Any) -> str:

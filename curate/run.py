@@ -160,7 +160,7 @@ class _Run:
         clear_temporary(folder)
         spec = self._write_spec(stage, folder)
         first = ("ids",) if stage.index == 0 else ()
-        done = self._intact(stage.key, folder, "kept", "rejected", *first)
+        done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
         missing = [p for p in range(self.parts) if p not in done]
         sketched = self._intact(stage.sketch_key, folder, _sketch_kind(stage))
         tasks: list[Task] = [{"spec": str(spec), "part": p} for p in missing]
@@ -199,7 +199,7 @@ class _Run:
 
     def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
-        from curate.stage import part_path
+        from curate.stage_files import part_path
 
         done = self.ledger.done_parts(key) if key else {}
         for part in list(done):
@@ -246,7 +246,7 @@ class _Run:
 
     def _resolve(self, stage: MapStage) -> dict[str, Any]:
         from curate.database import database, literal, paths_literal
-        from curate.stage import part_path
+        from curate.stage_files import part_path
         from curate.steps import Sketches
 
         assert stage.sketch is not None
@@ -283,6 +283,7 @@ class _Run:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
         schema = assemble.schema_hex(assemble.rejected_schema(folders))
+        last = self.ledger.done_parts(self.plan.stages[-1].key)
         tasks: list[Task] = [
             {
                 "part": p,
@@ -291,6 +292,7 @@ class _Run:
                 "corpus": str(corpus),
                 "rejected": str(rejected),
                 "rejected_schema": schema,
+                "kept_bytes": last[p]["bytes_out"],
             }
             for p in range(self.parts)
         ]

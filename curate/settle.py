@@ -16,7 +16,7 @@ from curate.atomic import replacing
 from curate.database import database, literal, paths_literal
 from curate.documents import NUMBER
 from curate.formats.inputs import InputPlan
-from curate.stage import part_path
+from curate.stage_files import part_path
 
 
 def _slices(plan: InputPlan) -> pa.Table:

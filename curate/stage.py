@@ -1,8 +1,9 @@
 """What a worker does with one partition of a stage: read, apply the steps, write what was decided.
 
-A stage's folder holds, for partition 7, `part-00007.kept.parquet`, `.rejected.parquet`,
-`.sketch.parquet` (if a CorpusStep follows), `.ids.parquet` (first stage) and `.corrupt.parquet`
-(if anything was). All are in place before the ledger says that the partition is done.
+A stage's folder holds, for partition 7, `part-00007.kept.parquet` and `.keys.parquet` (see
+stage_files.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`
+(first stage) and `.corrupt.parquet` (if anything was). All are in place before the ledger says that
+the partition is done.
 """
 
 from __future__ import annotations
@@ -25,19 +26,23 @@ from curate.engines import worker
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader, ReadSettings
+from curate.stage_files import (
+    changed_ids,
+    kept_schema,
+    keys,
+    part_path,
+    public,
+    read_kept,
+    with_ids,
+)
 from curate.steps import CorpusStep, Step, step_class
-from curate.table_writer import TableWriter
+from curate.table_writer import TableWriter, writing
 from curate.text.buffers import one_array
 from curate.traces import Traces
 from curate.verdicts import counts
 
 READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
-
-
-def part_path(folder: Path, part: int, kind: str) -> Path:
-    """Where partition `part` of a stage keeps its `kind` of rows."""
-    return folder / f"part-{part:05d}.{kind}.parquet"
 
 
 @lru_cache(maxsize=4)
@@ -58,33 +63,6 @@ def _opened(identity: dict[str, Any]) -> Any:
     return step
 
 
-def changed_ids(path: str | None, part: int) -> dict[int, str]:
-    """New ids of a partition's documents by number, from the settlement after the first stage."""
-    if path is None:
-        return {}
-    rows = pq.read_table(path, filters=[("part", "=", part)], columns=[NUMBER, "id"])
-    return dict(zip(rows[NUMBER].to_pylist(), rows["id"].to_pylist(), strict=True))
-
-
-def with_ids(table: pa.Table, changed: dict[int, str]) -> pa.Table:
-    """The table with settled ids."""
-    if not changed or table.num_rows == 0:
-        return table
-    ids = [
-        changed.get(n, old)
-        for n, old in zip(table[NUMBER].to_pylist(), table["id"].to_pylist(), strict=True)
-    ]
-    at = table.column_names.index("id")
-    return table.set_column(at, "id", pa.array(ids, pa.string()))
-
-
-def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
-    """What a stage kept of a partition, in batches."""
-    with pq.ParquetFile(part_path(folder, part, "kept")) as file:
-        for batch in file.iter_batches(rows, use_threads=False):
-            yield pa.Table.from_batches([batch])
-
-
 def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
     """The step's sketch of kept rows, with their keys."""
     rows = step.sketch(Documents(kept).within(step.label))
@@ -97,17 +75,12 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """Sketches of what an earlier run kept of one partition (its stage is reused)."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
-    writer = TableWriter(part_path(folder, part, spec["sketch_kind"]))
-    done = False
     start = time.perf_counter()
-    try:
-        schema = pq.read_schema(part_path(folder, part, "kept"))
+    with writing(part_path(folder, part, spec["sketch_kind"])) as writer:
+        schema = kept_schema(folder, part)
         writer.write(sketch_rows(spec["sketch"], schema.empty_table(), part))
         for table in read_kept(folder, part, spec["read"].batch_rows):
             writer.write(sketch_rows(spec["sketch"], table, part))
-        done = True
-    finally:
-        writer.close(failed=not done)
     return {"seconds": {spec["sketch"].label: round(time.perf_counter() - start, 4)}}
 
 
@@ -128,7 +101,7 @@ class _Work:
         }
 
     def _kinds(self) -> dict[str, str]:
-        kinds = {"kept": "kept", "rejected": "rejected"}
+        kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
         if self.spec["sketch"]:
             kinds["sketch"] = self.spec["sketch_kind"]
         if self.spec["plan"]:
@@ -186,7 +159,8 @@ class _Work:
         self.writers["rejected"].write(rejected)
         if reading:
             return
-        self.writers["kept"].write(kept)
+        self.writers["kept"].write(public(kept))
+        self.writers["keys"].write(keys(kept))
         data = Documents(kept).buffers()[1]
         self.bytes_out += int(data[-1] - data[0])
         self.seconds["write"] += time.perf_counter() - start
@@ -218,8 +192,7 @@ def _with_edits(docs: Documents) -> Documents:
 def _empty(spec: dict[str, Any]) -> Documents:
     """No document, in the schema of this stage's input."""
     if spec["plan"] is None:
-        path = part_path(Path(spec["input"]), 0, "kept")
-        return Documents(pq.read_schema(path).empty_table())
+        return Documents(kept_schema(Path(spec["input"]), 0).empty_table())
     from curate.formats.columns import schema
 
     fields = [*schema(spec["plan"].columns), (NUMBER, pa.int64())]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -84,3 +85,15 @@ class TableWriter:
         else:
             with suppress(RuntimeError):
                 self._context.__exit__(type(error), error, None)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[TableWriter]:
+    """A writer that is finished at the end of the block, or leaves nothing after an error."""
+    writer = TableWriter(path)
+    done = False
+    try:
+        yield writer
+        done = True
+    finally:
+        writer.close(failed=not done)

@@ -99,10 +99,7 @@ def _format_by_content(path: str) -> str | None:
         if f.read(4) == b"PAR1":
             return "parquet"
         f.seek(0)
-        try:
-            head = next(iter(decompressed_chunks(f, None, lambda offset, what: None)), b"")
-        except Exception:
-            return None
+        head = next(iter(decompressed_chunks(f, None, lambda offset, what: None)), b"")
     head = bytes(head[:512]).lstrip()
     if head.startswith((b"WARC/", b"filedesc://")):
         return "archive"

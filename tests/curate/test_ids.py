@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from curate.formats.inputs import plan_inputs
 from curate.formats.reading import ID_SCHEMA, PartitionReader, ReadSettings
 from curate.settle import settle_ids
-from curate.stage import TableWriter, changed_ids, part_path
+from curate.stage_files import changed_ids, part_path
+from curate.table_writer import TableWriter
 
 
 def settled(bench, *inputs, size: int = 1024) -> list[str]:
