@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from curate.dedup import minhash_clusters as clusters
-from curate.dedup import minhash_kernel as kernel
 from curate.dedup import survivors
 from curate.dedup.minhash_presets import PRESETS, midpoint
 from curate.dedup.minhash_text import normal_form
@@ -23,7 +22,6 @@ from curate.documents import Documents
 from curate.steps import CorpusStep, Sketches
 from curate.text.buffers import as_large_string, text_buffers
 
-KINDS = {"word": kernel.WORD, "char": kernel.CHAR, "byte": kernel.BYTE}
 # Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
 # documents (3.2.2). Bytes: about three English words, or five characters of three bytes.
 NGRAM = {"word": 5, "char": 9, "byte": 16}
@@ -71,21 +69,27 @@ class DedupMinhash(CorpusStep):
 
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(uint32[rows, permutations], int64[rows] shingles) of texts."""
+        from curate.dedup import minhash_kernel as kernel
+
         bands, rows = self.banding
         data, offsets = text_buffers(normal_form(text, self.normalize, self._unit))
         a, b = kernel.permutations(bands * rows, self.seed)
-        return kernel.text_signatures(KINDS[self._unit], data, offsets, self._size, a, b)
+        return kernel.text_signatures(kernel.KINDS[self._unit], data, offsets, self._size, a, b)
 
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+        from curate.dedup import minhash_kernel as kernel
+
         data, offsets = text_buffers(normal_form(text, self.normalize, self._unit))
-        return kernel.text_shingles(KINDS[self._unit], data, offsets, self._size)
+        return kernel.text_shingles(kernel.KINDS[self._unit], data, offsets, self._size)
 
     def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.minhash_kernel import band_keys
+
         bands, rows = self.banding
         text = as_large_string(pc.fill_null(docs.text, ""))
         signature, count = self.signatures(text)
-        keys = kernel.band_keys(signature, bands, rows)
+        keys = band_keys(signature, bands, rows)
         ends = np.cumsum((count > 0) * bands)
         lists = pa.LargeListArray.from_arrays(
             np.concatenate([[0], ends]), pa.array(keys[count > 0].reshape(-1))

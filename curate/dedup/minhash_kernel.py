@@ -16,6 +16,7 @@ from curate.text.words import PRIME, ascii_fold, character_tables, mix, word_has
 
 EMPTY = np.uint32(0xFFFFFFFF)
 WORD, CHAR, BYTE = range(3)
+KINDS = {"word": WORD, "char": CHAR, "byte": BYTE}
 
 
 @njit(cache=True, nogil=True, inline="always")
