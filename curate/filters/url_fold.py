@@ -60,9 +60,23 @@ def _label(label: str) -> str:
         return label
 
 
+def _host(text: str) -> str:
+    text = _decoded(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).replace("。", ".")
+    text = text.lower()
+    if "xn--" in text:
+        text = ".".join(map(_label, text.split(".")))
+    return text.strip(".")
+
+
 def _rest(text: str) -> str:
-    text = unicodedata.normalize("NFKC", _decoded(text)).casefold()
-    return unicodedata.normalize("NFKC", text).replace("\\", "/")
+    text = _decoded(text)
+    if text.isascii():
+        text = text.lower()
+    else:
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return text.replace("\\", "/")
 
 
 def fold(url: str) -> tuple[str, str, str]:
@@ -76,10 +90,8 @@ def fold(url: str) -> tuple[str, str, str]:
     cut = stop.start() if stop else len(url)
     host = url[:cut].rpartition("@")[2]
     host = host[: host.find("]") + 1] if host[:1] == "[" and "]" in host else _PORT.sub("", host)
-    host = unicodedata.normalize("NFKC", _decoded(host)).lower().replace("。", ".")
-    host = ".".join(map(_label, host.split("."))).strip(".")
     path, mark, fragment = url[cut:].partition("#")
-    return host, _rest(path), _rest(mark + fragment)
+    return _host(host), _rest(path), _rest(mark + fragment)
 
 
 @njit(cache=True, nogil=True, inline="always")
