@@ -26,15 +26,22 @@ from curate.text.buffers import text_array
 RULES = ("email", "ip", "credit_card", "phone")  # in this order where two would overlap
 COLUMNS = {"email": "emails", "ip": "ips", "credit_card": "credit_cards", "phone": "phones"}
 MIN_CARD_DIGITS = 13
-EXAMPLES = {
+EXAMPLES: dict[str, tuple[str, ...]] = {
     "email": ("email@example.com", "firstname.lastname@example.org"),  # those of DataTrove
-    "ipv4": ("192.0.2.1", "198.51.100.1", "203.0.113.1", "192.0.2.2", "198.51.100.2", "203.0.113.2"),
+    "ipv4": (
+        "192.0.2.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "192.0.2.2",
+        "198.51.100.2",
+        "203.0.113.2",
+    ),
     "ipv6": ("2001:db8::1", "2001:db8::2", "2001:db8::3"),
     "credit_card": ("4111 1111 1111 1111",),
     "phone": ("+1-202-555-0100", "+1-202-555-0101", "+1-202-555-0102", "+1-202-555-0103"),
 }
 # Dolma v1.6, configs/dolma-v1_6/mixer; it has no card numbers.
-TOKENS = {
+TOKENS: dict[str, tuple[str, ...]] = {
     "email": ("|||EMAIL_ADDRESS|||",),
     "ipv4": ("|||IP_ADDRESS|||",),
     "ipv6": ("|||IP_ADDRESS|||",),

@@ -24,6 +24,10 @@ _SPECIAL6 = tuple(
     ipaddress.IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 )
 _GLOBAL6 = ipaddress.IPv6Network("2000::/3")  # all that is assigned as global unicast
+# What makes four numbers the version of a file or release.
+_FILE = re.compile(
+    r"\.(?:tar|t?gz|zip|jar|deb|rpm|exe|msi|dmg|whl|apk|so|dll)\b|[-+]?(?:rc\d|beta|alpha)"
+)
 MIN_GROUPS6 = 3  # written ones; `2001::a` is rather code than an address
 
 
@@ -31,14 +35,44 @@ MIN_GROUPS6 = 3  # written ones; `2001::a` is rather code than an address
 def _version_words() -> re.Pattern[str]:
     """Words directly before a number of four parts that make it no address."""
     words = (
-        *("versions?", "ver", "v", "releases?", "rel", "rev", "revision", "build", "firmware", "fw"),
+        *(
+            "versions?",
+            "ver",
+            "v",
+            "releases?",
+            "rel",
+            "rev",
+            "revision",
+            "build",
+            "firmware",
+            "fw",
+        ),
         *("patch", "kernel", "linux", "sections?", "sect?", "chapters?", "clauses?", "paragraphs?"),
         *("appendix", "figures?", "fig", "tables?", "oid", "theorem", "lemma", "§+"),
         *("chrome", "chromium", "firefox", "opera", "safari", "edge", "skype", "player", "acrobat"),
         *("reader", "itunes", "java", "openssl", "php", "ios", "android", "windows"),
         *("versión", "versiones", "versão", "versões", "versione", "versioni", "wersja", "wersji"),
-        *("verze", "verzia", "verzió", "versiunea", "sürüm", "sürümü", "versie", "versio", "utgave"),
-        *("versionen", "abschnitt", "kapitel", "ziffer", "sección", "capítulo", "phiên bản", "versi"),
+        *(
+            "verze",
+            "verzia",
+            "verzió",
+            "versiunea",
+            "sürüm",
+            "sürümü",
+            "versie",
+            "versio",
+            "utgave",
+        ),
+        *(
+            "versionen",
+            "abschnitt",
+            "kapitel",
+            "ziffer",
+            "sección",
+            "capítulo",
+            "phiên bản",
+            "versi",
+        ),
         *("версия", "версии", "версію", "версія", "версию", "верс", "сборка", "раздел", "пункт"),
         *("έκδοση", "גרסה", "إصدار", "الإصدار", "نسخه", "نسخة", "संस्करण"),
         *("เวอร์ชัน", "バージョン", "版本", "버전", "版"),
@@ -75,10 +109,11 @@ def ipv4_in(before: str, address: str, after: str) -> bool:
         token = re.split(r"[\s\"'<>]", before)[-1]
         if left == "-" or not ("://" in token or "." in token):
             return False
-    if re.match(r"[-+]?(?:\.(?:tar|t?gz|zip|jar|deb|rpm|exe|msi|dmg|whl|apk|so|dll)\b|-?rc\d|-?beta)",
-                after):  # fmt: skip
+    if _FILE.match(after):
         return False
-    if re.search(r"[€$£¥₹₫₽]\s?\Z", before) or re.match(r"\s?(?:[€£¥₹₫₽]|EUR\b|USD\b|VND\b)", after):
+    if re.search(r"[€$£¥₹₫₽]\s?\Z", before) or re.match(
+        r"\s?(?:[€£¥₹₫₽]|EUR\b|USD\b|VND\b)", after
+    ):
         return False
     line = before.rpartition("\n")[2]
     if _version_words().search(line[-48:]):

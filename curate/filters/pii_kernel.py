@@ -18,6 +18,9 @@ _KIND[ord(":")] = _COLON
 _KIND[0xEF] = _WIDE  # the first byte of the wide at sign, U+FF20
 _HEX = np.zeros(256, np.bool_)
 _HEX[[ord(c) for c in "0123456789abcdefABCDEF"]] = True
+_OF_ADDRESS = _KIND != 0
+_OF_NUMBER = _KIND == _DIGIT
+_ONE = np.uint64(1)  # unsigned positions are not checked for being negative: see text/tables.py
 _WORD = np.zeros(256, np.bool_)
 _WORD[[c for c in range(128) if chr(c).isalnum() or chr(c) == "_"]] = True
 # What may stand between the digits of one number: blank, ( ) - . / and no-break space, hyphens,
@@ -35,6 +38,18 @@ def _room(array, n):
     larger = np.empty((array.shape[0], 2 * array.shape[1]), array.dtype)
     larger[:, :n] = array[:, :n]
     return larger
+
+
+@njit(cache=True, nogil=True)
+def _skip(data, i, stop, kinds):
+    """The next position from i on whose byte is of one of the kinds (bool[256]).
+
+    A function of its own: loops that may replace an array count its references at every step.
+    """
+    at, end = np.uint64(i), np.uint64(stop)
+    while at < end and not kinds[data[at]]:
+        at += _ONE
+    return np.int64(at)
 
 
 @njit(cache=True, nogil=True)
@@ -57,6 +72,21 @@ def _quad_end(data, i, stop):
 
 
 @njit(cache=True, nogil=True)
+def _ipv6_end(data, first, begin, i, stop):
+    """The end of hexadecimal groups with colons from `first`, whose first colon is at i; 0 where
+    there is one colon alone, or more before or behind it."""
+    if first > begin and (_WORD[data[first - 1]] or data[first - 1] == 58):
+        return 0
+    colons = 0
+    while i < stop and i - first <= _LONGEST_IPV6 and (_HEX[data[i]] or data[i] == 58):
+        colons += data[i] == 58
+        i += 1
+    if colons < 2 or i - first > _LONGEST_IPV6 or (i < stop and _WORD[data[i]]):
+        return 0
+    return i
+
+
+@njit(cache=True, nogil=True)
 def find_addresses(data, offsets):
     """int64[4, found]: row, start, end, kind of what may be an e-mail address (its at sign), an
     IPv4 or an IPv6 address, by row and start."""
@@ -64,12 +94,9 @@ def find_addresses(data, offsets):
     n = 0
     for r in range(len(offsets) - 1):
         begin, stop = offsets[r], offsets[r + 1]
-        i = begin
+        i = _skip(data, begin, stop, _OF_ADDRESS)
         while i < stop:
             kind = _KIND[data[i]]
-            if kind == 0:
-                i += 1
-                continue
             first, end, what = i, i + 1, -1
             if kind == _AT:
                 what = EMAIL
@@ -85,22 +112,17 @@ def find_addresses(data, offsets):
                     while end < stop and _KIND[data[end]] == _DIGIT:
                         end += 1
             else:
-                while first > begin and i - first < _LONGEST_IPV6 and _HEX[data[first - 1]]:
+                while first > begin and i - first < 5 and _HEX[data[first - 1]]:
                     first -= 1
-                colons = 1
-                while end < stop and (_HEX[data[end]] or data[end] == 58):
-                    colons += data[end] == 58
-                    end += 1
-                whole = (first == begin or not _WORD[data[first - 1]]) and (
-                    end == stop or not _WORD[data[end]]
-                )
-                if whole and colons > 1 and i - first == 4 and end - first <= _LONGEST_IPV6:
-                    what = IPV6
+                if i - first == 4:
+                    last = _ipv6_end(data, first, begin, i, stop)
+                    if last:
+                        end, what = last, IPV6
             if what >= 0:
                 out = _room(out, n)
                 out[0, n], out[1, n], out[2, n], out[3, n] = r, first, end, what
                 n += 1
-            i = end
+            i = _skip(data, end, stop, _OF_ADDRESS)
     return out[:, :n].copy()
 
 
@@ -119,6 +141,25 @@ def _gap_bytes(data, i, stop):
 
 
 @njit(cache=True, nogil=True)
+def _number_end(data, i, stop):
+    """(the end of the last digit, digits) of a stretch that begins with the digit at i."""
+    count, last, gap = 0, i, 0
+    while i < stop and gap <= _MAX_GAP:
+        if _KIND[data[i]] == _DIGIT:
+            count += 1
+            gap = 0
+            i += 1
+            last = i
+            continue
+        size = _gap_bytes(data, i, stop)
+        if size == 0:
+            break
+        gap += 1
+        i += size
+    return last, count
+
+
+@njit(cache=True, nogil=True)
 def find_numbers(data, offsets, digits):
     """int64[3, found]: row, start, end of stretches of at least so many digits with separators
     between; `+` and `(` before the first digit belong to them."""
@@ -126,32 +167,17 @@ def find_numbers(data, offsets, digits):
     n = 0
     for r in range(len(offsets) - 1):
         begin, stop = offsets[r], offsets[r + 1]
-        i = begin
+        i = _skip(data, begin, stop, _OF_NUMBER)
         while i < stop:
-            if _KIND[data[i]] != _DIGIT:
-                i += 1
-                continue
             first = i
             while first > begin and i - first < 2 and (data[first - 1] in (40, 43)):
                 first -= 1
-            count, last, gap = 0, i, 0
-            while i < stop and gap <= _MAX_GAP:
-                if _KIND[data[i]] == _DIGIT:
-                    count += 1
-                    gap = 0
-                    i += 1
-                    last = i
-                    continue
-                size = _gap_bytes(data, i, stop)
-                if size == 0:
-                    break
-                gap += 1
-                i += size
-            i = last
+            last, count = _number_end(data, i, stop)
             if count >= digits:
                 out = _room(out, n)
                 out[0, n], out[1, n], out[2, n] = r, first, last
                 n += 1
+            i = _skip(data, last, stop, _OF_NUMBER)
     return out[:, :n].copy()
 
 

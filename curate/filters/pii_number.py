@@ -20,8 +20,8 @@ MIN_DIGITS = 7  # fewer are not looked at
 
 # National digits (least, most) by country code: ITU-T E.164 and the national numbering plans.
 _COUNTRIES = {
-    **{c: (10, 10) for c in ("1", "7", "90", "91", "52", "57", "63")},
-    **{c: (9, 9) for c in ("33", "31", "32", "34", "41", "48", "40", "27", "66", "84", "351")},
+    **dict.fromkeys(("1", "7", "90", "91", "52", "57", "63"), (10, 10)),
+    **dict.fromkeys(("33", "31", "32", "34", "41", "48", "40", "27", "66", "84", "351"), (9, 9)),
     **{"44": (9, 10), "49": (6, 11), "39": (6, 11), "43": (7, 12), "46": (7, 10), "30": (10, 10)},
     **{"86": (9, 11), "81": (9, 10), "82": (8, 10), "55": (10, 11), "54": (10, 11), "61": (9, 9)},
     **{"45": (8, 8), "47": (8, 8), "36": (8, 9), "20": (8, 10), "51": (8, 9), "56": (9, 9)},
@@ -77,7 +77,7 @@ _LEAST, _MOST = 9, 12  # digits of a national number
 _NOT_A_PHONE = re.compile(r"0\d{4}-\d{4}|0\d\d-\d\d-\d{4}")  # ZIP+4, social security number
 _BEHIND_WORD = re.compile(
     r"(?:(?<![^\W\d_])(?:tel|telephone|phone|phones|fon|fone|fax|faks|telefax|mobile|mob|cell|handy"
-    r"|cellphone|whatsapp|hotline|helpline|viber|sms|telefon[a-zäöåéóů]*|telefoon|teléfonos?|télé"
+    r"|cellphone|whatsapp|hotline|helpline|viber|sms|telefon[a-zäöåéóů]*|telefoon|teléfonos?|tél"
     r"|téléphone|portable|móvil|celular|telefone|telemóvel|telefono|cellulare|mobil[a-zéó]*|gsm"
     r"|puhelin|matkapuhelin|tlf|komórka|mobilní|điện thoại|đt|sđt|telepon|hp|simu|cep|teл|тел"
     r"|телефон[а-я]*|факс|моб|мобильный|сот|τηλ|τηλέφωνο|κινητό|טלפון|נייד|هاتف|الهاتف|جوال|تلفن|موبايل"
@@ -87,13 +87,14 @@ _BEHIND_WORD = re.compile(
     re.IGNORECASE,
 )
 _BEHIND_ID = re.compile(
-    r"(?:isbn|issn|ismn|doi|ean|gtin|upc|iban|bic|sku|asin|pmid|pmcid|arxiv|oclc|lccn|order|invoice"
+    r"(?<![^\W\d_])(?:isbn|issn|ismn|doi|ean|gtin|upc|iban|bic|sku|asin|pmid|pmcid|arxiv|oclc|lccn|order|invoice"
     r"|serial|ticket|case|account|acct|patent|item|part|model|article|art|ref|id|ids|no|nr|nos|num"
     r"|number|konto|ust|vat|tax|siret|siren|inn|инн|огрн|снилс|№|#|nº|n°|zip|plz|version|ver|rfc|uid"
     r"|артикул|编号|編號|番号|번호|订单|股票|version)[\s.:：=\-]*\Z",
     re.IGNORECASE,
 )
-_THOUSANDS = re.compile(r"[1-9]\d{0,2}([ .])\d{3}(?:\1\d{3})*")
+# Three groups of three are as often a phone number where a word for telephone says so.
+_THOUSANDS = re.compile(r"(?!\d{3}[ .]\d{3}[ .]\d{3}\Z)[1-9]\d{0,2}([ .])\d{3}(?:\1\d{3})*")
 
 
 @lru_cache(maxsize=1024)
@@ -217,10 +218,11 @@ def _judge(left: str, text: str, at: int, after: str) -> int:
     """The end of the phone number at the position; 0 where there is none."""
     if text[at] in "+(" and not re.match(r"[+(]{1,2}\d|\+ \d|\+ ?\(\d", text[at:]):
         return 0
-    if re.search(r"[0-9A-Za-z_=&%@$€£¥]\Z|\d[-./,:]\Z", left):
+    if re.search(r"[0-9A-Za-z_=&%@]\Z|[$€£¥] ?\Z|\d[-./,:]\Z", left):
         return 0
     announced = bool(_BEHIND_WORD.search(left[-64:]))
-    if text[at] == "+" or text.startswith(("00", "(+"), at):
+    plus = text.startswith(("+", "(+"), at)
+    if plus or (text.startswith("00", at) and not re.search(r"\d \Z", left)):
         end = _international(text, at)
         if end and _ends_well(text, end, after, True):
             return end

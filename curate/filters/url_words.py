@@ -150,41 +150,54 @@ def _room(array, n):
 
 
 @njit(cache=True, nogil=True)
+def _row_words(text, n, r, kinds, step, kind, found, link, size, whole, seen, hits):
+    """How many patterns stand in text[:n]; they are written to hits: int32[patterns]."""
+    count = 0
+    state = np.int32(0)
+    for i in range(n):
+        b = text[i]
+        if b == PART or b == BLANK:
+            if whole:
+                b = np.uint8(BLANK)
+            else:
+                if b == PART:
+                    state = np.int32(0)
+                continue
+        state = step[state, kind[b]]
+        at = state
+        while at:
+            p = found[at]
+            if (
+                p >= 0
+                and seen[p] != r
+                and (not whole or _whole(text, i + 1 - size[p], i + 1, n, kinds))
+            ):
+                seen[p] = r
+                hits[count] = p
+                count += 1
+            at = link[at]
+    return count
+
+
+@njit(cache=True, nogil=True)
 def find_words(data, start, end, kinds, step, kind, found, link, size, whole):
     """(row: int64[hits], pattern: int32[hits]): which patterns stand in data[start[r]:end[r]],
     each once a row; whole: as words, else as subwords."""
     rows = np.empty(64, np.int64)
     patterns = np.empty(64, np.int32)
-    hits = 0
+    total = 0
     longest = np.int64(0)
     for r in range(len(start)):
         longest = max(longest, end[r] - start[r])
     text = np.empty(longest + 3, np.uint8)
     seen = np.full(len(size), -1, np.int64)
+    hits = np.empty(len(size), np.int32)
     for r in range(len(start)):
         n = _spell(data, start[r], end[r], kinds, text)
-        state = np.int32(0)
-        for i in range(n):
-            b = text[i]
-            if b == PART or b == BLANK:
-                if whole:
-                    b = np.uint8(BLANK)
-                else:
-                    if b == PART:
-                        state = np.int32(0)
-                    continue
-            state = step[state, kind[b]]
-            at = state
-            while at:
-                p = found[at]
-                if (
-                    p >= 0
-                    and seen[p] != r
-                    and (not whole or _whole(text, i + 1 - size[p], i + 1, n, kinds))
-                ):
-                    seen[p] = r
-                    rows, patterns = _room(rows, hits), _room(patterns, hits)
-                    rows[hits], patterns[hits] = r, p
-                    hits += 1
-                at = link[at]
-    return rows[:hits].copy(), patterns[:hits].copy()
+        # A function of its own: a loop that may replace an array counts its references each time.
+        count = _row_words(text, n, r, kinds, step, kind, found, link, size, whole, seen, hits)
+        for k in range(count):
+            rows, patterns = _room(rows, total), _room(patterns, total)
+            rows[total], patterns[total] = r, hits[k]
+            total += 1
+    return rows[:total].copy(), patterns[:total].copy()
