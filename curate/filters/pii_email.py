@@ -11,7 +11,8 @@ import re
 from functools import lru_cache
 
 MAX_LOCAL, MAX_DOMAIN = 64, 255  # RFC 5321, 4.5.3.1
-_LATIN = "A-Za-z0-9À-ÖØ-öø-ɏḀ-ỿ"
+_LETTERS = "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ"
+_LATIN = "0-9" + _LETTERS
 # Ends of names that are files, not domains: `icon@2x.png`. None of them is a top-level domain.
 _FILES = frozenset(
     "png jpg jpeg gif webp svg bmp ico tif tiff css js mjs jsx ts tsx json html htm xml php txt"
@@ -38,10 +39,10 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
     """(local part of Latin letters, of another script, ASCII domain, any domain)."""
     label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
     puny = "[Xx][Nn]--[A-Za-z0-9-]{2,59}"
-    ascii_domain = rf"(?:{label}\.)+(?:{puny}|[A-Za-z]{{2,24}})(?![{_LATIN}])"
+    ascii_domain = rf"(?:{label}\.)+(?:{puny}(?![A-Za-z0-9])|[A-Za-z]{{2,24}}(?![{_LETTERS}]))"
     wide = r"[^\W_](?:[\w\u0300-\u036f\u0900-\u0dff-]{0,61}[^\W_]|[\u0900-\u0dff]{0,20})"
     idn = "|".join(sorted(_IDN, key=len, reverse=True))
-    any_domain = rf"(?:{wide}[.。])+?(?:{idn}|{puny}|[A-Za-z]{{2,24}}(?![{_LATIN}]))"
+    any_domain = rf"(?:{wide}[.。])+?(?:{idn}|{puny}|[A-Za-z]{{2,24}}(?![{_LETTERS}]))"
     # Another script: whatever is neither white space nor punctuation nor Latin.
     other = (
         r"[^\s\x00-*,/:-@\[-^`{-\x7f\u0080-\u00bfA-Za-zÀ-ÖØ-öø-ɏḀ-ỿ"
@@ -88,7 +89,7 @@ def _domain(after: str) -> str:
         labels.pop()
         domain = ".".join(labels)
     behind = after[len(domain) : len(domain) + 1]
-    last = labels[-1].lower()
+    last = labels[-1].lower() + (behind if behind.isdigit() else "")
     call = behind == "(" and len(last) > 2 and last not in _COMMON
     return "" if last in _FILES or call or len(domain) > MAX_DOMAIN else domain
 

@@ -218,13 +218,15 @@ def _judge(left: str, text: str, at: int, after: str) -> int:
     """The end of the phone number at the position; 0 where there is none."""
     if text[at] in "+(" and not re.match(r"[+(]{1,2}\d|\+ \d|\+ ?\(\d", text[at:]):
         return 0
-    if re.search(r"[0-9A-Za-z_=&%@]\Z|[$€£¥] ?\Z|\d[-./,:]\Z", left):
-        return 0
-    announced = bool(_BEHIND_WORD.search(left[-64:]))
     plus = text.startswith(("+", "(+"), at)
+    announced = bool(_BEHIND_WORD.search(left[-64:]))
+    glued = r"[0-9_=&%@]\Z" if plus and announced else r"[0-9A-Za-z_=&%@]\Z"  # Telefon+49 30 ...
+    if re.search(glued, left) or re.search(r"[$€£¥] ?\Z|\d[-./,:]\Z", left):
+        return 0
     if plus or (text.startswith("00", at) and not re.search(r"\d \Z", left)):
         end = _international(text, at)
-        if end and _ends_well(text, end, after, True):
+        # Where lines were lost, a word may begin right behind: +41 58 765 50 76E-Mail
+        if end and (_ends_well(text, end, after, True) or (plus and after[:1].isalpha())):
             return end
         if text[at] == "+" and not announced:
             return 0

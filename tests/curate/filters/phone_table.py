@@ -42,6 +42,8 @@ NUMBERS = [
     "call «001-212-555-0123»",
     "no-break «+49\u00a030\u00a023125\u00a0123»",
     "dashes «+1 212\u2011555\u20130123»",
+    "Telefon«+49 30 23125 123»",
+    "Tel. «+41 58 765 50 76»E-Mail",
     # national, by their grouping
     "Call «(212) 555-0123» today",
     "Call «(212)555-0123» today",

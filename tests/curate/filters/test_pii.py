@@ -68,12 +68,21 @@ EMAILS = [
     "jane@@mail «b@mail.com»@c",
     "https://user:«pw@mail.com»/path",
     "«jane@mail.com»(work)",
+    "«jane@mail.fr»4 rue du Port",  # where a line end was lost
 ]
 NO_EMAILS = [
     *("user@localhost", "user@host", "@jane", "jane@", "@", "a@b", "a @mail.com", "a@ mail.com"),
     *("icon@2x.png", "logo@3x.webp", "lodash@4.17.21", "git@github.com:owner/name.git"),
     *("https://medium.com/@jane.doe", "@app.route('/x')", "X@W.dot(y) A@B.T", "jane.@mail.com"),
-    *("jane@mail..com", "jane@-mail.com", "jane@mail.c", "5@3.14", "＠wide", "jane@.com"),
+    *(
+        "jane@mail..com",
+        "jane@-mail.com",
+        "jane@mail.c",
+        "a@song.mp3",
+        "5@3.14",
+        "＠wide",
+        "jane@.com",
+    ),
     "x" * 65 + "@mail.com",
 ]
 
