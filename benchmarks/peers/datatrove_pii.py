@@ -1,7 +1,8 @@
-"""DataTrove's PIIFormatter on documents in memory, for bench_pii.py; runs in DataTrove's own
-environment and prints one JSON line.
+"""DataTrove's PIIFormatter on documents in memory, for bench_pii.py and pii_languages.py; runs in
+DataTrove's own environment and prints one JSON line.
 
-datatrove_pii.py DOCUMENTS.jsonl
+datatrove_pii.py DOCUMENTS.jsonl            seconds of three passes
+datatrove_pii.py DOCUMENTS.jsonl texts      the new texts
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import time
 from pathlib import Path
 
 
-def main(path: str) -> None:
+def main(path: str, what: str = "seconds") -> None:
     from datatrove.pipeline.formatters import PIIFormatter
 
     rows = [json.loads(line) for line in Path(path).read_text().split("\n")[:-1]]
     step = PIIFormatter()
     step.format("warm-up a@b.com 8.8.8.8")
+    if what == "texts":
+        print(json.dumps([step.format(row["text"]) for row in rows]))
+        return
     times = []
     for _ in range(3):
         begin = time.process_time()
@@ -28,4 +32,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

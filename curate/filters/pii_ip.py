@@ -31,54 +31,24 @@ _FILE = re.compile(
 MIN_GROUPS6 = 3  # written ones; `2001::a` is rather code than an address
 
 
+# Words for versions, sections and programs, as parts of a regular expression. `v` and `ver` are
+# words of their own in Czech, Slovak and Spanish.
+_VERSION = r"""
+versions? ver(?=[.:]) v(?=[.:]) releases? rel rev revision build firmware fw patch kernel linux
+sections? sect? chapters? clauses? paragraphs? appendix figures? fig tables? oid theorem lemma §+
+chrome chromium firefox opera safari skype player acrobat reader itunes java openssl php ios android
+windows versión versiones versionen versão versões versione versioni wersja wersji verze verzia
+verzió versiunea sürüm sürümü versie versio utgave versi phiên\sbản abschnitt kapitel ziffer sección
+capítulo версия версии версію версія версию верс сборка раздел пункт έκδοση גרסה إصدار الإصدار نسخه
+نسخة संस्करण เวอร์ชัน バージョン 版本 버전 版
+"""
+
+
 @lru_cache(maxsize=1)
 def _version_words() -> re.Pattern[str]:
     """Words directly before a number of four parts that make it no address."""
-    words = (
-        *(
-            "versions?",
-            "ver",
-            "v",
-            "releases?",
-            "rel",
-            "rev",
-            "revision",
-            "build",
-            "firmware",
-            "fw",
-        ),
-        *("patch", "kernel", "linux", "sections?", "sect?", "chapters?", "clauses?", "paragraphs?"),
-        *("appendix", "figures?", "fig", "tables?", "oid", "theorem", "lemma", "§+"),
-        *("chrome", "chromium", "firefox", "opera", "safari", "edge", "skype", "player", "acrobat"),
-        *("reader", "itunes", "java", "openssl", "php", "ios", "android", "windows"),
-        *("versión", "versiones", "versão", "versões", "versione", "versioni", "wersja", "wersji"),
-        *(
-            "verze",
-            "verzia",
-            "verzió",
-            "versiunea",
-            "sürüm",
-            "sürümü",
-            "versie",
-            "versio",
-            "utgave",
-        ),
-        *(
-            "versionen",
-            "abschnitt",
-            "kapitel",
-            "ziffer",
-            "sección",
-            "capítulo",
-            "phiên bản",
-            "versi",
-        ),
-        *("версия", "версии", "версію", "версія", "версию", "верс", "сборка", "раздел", "пункт"),
-        *("έκδοση", "גרסה", "إصدار", "الإصدار", "نسخه", "نسخة", "संस्करण"),
-        *("เวอร์ชัน", "バージョン", "版本", "버전", "版"),
-    )
     return re.compile(
-        rf"(?:(?<![^\W\d_])(?:{'|'.join(words)}))"
+        rf"(?<![^\W\d_])(?:{'|'.join(_VERSION.split())})(?![a-zà-ÿа-я])"
         r"(?:[\s.:=#\"'(\[,]|number|no\b|is\b|号|號|は|은|is|to|and|or|[<>~^]|\d[\d.]*(?=,|\s))*\Z",
         re.IGNORECASE,
     )
