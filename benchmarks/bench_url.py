@@ -53,7 +53,8 @@ def main() -> None:
     keys = step._lists.domains.nbytes / 2**20 if step._lists else 0.0
     print(
         f"{DOMAINS} domains ({size / 1e6:.0f} MB) read in {seconds:.1f} s; {keys:.1f} MiB of"
-        f" hashes, resident memory +{resident_mib() - before:.0f} MiB, peak {peak_mib() - before:.0f} above"
+        f" hashes, resident memory +{resident_mib() - before:.0f} MiB,"
+        f" while reading +{peak_mib() - before:.0f} MiB"
     )
     urls = [
         f"https://www.site{draw.randrange(9999)}.test/{'-'.join(draw.choices(WORDS, k=5))}/"

@@ -375,3 +375,23 @@ def test_nothing_is_found_in_novels() -> None:
         pytest.skip("no shared texts")
     docs, _ = applied(ALL, texts)
     assert docs.edits == ()
+
+
+def test_a_run_gives_the_same_bytes_for_any_number_of_workers(bench, make_pages) -> None:
+    rows = make_pages(200)
+    for i, row in enumerate(rows):
+        row["text"] += f" Write to n{i}@mail.test from 8.8.{i}.8 or call +49 30 23125 {i:03}."
+    source = bench.jsonl("in.jsonl", rows)
+    steps = [
+        {"url_filter": {"exclude": ["nowhere.test"]}},
+        {"document_length": {"min": 5}},
+        {"pii": {"phones": True}},
+    ]
+    for workers in (1, 2):
+        read = {"partition_bytes": 8192, "batch_rows": 50}
+        bench.run(steps, source, out=f"out-{workers}", workers=workers, read=read)
+    assert bench.bytes_of("out-1") == bench.bytes_of("out-2")
+    kept = bench.rows("out-1")
+    assert len(kept) == 200 and all(len(r["edits"]) == 3 for r in kept)
+    before = {r["id"]: r["text"] for r in rows}
+    assert all(replayed(before[r["id"]], r["edits"]) == r["text"] for r in kept)
