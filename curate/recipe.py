@@ -103,7 +103,8 @@ def _check(model: type[BaseModel], values: dict[str, Any], what: str, place: Any
             hint = _nearest(key, list(model.model_fields))
             raise UsageError(f"{where}: unknown key {key!r} in {what}; {hint}") from None
         message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{where}: {what}.{key}: {message}") from None
+        what = f"{what}.{key}" if key else what
+        raise UsageError(f"{where}: {what}: {message}") from None
 
 
 def make_step(name: str, settings: dict[str, Any], place: Any = None) -> Settings:

@@ -8,7 +8,6 @@ and makes the search tens of times faster.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -16,6 +15,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from curate.errors import UsageError
+from curate.filters.lists import read_list
 
 UNBOUNDED = ("ja", "th", "zh")
 
@@ -50,23 +50,10 @@ def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
 def read_words(location: str, sha256: str | None) -> dict[str, list[str]]:
     """Words by language from a path or URL: JSON lines with `lang` and `term` (or `word`), or plain
     lines (language "en"); .gz is unpacked. A URL needs its sha256, which is checked."""
-    import fsspec
-
-    remote = "://" in location
-    if remote and not sha256:
-        raise UsageError(f"badwords: {location} is a URL; give badwords_sha256 beside it")
-    try:
-        with fsspec.open(location, "rb") as f:
-            data = f.read()
-    except (OSError, ValueError, ImportError) as error:
-        raise UsageError(f"badwords: cannot read {location}: {error}") from None
-    if sha256 and hashlib.sha256(data).hexdigest() != sha256.lower():
-        raise UsageError(f"badwords: {location} has another sha256 than the one given")
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+    data = read_list(location, sha256, "badwords", "badwords_sha256")
     words: dict[str, list[str]] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-        if not line.strip():
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         if line.lstrip().startswith("{"):
             try:

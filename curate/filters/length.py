@@ -1,0 +1,61 @@
+"""Documents that are too short or too long, by words, characters or bytes.
+
+Sources of usual limits: Gopher 50 to 100,000 words (Rae et al. 2021), C4 up to 190,000 characters
+(tensorflow_datasets/text/c4_utils.py), CCNet from 300 characters (Wenzek et al. 2020).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from curate.documents import Documents
+from curate.steps import Step
+from curate.text.tables import segments
+from curate.text.unicode import row_chars
+from curate.text.words import words
+
+
+class DocumentLength(Step):
+    """Drops documents below `min` or above `max`; both limits themselves are kept."""
+
+    name: ClassVar[str] = "document_length"
+
+    unit: Literal["words", "chars", "bytes"] = Field("words", description="what the limits count")
+    words: Literal["split", "unicode"] = Field(
+        "split",
+        description="split: as str.split(); unicode: the word table, where Chinese, Thai and other"
+        " scripts without spaces count by grapheme cluster",
+    )
+    min: int | None = Field(None, ge=0, description="fewer are too short; none: no limit")
+    max: int | None = Field(None, ge=0, description="more are too long; none: no limit")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> DocumentLength:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}: nothing would be kept")
+        return self
+
+    def notes(self) -> list[str]:
+        unlimited = self.min is None and self.max is None
+        return [f"{self.label}: no limit was given, so nothing is dropped"] if unlimited else []
+
+    def apply(self, docs: Documents) -> Documents:
+        data, offsets = docs.buffers()
+        if self.words == "split":
+            table = segments(docs)
+            counted = np.diff(table.words.lines[table.lines.rows])
+        else:
+            counted = np.diff(words(docs).rows)
+        found = {"words": counted, "chars": row_chars(data, offsets), "bytes": np.diff(offsets)}
+        for name, values in found.items():
+            docs = docs.annotate(name, values.astype(np.int64))
+        size = found[self.unit]
+        unit = [self.unit] * len(docs)
+        if self.min is not None:
+            docs = docs.drop(size < self.min, "too_short", size, self.min, unit)
+        if self.max is not None:
+            docs = docs.drop(size > self.max, "too_long", size, self.max, unit)
+        return docs

@@ -1,0 +1,211 @@
+"""Where personal data may stand in text: bytes that give an address or number away.
+
+The kernels find candidates; the rules in pii_email.py, pii_ip.py and pii_number.py judge each with
+the text around it. A page without any costs one look at every byte.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+EMAIL, IPV4, IPV6 = range(3)
+_DIGIT, _AT, _COLON, _WIDE = 1, 2, 3, 4
+_KIND = np.zeros(256, np.uint8)
+_KIND[ord("0") : ord("9") + 1] = _DIGIT
+_KIND[ord("@")] = _AT
+_KIND[ord(":")] = _COLON
+_KIND[0xEF] = _WIDE  # the first byte of the wide at sign, U+FF20
+_HEX = np.zeros(256, np.bool_)
+_HEX[[ord(c) for c in "0123456789abcdefABCDEF"]] = True
+_OF_ADDRESS = _KIND != 0
+_OF_NUMBER = _KIND == _DIGIT
+_ONE = np.uint64(1)  # unsigned positions are not checked for being negative: see text/tables.py
+_WORD = np.zeros(256, np.bool_)
+_WORD[[c for c in range(128) if chr(c).isalnum() or chr(c) == "_"]] = True
+# What may stand between the digits of one number: blank, ( ) - . / and no-break space, hyphens,
+# dashes and narrow no-break space in UTF-8.
+_GAP = np.zeros(256, np.bool_)
+_GAP[[ord(c) for c in " ()-./"]] = True
+_MAX_GAP = 3
+_LONGEST_IPV6 = 45
+
+
+@njit(cache=True, nogil=True)
+def _room(array, n):
+    if n < array.shape[1]:
+        return array
+    larger = np.empty((array.shape[0], 2 * array.shape[1]), array.dtype)
+    larger[:, :n] = array[:, :n]
+    return larger
+
+
+@njit(cache=True, nogil=True)
+def _skip(data, i, stop, kinds):
+    """The next position from i on whose byte is of one of the kinds (bool[256]).
+
+    A function of its own: loops that may replace an array count its references at every step.
+    """
+    at, end = np.uint64(i), np.uint64(stop)
+    while at < end and not kinds[data[at]]:
+        at += _ONE
+    return np.int64(at)
+
+
+@njit(cache=True, nogil=True)
+def _quad_end(data, i, stop):
+    """The end of four groups of one to three digits with periods between, from i; 0 if none."""
+    for group in range(4):
+        first = i
+        while i < stop and i - first < 4 and _KIND[data[i]] == _DIGIT:
+            i += 1
+        if i == first or i - first > 3:
+            return 0
+        if group < 3:
+            if i >= stop or data[i] != 46:
+                return 0
+            i += 1
+    if i < stop and _WORD[data[i]]:
+        return 0
+    longer = i + 1 < stop and data[i] == 46 and _KIND[data[i + 1]] == _DIGIT
+    return 0 if longer else i
+
+
+@njit(cache=True, nogil=True)
+def _ipv6_end(data, first, begin, i, stop):
+    """The end of hexadecimal groups with colons from `first`, whose first colon is at i; 0 where
+    there is one colon alone, or more before or behind it."""
+    if first > begin and (_WORD[data[first - 1]] or data[first - 1] == 58):
+        return 0
+    colons = 0
+    while i < stop and i - first <= _LONGEST_IPV6 and (_HEX[data[i]] or data[i] == 58):
+        colons += data[i] == 58
+        i += 1
+    if colons < 2 or i - first > _LONGEST_IPV6 or (i < stop and _WORD[data[i]]):
+        return 0
+    return i
+
+
+@njit(cache=True, nogil=True)
+def find_addresses(data, offsets):
+    """int64[4, found]: row, start, end, kind of what may be an e-mail address (its at sign), an
+    IPv4 or an IPv6 address, by row and start."""
+    out = np.empty((4, 256), np.int64)
+    n = 0
+    for r in range(len(offsets) - 1):
+        begin, stop = offsets[r], offsets[r + 1]
+        i = _skip(data, begin, stop, _OF_ADDRESS)
+        while i < stop:
+            kind = _KIND[data[i]]
+            first, end, what = i, i + 1, -1
+            if kind == _AT:
+                what = EMAIL
+            elif kind == _WIDE:
+                if i + 2 < stop and data[i + 1] == 0xBC and data[i + 2] == 0xA0:
+                    end, what = i + 3, EMAIL
+            elif kind == _DIGIT:
+                behind_word = i > begin and (_WORD[data[i - 1]] or data[i - 1] == 46)
+                last = 0 if behind_word else _quad_end(data, i, stop)
+                if last:
+                    end, what = last, IPV4
+                else:
+                    while end < stop and _KIND[data[end]] == _DIGIT:
+                        end += 1
+            else:
+                while first > begin and i - first < 5 and _HEX[data[first - 1]]:
+                    first -= 1
+                if i - first == 4:
+                    last = _ipv6_end(data, first, begin, i, stop)
+                    if last:
+                        end, what = last, IPV6
+            if what >= 0:
+                out = _room(out, n)
+                out[0, n], out[1, n], out[2, n], out[3, n] = r, first, end, what
+                n += 1
+            i = _skip(data, end, stop, _OF_ADDRESS)
+    return out[:, :n].copy()
+
+
+@njit(cache=True, nogil=True)
+def _gap_bytes(data, i, stop):
+    """Bytes of the separator at i within a number, 0 if there is none."""
+    b = data[i]
+    if _GAP[b]:
+        return 1
+    if b == 0xC2 and i + 1 < stop and data[i + 1] == 0xA0:
+        return 2
+    if b == 0xE2 and i + 2 < stop and data[i + 1] == 0x80:
+        c = data[i + 2]
+        return 3 if 0x90 <= c <= 0x93 or c == 0xAF else 0
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _number_end(data, i, stop):
+    """(the end of the last digit, digits) of a stretch that begins with the digit at i."""
+    count, last, gap = 0, i, 0
+    while i < stop and gap <= _MAX_GAP:
+        if _KIND[data[i]] == _DIGIT:
+            count += 1
+            gap = 0
+            i += 1
+            last = i
+            continue
+        size = _gap_bytes(data, i, stop)
+        if size == 0:
+            break
+        gap += 1
+        i += size
+    return last, count
+
+
+@njit(cache=True, nogil=True)
+def find_numbers(data, offsets, digits):
+    """int64[3, found]: row, start, end of stretches of at least so many digits with separators
+    between; `+` and `(` before the first digit belong to them."""
+    out = np.empty((3, 256), np.int64)
+    n = 0
+    for r in range(len(offsets) - 1):
+        begin, stop = offsets[r], offsets[r + 1]
+        i = _skip(data, begin, stop, _OF_NUMBER)
+        while i < stop:
+            first = i
+            while first > begin and i - first < 2 and (data[first - 1] in (40, 43)):
+                first -= 1
+            last, count = _number_end(data, i, stop)
+            if count >= digits:
+                out = _room(out, n)
+                out[0, n], out[1, n], out[2, n] = r, first, last
+                n += 1
+            i = _skip(data, last, stop, _OF_NUMBER)
+    return out[:, :n].copy()
+
+
+@njit(cache=True, nogil=True)
+def replace_spans(data, offsets, rows, start, end, which, words, word_offsets):
+    """(out: uint8[], out_offsets: int64[rows + 1]): the text with data[start:end] of every span
+    replaced by words[word_offsets[which]:...]; spans in order, positions absolute."""
+    size = offsets[-1] - offsets[0]
+    for k in range(len(rows)):
+        size += word_offsets[which[k] + 1] - word_offsets[which[k]] - (end[k] - start[k])
+    out = np.empty(size, np.uint8)
+    out_offsets = np.empty(len(offsets), np.int64)
+    at = 0
+    k = 0
+    for r in range(len(offsets) - 1):
+        out_offsets[r] = at
+        i = offsets[r]
+        while k < len(rows) and rows[k] == r:
+            n = start[k] - i
+            out[at : at + n] = data[i : start[k]]
+            at += n
+            a, z = word_offsets[which[k]], word_offsets[which[k] + 1]
+            out[at : at + z - a] = words[a:z]
+            at += z - a
+            i = end[k]
+            k += 1
+        n = offsets[r + 1] - i
+        out[at : at + n] = data[i : offsets[r + 1]]
+        at += n
+    out_offsets[-1] = at
+    return out, out_offsets

@@ -1,0 +1,172 @@
+"""Documents dropped by their URL: block lists of domains, hosts, pages and words.
+
+After RefinedWeb (Penedo et al. 2023, appendix G.1) and DataTrove's `url_filter.py`. No list is
+shipped. The step reads nothing but the URL, so it can run before `extract` and after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BeforeValidator, Field, PrivateAttr
+
+from curate.documents import Documents
+from curate.filters import url_lists
+from curate.filters.url_fold import Folded, fold_all
+from curate.filters.url_words import find_words
+from curate.steps import Step
+from curate.text.buffers import as_large_string, text_buffers
+from curate.text.words import character_tables
+
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
+]
+
+
+@dataclass(frozen=True)
+class _Lists:
+    domains: np.ndarray
+    hosts: np.ndarray
+    urls: np.ndarray
+    allow: np.ndarray
+    exclude: np.ndarray
+    words: url_lists.Words
+    subwords: url_lists.Words
+
+
+class UrlFilter(Step):
+    """Drops documents whose URL is on a list or holds listed words."""
+
+    name: ClassVar[str] = "url_filter"
+
+    domains: Names = Field((), description="files; a domain blocks its subdomains too")
+    hosts: Names = Field((), description="files; a host blocks itself only")
+    urls: Names = Field((), description="files; addresses of pages")
+    banned_words: Names = Field((), description="files; one whole word is enough")
+    soft_words: Names = Field((), description="files; whole words that count together")
+    max_soft_words: int = Field(2, ge=1, description="so many different soft words drop a page")
+    banned_subwords: Names = Field((), description="files; anywhere in a part of the URL")
+    exclude: Names = Field((), description="domains, or @FILE; dropped as `excluded`")
+    allow: Names = Field((), description="domains, or @FILE; never dropped by this step")
+    sha256: dict[str, str] = Field({}, description="of lists given by URL")
+
+    _lists: _Lists | None = PrivateAttr(default=None)
+
+    def _files(self, names: Sequence[str]) -> list[str]:
+        return [n[1:] for n in names if n.startswith("@")]
+
+    def resources(self) -> list[str]:
+        words = (*self.banned_words, *self.soft_words, *self.banned_subwords)
+        named = self._files((*self.exclude, *self.allow))
+        return [*self.domains, *self.hosts, *self.urls, *words, *named]
+
+    def notes(self) -> list[str]:
+        if self.resources() or self.exclude:
+            return []
+        return [f"{self.label}: no list was given, so nothing is dropped"]
+
+    def open(self) -> None:
+        self._load()
+
+    def _load(self) -> _Lists:
+        if self._lists is None:
+            pins, label = self.sha256, self.label
+            self._lists = _Lists(
+                domains=url_lists.host_keys(self.domains, pins, label),
+                hosts=url_lists.host_keys(self.hosts, pins, label),
+                urls=url_lists.address_keys(self.urls, pins, label),
+                allow=self._named(self.allow, "allow"),
+                exclude=self._named(self.exclude, "exclude"),
+                words=url_lists.words(self.banned_words, self.soft_words, pins, label),
+                subwords=url_lists.words(self.banned_subwords, (), pins, label, between=""),
+            )
+        return self._lists
+
+    def _named(self, names: Sequence[str], key: str) -> np.ndarray:
+        listed = url_lists.host_keys(self._files(names), self.sha256, self.label)
+        here = [n for n in names if not n.startswith("@")]
+        return np.union1d(listed, url_lists.named_keys(here, self.label, key))
+
+    def apply(self, docs: Documents) -> Documents:
+        lists = self._load()
+        data, offsets = text_buffers(as_large_string(docs.table["url"]))
+        known = np.diff(offsets) > 0
+        folded = fold_all(data, offsets)
+        hosts = folded.data, folded.start, folded.host_end
+        allowed = url_lists.domain_hits(*hosts, lists.allow) >= 0
+        docs = docs.annotate("known", known).annotate("allowed", allowed)
+        docs = self._drop_hosts(docs, lists, folded, ~allowed)
+        return self._drop_words(docs, lists, folded, ~allowed)
+
+    def _drop_hosts(
+        self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
+    ) -> Documents:
+        data, start, host_end = folded.data, folded.start, folded.host_end
+        one = np.ones(len(docs))
+        for rule, keys in (("excluded", lists.exclude), ("domain", lists.domains)):
+            at = url_lists.domain_hits(data, start, host_end, keys)
+            found = (at >= 0) & judged
+            docs = docs.drop(found, rule, one, 1, _named(folded, found, at, host_end))
+        found = url_lists.exact_hits(data, start, host_end, lists.hosts) & judged
+        docs = docs.drop(found, "host", one, 1, _named(folded, found, start, host_end))
+        first, last = url_lists.key_places(folded)
+        found = url_lists.exact_hits(data, first, last, lists.urls) & judged
+        return docs.drop(found, "url", one, 1, _named(folded, found, first, last))
+
+    def _drop_words(
+        self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
+    ) -> Documents:
+        kinds, _ = character_tables()
+        hits = []
+        for words, whole in ((lists.words, True), (lists.subwords, False)):
+            a = words.automaton
+            found = find_words(
+                folded.data,
+                folded.start,
+                folded.end,
+                kinds,
+                a.step,
+                a.kind,
+                a.found,
+                a.link,
+                a.size,
+                whole,
+            )
+            hits.append(found)
+        (rows, number), (sub_rows, sub_number) = hits
+        rules: list[tuple[str, Any, np.ndarray, np.ndarray, int]] = [
+            ("banned_word", lists.words, *_of(rows, number, lists.words.banned), 1),
+            ("soft_words", lists.words, *_of(rows, number, lists.words.soft), self.max_soft_words),
+            ("banned_subword", lists.subwords, sub_rows, sub_number, 1),
+        ]
+        for rule, words, at, which, least in rules:
+            count = np.bincount(at, minlength=len(docs)).astype(np.int32)
+            column = rule if rule.endswith("s") else rule + "s"
+            docs = docs.annotate(column, pa.array(count))
+            mask = (count >= least) & judged
+            details: list[str | None] = [None] * len(docs)
+            for row, p in zip(at[mask[at]].tolist(), which[mask[at]].tolist(), strict=True):
+                before = details[row]
+                details[row] = f"{before}, {words.patterns[p]}" if before else words.patterns[p]
+            docs = docs.drop(mask, rule, count, least, details)
+        return docs
+
+
+def _of(rows: np.ndarray, number: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The hits whose pattern is marked."""
+    mine = mark[number] if len(number) else np.zeros(0, np.bool_)
+    return rows[mine], number[mine]
+
+
+def _named(
+    folded: Folded, found: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> list[str | None]:
+    """What was found in each row, for the reason."""
+    names: list[str | None] = [None] * len(found)
+    for row in np.flatnonzero(found):
+        names[int(row)] = folded.text(first[row], last[row])
+    return names

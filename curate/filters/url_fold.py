@@ -1,0 +1,214 @@
+"""The folded form of URLs: what two spellings of one address have in common.
+
+A folded URL is host, then path with query, then fragment, without scheme, user and port:
+
+- white space and control characters at the ends, and tabs and line ends anywhere, are gone, and
+  `\\` is `/`, as browsers read URLs (WHATWG URL standard, 4.4);
+- %XX is decoded once, and bytes that are no UTF-8 become U+FFFD;
+- the host is in lower case, Unicode instead of punycode (`xn--`), without periods at its ends;
+- the rest is NFKC and case-folded.
+
+A kernel folds URLs of plain ASCII; the others go through `fold`, which says the same of any URL.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+import numpy as np
+from numba import njit
+
+_ENDS = "".join(map(chr, range(0x21)))
+_INSIDE = str.maketrans("", "", "\t\n\r")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=[/\\]{2})|(?=[/\\]{2})")
+_HOST_END = re.compile(r"[/\\?#]")
+_PORT = re.compile(r":[0-9]*\Z")
+
+
+@dataclass(frozen=True)
+class Folded:
+    """data: uint8[]; start, host_end, path_end, end: int64[rows], byte positions in it."""
+
+    data: np.ndarray
+    start: np.ndarray
+    host_end: np.ndarray
+    path_end: np.ndarray
+    end: np.ndarray
+
+    def host(self, row: int) -> str:
+        """The host of one URL."""
+        return self.text(self.start[row], self.host_end[row])
+
+    def text(self, start: int, end: int) -> str:
+        """The text between two positions."""
+        return self.data[start:end].tobytes().decode("utf-8", "replace")
+
+
+def _decoded(text: str) -> str:
+    return unquote_to_bytes(text).decode("utf-8", "replace") if "%" in text else text
+
+
+def _label(label: str) -> str:
+    if not label.startswith("xn--"):
+        return label
+    try:
+        return label[4:].encode("ascii").decode("punycode")
+    except (UnicodeError, ValueError, OverflowError):
+        return label
+
+
+def _host(text: str) -> str:
+    text = _decoded(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).replace("。", ".")
+    text = text.lower()
+    if "xn--" in text:
+        text = ".".join(map(_label, text.split(".")))
+    return text.strip(".")
+
+
+def _rest(text: str) -> str:
+    text = _decoded(text)
+    if text.isascii():
+        text = text.lower()
+    else:
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return text.replace("\\", "/")
+
+
+def fold(url: str) -> tuple[str, str, str]:
+    """(host, path with query, fragment) of any text that should be a URL; a fragment begins with
+    its `#`. What has no scheme begins with its host."""
+    url = url.strip(_ENDS).translate(_INSIDE)
+    scheme = _SCHEME.match(url)
+    if scheme:
+        url = url[scheme.end() :].lstrip("/\\")
+    stop = _HOST_END.search(url)
+    cut = stop.start() if stop else len(url)
+    host = url[:cut].rpartition("@")[2]
+    host = host[: host.find("]") + 1] if host[:1] == "[" and "]" in host else _PORT.sub("", host)
+    path, mark, fragment = url[cut:].partition("#")
+    return _host(host), _rest(path), _rest(mark + fragment)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hex(b):
+    if 48 <= b <= 57:
+        return b - 48
+    b |= 32
+    return b - 87 if 97 <= b <= 102 else -1
+
+
+@njit(cache=True, nogil=True)
+def _copy(data, a, z, out, at):
+    """Decodes and lowers data[a:z] to out[at:]; returns (new at, whether all is plain ASCII)."""
+    plain = True
+    i = a
+    while i < z:
+        b = np.int64(data[i])
+        i += 1
+        if b == 37 and i + 1 < z:
+            high, low = _hex(np.int64(data[i])), _hex(np.int64(data[i + 1]))
+            if high >= 0 and low >= 0:
+                b = high * 16 + low
+                i += 2
+        if b >= 128:
+            plain = False
+        elif 65 <= b <= 90:
+            b += 32
+        out[at] = b
+        at += 1
+    return at, plain
+
+
+@njit(cache=True, nogil=True)
+def _authority(data, a, z):
+    """(host start, host end, authority end) of the URL data[a:z]."""
+    i = a
+    if i < z and (97 <= (data[i] | 32) <= 122):
+        while i < z and (
+            97 <= (data[i] | 32) <= 122 or 48 <= data[i] <= 57 or data[i] in (43, 45, 46)
+        ):
+            i += 1
+        i = i + 1 if i < z and data[i] == 58 else a
+    if i + 1 < z and data[i] in (47, 92) and data[i + 1] in (47, 92):
+        while i < z and data[i] in (47, 92):
+            i += 1
+    else:
+        i = a
+    first = stop = i
+    while stop < z and data[stop] not in (47, 92, 63, 35):
+        if data[stop] == 64:
+            first = stop + 1
+        stop += 1
+    last = stop
+    if first < stop and data[first] == 91:
+        for k in range(first, stop):
+            if data[k] == 93:
+                return first, k + 1, stop
+    while last > first and 48 <= data[last - 1] <= 57:
+        last -= 1
+    if last > first and data[last - 1] == 58:
+        return first, last - 1, stop
+    return first, stop, stop
+
+
+@njit(cache=True, nogil=True)
+def _fold_ascii(data, offsets):
+    rows = len(offsets) - 1
+    out = np.empty(offsets[rows] - offsets[0], np.uint8)
+    cuts = np.empty((4, rows), np.int64)
+    plain = np.ones(rows, np.bool_)
+    at = 0
+    for r in range(rows):
+        a, z = offsets[r], offsets[r + 1]
+        while a < z and data[a] <= 32:
+            a += 1
+        while a < z and data[z - 1] <= 32:
+            z -= 1
+        for k in range(a, z):  # rare enough to be left to `fold`
+            if data[k] >= 128 or data[k] in (9, 10, 13):
+                plain[r] = False
+                break
+        first, last, stop = _authority(data, a, z)
+        begin = at
+        at, ascii_host = _copy(data, first, last, out, at)
+        for k in range(begin, at - 3):
+            if out[k] == 120 and out[k + 1] == 110 and out[k + 2] == 45 and out[k + 3] == 45:
+                plain[r] = False
+        while begin < at and out[begin] == 46:
+            begin += 1
+        while begin < at and out[at - 1] == 46:
+            at -= 1
+        cuts[0, r], cuts[1, r] = begin, at
+        mark = stop
+        while mark < z and data[mark] != 35:
+            mark += 1
+        at, ascii_path = _copy(data, stop, mark, out, at)
+        cuts[2, r] = at
+        at, ascii_fragment = _copy(data, mark, z, out, at)
+        cuts[3, r] = at
+        for k in range(cuts[1, r], at):
+            if out[k] == 92:
+                out[k] = 47
+        plain[r] = plain[r] and ascii_host and ascii_path and ascii_fragment
+    return out[:at].copy(), cuts, plain
+
+
+def fold_all(data: np.ndarray, offsets: np.ndarray) -> Folded:
+    """The folded form of every URL of `(data: uint8[], offsets: int64[rows + 1])`."""
+    out, cuts, plain = _fold_ascii(data, offsets)
+    parts, at = [out], len(out)
+    for row in np.flatnonzero(~plain):
+        raw = data[offsets[row] : offsets[row + 1]].tobytes().decode("utf-8", "replace")
+        pieces = [p.encode("utf-8", "replace") for p in fold(raw)]
+        cuts[0, row] = at
+        for k, piece in enumerate(pieces, 1):
+            at += len(piece)
+            cuts[k, row] = at
+        parts.append(np.frombuffer(b"".join(pieces), np.uint8))
+    joined = np.concatenate(parts) if len(parts) > 1 else out
+    return Folded(joined, *cuts)
