@@ -57,6 +57,10 @@ class Settings(BaseModel):
             found["resources"] = [digest(self.label, r) for r in resources]
         return found
 
+    def resolved(self) -> dict[str, Any]:
+        """The settings as OUT/recipe.yaml has them, defaults included; they hold elsewhere too."""
+        return self.model_dump(mode="json")
+
     def resources(self) -> list[str]:
         """Files whose content decides this step's output: word lists, models."""
         return []
@@ -156,12 +160,14 @@ REGISTRY: dict[str, str] = {
     "gopher_quality": "curate.filters.gopher_quality:GopherQuality",
     "gopher_repetition": "curate.filters.gopher_repetition:GopherRepetition",
     "fineweb_quality": "curate.filters.fineweb:FineWebQuality",
+    "language": "curate.language.step:Language",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
     "pretrain": "curate.products:PretrainProduct",
+    "language_model": "curate.language.product:LanguageModel",
 }
 
 
