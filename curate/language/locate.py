@@ -27,8 +27,8 @@ class Published:
 
 
 _HOME = "https://dl.fbaipublicfiles.com/fasttext/supervised-models"
-# fastText publishes no checksums. That of the .ftz was taken from the file; that of the .bin and its
-# size are what others pin (telekom/mltb2, mltb2/fasttext.py).
+# fastText publishes no checksums. That of the .ftz was taken from the file; the figures of the
+# .bin are what others pin (telekom/mltb2, mltb2/fasttext.py).
 PUBLISHED = {
     "lid.176.ftz": Published(
         f"{_HOME}/lid.176.ftz",

@@ -13,6 +13,7 @@ import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -21,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curate.atomic import replacing, write_text
+from curate.atomic import TEMPORARY, clear_temporary, replacing, write_text
 from curate.errors import UsageError
 from curate.language.codes import PREFIX
-from curate.language.lines import fasttext_lines
 from curate.language.fit import fit_apart
+from curate.language.lines import fasttext_lines
 from curate.language.native import Model
-from curate.language.training import Training
 from curate.language.scores import Scores
+from curate.language.training import Training
 from curate.text.buffers import text_buffers
 
 CARD = "card.json"
@@ -112,25 +113,27 @@ def train(examples: Iterable[tuple[str, str]], folder: Path, training: Training)
     Returns the card. UsageError with fewer than two labels, RunFailed where training diverges.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    clear_temporary(folder)
     target = folder / f"language.{'ftz' if training.quantize else 'bin'}"
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".training-") as name:
-        with (Path(name) / "lines").open("wb+") as file:
-            lines = _Lines(file, training)
-            batch: list[tuple[str, str]] = []
-            for example in examples:
-                batch.append(example)
-                if len(batch) == _BATCH:
-                    lines.add(batch)
-                    batch = []
-            lines.add(batch)
-            seen = {lines.label[i] for i, out in enumerate(lines.held) if not out}
-            if len(seen) < 2:
-                found = ", ".join(sorted(lines.names)) or "none"
-                raise UsageError(f"a language model needs two labels at least; found: {found}")
-            lines.write(Path(name) / "train.txt")
-            with replacing(target) as aside:
-                fit_apart(Path(name) / "train.txt", aside, training)
-            scores = _held_out(Model(target), lines)
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder))
+        file = stack.enter_context((Path(name) / "lines").open("wb+"))
+        lines = _Lines(file, training)
+        batch: list[tuple[str, str]] = []
+        for example in examples:
+            batch.append(example)
+            if len(batch) == _BATCH:
+                lines.add(batch)
+                batch = []
+        lines.add(batch)
+        seen = {lines.label[i] for i, out in enumerate(lines.held) if not out}
+        if len(seen) < 2:
+            found = ", ".join(sorted(lines.names)) or "none"
+            raise UsageError(f"a language model needs two labels at least; found: {found}")
+        lines.write(Path(name) / "train.txt")
+        with replacing(target) as aside:
+            fit_apart(Path(name) / "train.txt", aside, training)
+        scores = _held_out(Model(target), lines)
     card = {"version": 1, **_counts(lines), "settings": asdict(training), "held_out": scores}
     card |= {"file": target.name, "bytes": target.stat().st_size}
     card["sha256"] = hashlib.sha256(target.read_bytes()).hexdigest()
