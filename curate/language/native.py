@@ -61,13 +61,10 @@ class Model:
         rows = len(ends) - 1
         codes = np.full(rows, -1, np.int32)
         scores = np.zeros(rows, np.float32)
-        wanted = np.flatnonzero(words)
-        packed = lines.tobytes()
-        texts = [packed[ends[r] : ends[r + 1]] for r in wanted]
-        labels, found = self._native.multilinePredict(texts, 1, 0.0, "replace")
-        for row, label, score in zip(wanted, labels, found, strict=True):
-            if label:
-                codes[row] = self._codes[label[0]]
-                scores[row] = score[0]
+        packed, at, predict = lines.tobytes(), ends.tolist(), self._native.predict
+        for row in np.flatnonzero(words).tolist():
+            answer = predict(packed[at[row] : at[row + 1]], 1, 0.0, "replace")
+            if answer:  # [(score, label)]
+                scores[row], codes[row] = answer[0][0], self._codes[answer[0][1]]
         # fastText's logarithms round up now and then: 1.00003.
         return codes, np.minimum(scores, np.float32(1.0))
