@@ -10,6 +10,7 @@ Format: fastText's `FastText::loadModel`, `Dictionary::load`, `DenseMatrix::load
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import struct
 from dataclasses import dataclass
@@ -30,9 +31,10 @@ _MOST = 10**15  # what fastText takes for infinity among counts
 
 @dataclass(frozen=True)
 class Header:
-    """What a supervised model says of itself. labels: without `__label__`, in the file's order."""
+    """What a supervised model says of itself. names: its labels as they stand in the file, in the
+    file's order; labels: the same without `__label__`."""
 
-    labels: tuple[str, ...]
+    names: tuple[str, ...]
     words: int
     dim: int
     minn: int
@@ -41,6 +43,10 @@ class Header:
     buckets: int
     loss: str
     quantized: bool
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(name.removeprefix(PREFIX) for name in self.names)
 
 
 class _Damaged(Exception):
@@ -69,6 +75,15 @@ def _checked(path: str, size: int, changed: int) -> Header:
         raise UsageError(f"language model {path} {what}: fetch or train it again") from None
     except OSError as error:
         raise UsageError(f"language model {path}: {error.strerror}") from None
+
+
+def sha256(path: str | Path) -> str:
+    """Of a file's content, in hexadecimal."""
+    state = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            state.update(block)
+    return state.hexdigest()
 
 
 class _Reader:
@@ -101,27 +116,29 @@ class _Reader:
             raise _Damaged("has settings that make no sense")
         if minn < 0 or not maxn <= 1 << 10:
             raise _Damaged("has settings that make no sense")
-        words, labels, pruned = self.dictionary()
+        if bucket == 0 and (maxn > 0 or ngrams > 1):  # n-grams are numbered modulo the buckets
+            raise _Damaged("has settings that make no sense")
+        words, names, pruned = self.dictionary()
         rows = words + (pruned if pruned >= 0 else bucket)
         (quantized,) = self.take("?")
         if not quantized and pruned >= 0:
             raise _Damaged("has a pruned dictionary over a plain matrix")
         self.matrix(rows, dim, bool(quantized))
         (packed,) = self.take("?")
-        self.matrix(len(labels), dim, bool(quantized and packed))
+        self.matrix(len(names), dim, bool(quantized and packed))
         if self.at != self.size:
             raise _Damaged("goes on behind its end")
         return Header(
-            tuple(labels), words, dim, minn, maxn, ngrams, bucket, LOSSES[loss], bool(quantized)
+            tuple(names), words, dim, minn, maxn, ngrams, bucket, LOSSES[loss], bool(quantized)
         )
 
     def dictionary(self) -> tuple[int, list[str], int]:
-        """(words, labels, pruned n-grams or -1). Words come before labels, as ids ask for."""
+        """(words, names of labels, pruned n-grams or -1). Words come before labels, as ids do."""
         entries, words, count = self.take("3i")
         _, pruned = self.take("2q")
         if words < 0 or count < 1 or entries != words + count or pruned < -1:
             raise _Damaged("has a dictionary that makes no sense")
-        labels = []
+        names = []
         find, data, at = self.data.find, self.data, self.at
         for entry in range(entries):
             end = find(b"\0", at)
@@ -133,8 +150,7 @@ class _Reader:
                 (times,) = struct.unpack_from("<q", data, end + 1)
                 if not 0 <= times < _MOST:  # the tree over labels is built from these
                     raise _Damaged("has a dictionary that makes no sense")
-                label = data[at:end].decode("utf-8", "replace")
-                labels.append(label.removeprefix(PREFIX))
+                names.append(data[at:end].decode("utf-8", "replace"))
             at = end + 10  # count: int64, type: one byte
         self.at = at
         if pruned > 0:
@@ -143,7 +159,7 @@ class _Reader:
             kept = np.frombuffer(data[at : self.at], "<i4")[1::2]
             if kept.min() < 0 or kept.max() >= pruned:
                 raise _Damaged("has a dictionary that makes no sense")
-        return words, labels, pruned
+        return words, names, pruned
 
     def matrix(self, rows: int, dim: int, quantized: bool) -> None:
         """Passes over a matrix of that shape."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from curate.errors import RunFailed, UsageError
-from curate.language.codes import PREFIX
 from curate.language.model_file import Header, read_header
 
 # The C++ binding itself: the Python package around it warns on stderr at every load.
@@ -24,7 +23,7 @@ def need_library() -> None:
     if sys.version_info >= (3, 13):
         raise RunFailed(
             "language models need fastText, which has no wheel for Python"
-            f" {sys.version_info.major}.{sys.version_info.minor}: use Python 3.10 to 3.12"
+            f" {sys.version_info[0]}.{sys.version_info[1]}: use Python 3.10 to 3.12"
         )
     raise RunFailed("language models need fastText: pip install fasttext-numpy2-wheel")
 
@@ -43,7 +42,7 @@ class Model:
     def __init__(self, path: str | Path) -> None:
         self.header: Header = read_header(path)
         self.labels = self.header.labels
-        self._codes = {f"{PREFIX}{label}": i for i, label in enumerate(self.labels)}
+        self._codes = {name: i for i, name in enumerate(self.header.names)}
         self._native = library().fasttext()
         try:
             self._native.loadModel(str(path))

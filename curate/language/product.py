@@ -32,6 +32,12 @@ class LanguageModel(Product):
     cutoff: int = Field(0, ge=0, description="n-grams and words kept when quantized; 0: all")
     seed: int = Field(0, ge=0)
 
+    def identity(self) -> dict[str, Any]:
+        from curate.language.native import need_library
+
+        need_library()  # before anything is read
+        return super().identity()
+
     def build(self, context: ProductContext) -> dict[str, Any]:
         from curate.language.evaluate import labelled
         from curate.language.train import train

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from curate.errors import UsageError
 from curate.language import codes
 from curate.language.lines import fasttext_lines
 from curate.language.locate import VARIABLE, effective, model_path
-from curate.language.model_file import read_header
+from curate.language.model_file import read_header, sha256
 from curate.language.native import Model, need_library
 from curate.steps import Step
 
@@ -73,7 +72,7 @@ class Language(Step):
     def resolved(self) -> dict[str, Any]:
         """The settings as given, and what the model was: a recipe that is run elsewhere finds its
         model there, and finds out when it is another."""
-        return super().resolved() | {"model_sha256": _sha256(self._path())}
+        return super().resolved() | {"model_sha256": sha256(self._path())}
 
     def resources(self) -> list[str]:
         return [self._path()]
@@ -89,7 +88,7 @@ class Language(Step):
     def _check(self) -> None:
         """UsageError where the model is another than the one meant, or lacks a label to keep."""
         path = self._path()
-        if self.model_sha256 and _sha256(path) != self.model_sha256.lower():
+        if self.model_sha256 and sha256(path) != self.model_sha256.lower():
             raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
         try:
             codes.chosen(self.keep, read_header(path).labels)
@@ -121,11 +120,3 @@ class Language(Step):
         if self.least is not None:
             docs = docs.drop(score < self.least, "language_score", score, self.least)
         return docs
-
-
-def _sha256(path: str) -> str:
-    state = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            state.update(block)
-    return state.hexdigest()

@@ -7,7 +7,6 @@ is given.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from array import array
@@ -27,6 +26,7 @@ from curate.errors import UsageError
 from curate.language.codes import PREFIX
 from curate.language.fit import fit_apart
 from curate.language.lines import fasttext_lines
+from curate.language.model_file import sha256
 from curate.language.native import Model
 from curate.language.scores import Scores
 from curate.language.training import Training
@@ -136,7 +136,7 @@ def train(examples: Iterable[tuple[str, str]], folder: Path, training: Training)
         scores = _held_out(Model(target), lines)
     card = {"version": 1, **_counts(lines), "settings": asdict(training), "held_out": scores}
     card |= {"file": target.name, "bytes": target.stat().st_size}
-    card["sha256"] = hashlib.sha256(target.read_bytes()).hexdigest()
+    card["sha256"] = sha256(target)
     write_text(folder / CARD, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
     return card
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from curate.errors import UsageError
 from curate.language.model_file import read_header
+from curate.language.native import Model
 
 
 def test_the_header_says_what_the_model_is(model: Path) -> None:
@@ -66,7 +70,8 @@ def test_bytes_behind_the_end_are_refused(model: Path, tmp_path: Path) -> None:
         (8, -1, "make no sense"),
         (8 + 4 * 6, 9, "make no sense"),  # loss
         (8 + 4 * 7, 1, "word vectors"),  # model
-        (8 + 4 * 8, 1, "another shape"),  # bucket
+        (8 + 4 * 8, 0, "make no sense"),  # bucket
+        (8 + 4 * 8, 1, "another shape"),
         (8 + 4 * 8, 1 << 30, "another shape"),
         (64, 1 << 30, "makes no sense"),  # entries
         (68, 5, "makes no sense"),  # words
@@ -83,3 +88,38 @@ def test_sizes_that_do_not_fit_the_file_are_refused(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.bin: No such file"):
         read_header(tmp_path / "nowhere.bin")
+
+
+def test_a_damaged_model_is_refused_or_works(model: Path, tmp_path: Path) -> None:
+    """Whatever the bytes of its header and dictionary are, the process that asks it lives."""
+    code = """
+import sys
+import numpy as np
+from curate.errors import UsageError
+from curate.language.native import Model
+line = np.frombuffer("The river runs 这条河\\n".encode(), np.uint8)
+for path in sys.argv[1:]:
+    try:
+        Model(path).best(line, np.array([0, len(line)]), np.ones(1, np.bool_))
+    except UsageError:
+        pass
+"""
+    draw = random.Random(0)
+    paths = []
+    for number in range(60):
+        data = bytearray(model.read_bytes())
+        for _ in range(draw.choice([1, 2, 4])):
+            data[draw.randrange(8, 400)] = draw.choice([0, 1, 127, 255, draw.randrange(256)])
+        paths.append(tmp_path / f"{number}.bin")
+        paths[-1].write_bytes(data)
+    done = subprocess.run([sys.executable, "-c", code, *map(str, paths)], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_labels_of_another_prefix_keep_it(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.bin"
+    other.write_bytes(model.read_bytes().replace(b"__label__", b"__class__"))
+    assert "__class__en" in read_header(other).labels
+    line = np.frombuffer(b"The river runs past the old mill.\n", np.uint8)
+    codes, _ = Model(other).best(line, np.array([0, len(line)]), np.ones(1, np.bool_))
+    assert read_header(other).labels[codes[0]] == "__class__en"

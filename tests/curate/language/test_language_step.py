@@ -151,6 +151,13 @@ def test_without_the_library_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert "\n" not in str(caught.value)
 
 
+def test_python_3_13_is_told_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "find_spec", lambda name: None)
+    monkeypatch.setattr(native.sys, "version_info", (3, 13, 0))
+    with pytest.raises(RunFailed, match=r"no wheel for Python 3\.13: use Python 3\.10 to 3\.12"):
+        native.need_library()
+
+
 def test_loading_prints_nothing(model: Path) -> None:
     code = f"from curate.language.native import Model; Model({str(model)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -100,6 +100,19 @@ class TestTraining:
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("fasttext")
+def test_a_recipe_trains_on_what_it_kept_whatever_the_workers(bench: Any) -> None:
+    rows = [{"id": f"p{i}", "text": t, "lang": c} for i, (t, c) in enumerate(examples())]
+    source = bench.jsonl("in.jsonl", [*rows, {"text": "short", "lang": "xx"}])
+    loose = {"min_words": 1, "min_word_length": 0, "max_word_length": 999}
+    long = {"gopher_quality": loose | {"min_stop_words": 0, "min_alpha_words": 0}}
+    model = {"language_model": {"bucket": 2000, "epochs": 3, "piece_chars": 20}}
+    bench.run([long, model], source, out="one", workers=1)
+    bench.run([long, model], source, out="two", workers=2, read={"partition_bytes": 9000})
+    one, two = (bench.folder / out / "language.bin" for out in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
 def test_scores_by_length_by_label_and_by_confusion() -> None:
     scores = Scores(["en", "de", "fr"])
     scores.add(["en", "eng", "de", "pl"], ["en", "en", "fr", "de"], [5, 30, 30, 700])
