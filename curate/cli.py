@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from curate.cli_dedup import dedup_app
+from curate.cli_language import language_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_tokenizer import tokenizer_app
 from curate.version import __version__
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(dedup_app, name="dedup")
+app.add_typer(language_app, name="language")
 app.add_typer(tokenizer_app, name="tokenizer")
 
 

@@ -82,6 +82,23 @@ def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: Ho
     return _execute(compose("shards", [("shards", settings)], ()), inputs, how, "shards")
 
 
+def evaluate_language(
+    model: Path, label: str, max_chars: int, inputs: list[str], as_json: bool
+) -> None:
+    """`llmcurate language evaluate`: prints the figures; writes nothing."""
+    from curate.direct import DirectInput
+    from curate.language.evaluate import evaluate
+    from curate.language.scores import table
+
+    plan = make_plan(build("evaluate", []), inputs)
+    for notice in plan.inputs.notices:
+        say(notice)
+    direct = DirectInput(plan)
+    result = evaluate(model, direct.batches(None), label, max_chars)
+    result["corrupt"] = direct.tally["corrupt"]
+    print(json.dumps(result, ensure_ascii=False) if as_json else table(result))
+
+
 def pretrain(
     shards: Path | None,
     model: str,

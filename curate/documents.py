@@ -1,8 +1,9 @@
-"""Documents: an Arrow table with a known schema, changed only by four verbs.
+"""Documents: an Arrow table with a known schema, changed only by five verbs.
 
-`replace` turns a payload into text, `annotate` adds a typed column `step.name`, `drop` marks rows
-with a reason, `edit` gives new text together with what was cut. Marked rows stay in the batch
-until the stage ends (`split`), so every filter of a stage measures every row.
+`replace` turns a payload into text, `annotate` adds a typed column `step.name`, `identify` says
+which language each text is in, `drop` marks rows with a reason, `edit` gives new text together
+with what was cut. Marked rows stay in the batch until the stage ends (`split`), so every filter of
+a stage measures every row.
 """
 
 from __future__ import annotations
@@ -131,6 +132,12 @@ class Documents:
         """A typed column `step.name`, one value a row."""
         array = values if isinstance(values, pa.Array) else pa.array(values)
         return replace(self, table=self._with(f"{self.step}.{name}", array))
+
+    def identify(self, lang: pa.Array) -> Documents:
+        """The core column `lang`: string[rows]; what stood there moves to `step.declared`."""
+        before = self.table["lang"]
+        declared = replace(self, table=self._with(f"{self.step}.declared", before))
+        return replace(self, table=declared._with("lang", lang.cast(pa.string())))
 
     def drop(
         self,

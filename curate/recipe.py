@@ -48,7 +48,7 @@ class Recipe:
         for i, step in enumerate(self.steps):
             if i in self.cuts:
                 steps.append(CUT)
-            steps.append({step.name: step.model_dump(mode="json")})
+            steps.append({step.name: step.resolved()})
         out: dict[str, Any] = {"name": self.name, "description": self.description}
         if self.input:
             out["input"] = list(self.input)

@@ -57,6 +57,10 @@ class Settings(BaseModel):
             found["resources"] = [digest(self.label, r) for r in resources]
         return found
 
+    def resolved(self) -> dict[str, Any]:
+        """The settings as OUT/recipe.yaml has them, defaults included; they hold elsewhere too."""
+        return self.model_dump(mode="json")
+
     def resources(self) -> list[str]:
         """Files whose content decides this step's output: word lists, models."""
         return []
@@ -159,12 +163,14 @@ REGISTRY: dict[str, str] = {
     "document_length": "curate.filters.length:DocumentLength",
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
+    "language": "curate.language.step:Language",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
     "pretrain": "curate.products:PretrainProduct",
+    "language_model": "curate.language.product:LanguageModel",
 }
 
 

@@ -22,7 +22,13 @@ version, folder = sys.argv[1], Path(sys.argv[2])
 project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
 extras = project["optional-dependencies"]
 wanted = [*project["dependencies"], *extras["train"], *extras["dev"]]
-lines = [r for r in wanted if Requirement(r).name != "torch"]
+lines = []
+for line in wanted:
+    need = Requirement(line)
+    here = need.marker is None or need.marker.evaluate({"python_version": version})
+    if need.name != "torch" and here:
+        need.marker = None
+        lines.append(str(need))
 (folder / "wanted").write_text("\n".join(lines))
 pins = []
 for line in Path("constraints.txt").read_text().split("\n"):

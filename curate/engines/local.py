@@ -13,10 +13,11 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from curate.errors import CurateError, RunFailed
@@ -55,11 +56,20 @@ class _Worker:
 
 
 class LocalEngine:
-    """Use as a context manager; workers start with the first task and stay until the end."""
+    """Use as a context manager; workers start with the first task and stay until the end.
 
-    def __init__(self, workers: int, tick: Callable[[], None] = lambda: None) -> None:
+    environment: variables that workers have beside this process's own.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        tick: Callable[[], None] = lambda: None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.workers = max(1, workers)
         self._tick = tick
+        self._environment = environment
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
 
@@ -72,12 +82,13 @@ class LocalEngine:
     def _start(self) -> _Worker:
         home = str(Path(__file__).resolve().parents[2])
         paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        path = os.pathsep.join(dict.fromkeys(paths))
         one = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
         process = subprocess.Popen(
             [sys.executable, "-m", "curate.engines.worker", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **one, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))},
+            env={**os.environ, **one, **self._environment, "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C reaches this process, which ends the workers
         )
         assert process.stdout is not None

@@ -115,6 +115,14 @@ def product_line(product: dict[str, Any]) -> str:
             f" {s['steps']} steps, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
             f" {s['bits_per_byte']:.2f} bits a byte on held-out text"
         )
+    if product["makes"] == "language_model":
+        card = product["card"]
+        right = card["held_out"]["accuracy"]
+        measured = "nothing held out" if right is None else f"{100 * right:.2f} % of held-out right"
+        return (
+            f"{product['label']}: {len(card['labels'])} labels, {card['lines']['train']} lines,"
+            f" {amount(card['bytes'])}, {measured}"
+        )
     if product["makes"] == "export":
         return (
             f"{product['label']}: {product['documents']} documents in"

@@ -1,0 +1,62 @@
+"""A small language model trained on the demonstration's own texts, so that the demo needs no
+download: ten languages, the pieces of its articles.
+
+It is made for the demo's pages and no others: five thousand characters of German do not make a
+model of German.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from curate.demo.plants import number
+from curate.demo.texts import Article, load_articles
+from curate.language.train import pieces, train
+from curate.language.training import Training
+from curate.progress import say
+
+_PIECE_CHARS = 60
+# A language gives at most so many pieces, and repeats what it has up to so many: English has
+# forty times the text of Chinese here.
+_MOST, _LEAST = 300, 100
+TRAINING = Training(
+    minn=1,
+    maxn=3,
+    loss="softmax",
+    bucket=20_000,
+    epochs=20,
+    min_count=1_000_000,  # no words, which are few here: character n-grams alone
+    held_out=0.2,
+)
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """(piece, language), the same on every call."""
+    by_language: dict[str, list[Article]] = {}
+    for article in load_articles():
+        by_language.setdefault(article.lang, []).append(article)
+    for lang, articles in by_language.items():
+        found = [
+            (piece.strip(), lang)
+            for article in articles
+            for paragraph in article.paragraphs
+            for piece in pieces(paragraph, _PIECE_CHARS)
+        ]
+        found.sort(key=lambda example: number("language", example[0]))
+        times = -(-_LEAST // len(found))
+        yield from found[:_MOST] * times
+
+
+def train_demo_model(folder: Path, quiet: bool = False) -> Path:
+    """Trains into the folder (language.bin, card.json), prints the accuracy on pieces that were
+    held out, and returns the model's path. A model that is there already, of the same texts and
+    settings, is trained again to the same bytes."""
+    card = train(examples(), folder, TRAINING)
+    held = card["held_out"]
+    say(
+        f"language model of {len(card['labels'])} languages: {100 * held['accuracy']:.1f} % of"
+        f" {held['texts']} held-out pieces of {_PIECE_CHARS} characters right",
+        quiet,
+    )
+    return folder / card["file"]

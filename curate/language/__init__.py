@@ -1,0 +1,1 @@
+"""Which language a text is in: fastText models, found, checked, run, trained, evaluated."""

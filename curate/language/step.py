@@ -1,0 +1,122 @@
+"""The step `language`: which language a document is in, by a fastText model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, field_validator
+
+from curate.documents import Documents
+from curate.errors import UsageError
+from curate.language import codes
+from curate.language.lines import fasttext_lines
+from curate.language.locate import VARIABLE, effective, model_path
+from curate.language.model_file import read_header, sha256
+from curate.language.native import Model, need_library
+from curate.steps import Step
+
+# CCNet's successors, RefinedWeb and FineWeb (Penedo et al. 2023, 2024), keep from here on.
+THRESHOLD = 0.65
+
+
+class Language(Step):
+    """Labels every document; drops those in other languages, or that are no language clearly.
+
+    Columns: the core `lang` (what stood there moves to `declared`), `score` (0 to 1), `iso639_3`
+    and `script`, null where the label has none. A document without any word has label null and
+    score 0.
+    """
+
+    name: ClassVar[str] = "language"
+
+    model: str | None = Field(
+        None, description="path, lid.176.ftz or lid.176.bin; none: LLMCURATE_LID_MODEL, lid.176.ftz"
+    )
+    model_sha256: str | None = Field(None, description="what the model's file must be; none: any")
+    keep: tuple[str, ...] = Field((), description="labels or ISO 639 codes; none: all")
+    threshold: float | None = Field(
+        None, ge=0, le=1, description="least score; none: 0.65 where keep is given"
+    )
+    max_chars: int = Field(0, ge=0, description="characters that are looked at; 0: all")
+    _model: Model | None = PrivateAttr(default=None)
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """`en,de` as a list; YAML's `no`, which it takes for false, is Norwegian."""
+        if isinstance(value, str):
+            value = [name.strip() for name in value.split(",") if name.strip()]
+        if value is False:
+            value = ["no"]
+        if isinstance(value, Sequence):
+            return tuple("no" if name is False else name for name in value)
+        return value
+
+    @property
+    def least(self) -> float | None:
+        """The score under which documents are dropped; None: none is."""
+        return THRESHOLD if self.threshold is None and self.keep else self.threshold
+
+    def identity(self) -> dict[str, Any]:
+        """With the model that counts here and now, so that workers and later runs see the same."""
+        need_library()
+        found = super().identity()
+        found["settings"] |= {"model": effective(self.model), "model_sha256": None}
+        self._check()
+        return found
+
+    def resolved(self) -> dict[str, Any]:
+        """The settings as given, and what the model was: a recipe that is run elsewhere finds its
+        model there, and finds out when it is another."""
+        return super().resolved() | {"model_sha256": sha256(self._path())}
+
+    def resources(self) -> list[str]:
+        return [self._path()]
+
+    def notes(self) -> list[str]:
+        by = "" if self.model else f" (by {VARIABLE})" if os.environ.get(VARIABLE) else ""
+        labels = len(read_header(self._path()).labels)
+        return [f"{self.label}: model {effective(self.model)}{by}, {labels} labels"]
+
+    def _path(self) -> str:
+        return str(model_path(effective(self.model)))
+
+    def _check(self) -> None:
+        """UsageError where the model is another than the one meant, or lacks a label to keep."""
+        path = self._path()
+        if self.model_sha256 and sha256(path) != self.model_sha256.lower():
+            raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
+        try:
+            codes.chosen(self.keep, read_header(path).labels)
+        except ValueError as error:
+            raise UsageError(f"{self.label}.keep: {error}") from None
+
+    def open(self) -> None:
+        self._model = Model(self._path())
+
+    def apply(self, docs: Documents) -> Documents:
+        if self._model is None:
+            self.open()
+        assert self._model is not None
+        labels = self._model.labels
+        data, offsets = docs.buffers()
+        found, rounded = self._model.best(*fasttext_lines(data, offsets, self.max_chars))
+        score = rounded.astype(np.float64)  # compared with the limit as it is written down
+        at = pa.array(found, mask=found < 0)
+        docs = docs.identify(pa.array(labels, pa.string()).take(at))
+        docs = docs.annotate("score", score)
+        for name, of in (("iso639_3", codes.iso639_3), ("script", codes.script)):
+            docs = docs.annotate(name, pa.array([of(x) for x in labels], pa.string()).take(at))
+        if self.keep:
+            kept = codes.chosen(self.keep, labels)
+            wanted = np.array([*(label in kept for label in labels), False])
+            names = [*labels, "no word"]
+            detail = [names[code] for code in found]
+            docs = docs.drop(~wanted[found], "language", score, detail=detail)
+        if self.least is not None:
+            docs = docs.drop(score < self.least, "language_score", score, self.least)
+        return docs

@@ -1,0 +1,59 @@
+"""Codes: one language under several names."""
+
+from __future__ import annotations
+
+import pytest
+
+from curate.language import codes
+
+
+@pytest.mark.parametrize(
+    ("label", "code", "script"),
+    [
+        ("en", "eng", None),
+        ("eng", "eng", None),
+        ("eng_Latn", "eng", "Latn"),
+        ("zho_Hant", "zho", "Hant"),
+        ("ceb", "ceb", None),
+        ("sh", "hbs", None),
+        ("als", "gsw", None),  # the Alemannic Wikipedia, in lid.176
+        ("als_Latn", "als", "Latn"),  # Tosk Albanian, in NLLB
+        ("zh-yue", None, None),
+        ("spam", None, None),
+        ("EN", None, None),
+        ("not_spam", None, None),
+        ("", None, None),
+        ("_Latn", None, "Latn"),
+    ],
+)
+def test_labels_have_codes(label: str, code: str | None, script: str | None) -> None:
+    assert (codes.iso639_3(label), codes.script(label)) == (code, script)
+
+
+def test_every_two_letter_code_has_a_three_letter_one() -> None:
+    assert len(codes.THREE) == 184
+    assert all(len(a) == 2 and len(b) == 3 for a, b in codes.THREE.items())
+    assert len(set(codes.THREE.values())) == len(codes.THREE)
+
+
+@pytest.mark.parametrize("name", ["en", "eng"])
+def test_a_language_is_kept_by_any_of_its_codes(name: str) -> None:
+    assert codes.chosen([name], ["de", "en"]) == {"en"}
+    assert codes.chosen([name], ["deu_Latn", "eng_Latn"]) == {"eng_Latn"}
+
+
+def test_a_language_is_kept_in_all_its_scripts_unless_one_is_named() -> None:
+    labels = ["zho_Hans", "zho_Hant", "eng_Latn"]
+    assert codes.chosen(["zh"], labels) == {"zho_Hans", "zho_Hant"}
+    assert codes.chosen(["zho_Hant"], labels) == {"zho_Hant"}
+
+
+def test_a_macrolanguage_stands_for_the_language_that_models_name() -> None:
+    assert codes.chosen(["zh", "ar"], ["cmn_Hani", "arb_Arab"]) == {"cmn_Hani", "arb_Arab"}
+
+
+def test_a_label_that_the_model_lacks_is_refused_with_near_ones() -> None:
+    with pytest.raises(ValueError, match=r"no label for 'eng_Cyrl'.*: eng_Latn"):
+        codes.chosen(["eng_Cyrl"], ["deu_Latn", "eng_Latn"])
+    with pytest.raises(ValueError, match=r"no label for 'xx'; among its 2: de, en"):
+        codes.chosen(["xx"], ["de", "en"])
