@@ -21,18 +21,26 @@ _RECRAWLS = 5
 _NEAR_WORDS = 170  # a near duplicate needs room for small steps
 _OLD = 120  # days between two crawls of a URL
 
-# What the foundation's steps do with a planted section.
+# What should happen to a planted section (curate/demo/score.py says who may see to it).
 _PLANTED = {
-    "short": "dropped:c4",
-    "js_required": "dropped:c4",
-    "policy": "dropped:c4",
-    "lorem": "dropped:c4",
-    "curly": "dropped:c4",
-    "pii": "kept",
+    "short": "dropped:quality",
+    "js_required": "dropped:quality",
+    "policy": "dropped:quality",
+    "lorem": "dropped:quality",
+    "curly": "dropped:quality",
+    "pii": "replaced:pii",
+    "casino": "dropped:url",
+    "near_miss": "kept",
 }
-# C4 asks for `. ? ! "` at a line's end and for five words between spaces. Hindi ends with a danda.
-_NO_C4_ENDS = ("th", "zh", "ja", "hi")
-_SURVIVES = "survives_foundation"
+_JUNK = "dropped:quality"
+# Blocked by the demonstration's lists (curate/demo/run.py): a domain with its subdomains, a word.
+BLOCKED_DOMAINS = ("luckyspins.example",)
+BLOCKED_WORDS = ("casino", "sex")  # the second must not block Essex or a sextet
+_BLOCKED_HOSTS = {
+    "casino-bonus": "www.townsquare.example",  # by the word in its address
+    "casino-slots": "games.luckyspins.example",
+    "essex-sextet": "www.townsquare.example",
+}
 
 # (charset, where it is declared) by language, taken in turn.
 _CHARSETS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -177,12 +185,15 @@ def plan_pages() -> list[Page]:
     hosts = load_hosts()
     site = _Site(hosts, load_words("comments"))
     english = [a for a in articles if a.lang == "en" and a.section not in _PLANTED]
+    by_address = [a for a in articles if a.section in ("casino", "near_miss")]
+    blocked = {a.id for a in by_address}
     pages = [
         *_english(site, english),
         *_foreign(site, [a for a in articles if a.lang != "en"]),
-        *_planted(site, [a for a in articles if a.section in _PLANTED]),
+        *_planted(site, [a for a in articles if a.section in _PLANTED and a.id not in blocked]),
         *_gibberish(site, english),
         *_fillers(hosts, english),
+        *_by_address(site, by_address),
     ]
     keys = [p.key for p in pages]
     if len(set(keys)) != len(keys):
@@ -221,7 +232,7 @@ def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
             both,
             site.host_for(article.section),
             "substring_dup",
-            _SURVIVES,
+            "kept:substring",  # until there is a step that looks for it
             source=donor.id,
             cluster=clusters[donor.id],
             planted={
@@ -272,7 +283,7 @@ def _near(site: _Site, near: Sequence[Article], clusters: Mapping[str, str]) -> 
             copy,
             site.host_for("mirror"),
             "near_dup",
-            _SURVIVES,
+            "dropped:near",
             key=f"{article.id}/near",
             source=article.id,
             cluster=clusters[article.id],
@@ -283,8 +294,8 @@ def _near(site: _Site, near: Sequence[Article], clusters: Mapping[str, str]) -> 
 
 def _foreign(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
     for article in articles:
-        expect = "dropped:c4" if article.lang in _NO_C4_ENDS else _SURVIVES
-        yield site.lay_out(article, site.host_for(article.lang), "wrong_language", expect)
+        host = site.host_for(article.lang)
+        yield site.lay_out(article, host, "wrong_language", "dropped:language")
 
 
 def _planted(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
@@ -319,8 +330,15 @@ def _gibberish(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
             else plants.word_salad(key, articles, 7, marks)
         )
         article = Article(key, "gibberish", "en", lines[0][:30], lines)
-        expect = _SURVIVES if marks else "dropped:c4"
-        yield site.lay_out(article, site.hosts["www.bestlinks4u.example"], "gibberish", expect)
+        yield site.lay_out(article, site.hosts["www.bestlinks4u.example"], "gibberish", _JUNK)
+
+
+def _by_address(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
+    for article in articles:
+        host = site.hosts[_BLOCKED_HOSTS.get(article.id, "www.luckyspins.example")]
+        expect = _PLANTED[article.section]
+        kind = "clean" if expect == "kept" else "blocked_url"
+        yield site.lay_out(article, host, kind, expect)
 
 
 def _fillers(hosts: Sequence[Host], articles: Sequence[Article]) -> Iterator[Page]:
@@ -334,4 +352,4 @@ def _fillers(hosts: Sequence[Host], articles: Sequence[Article]) -> Iterator[Pag
     )
     for host, path, html in found:
         url = f"https://{host}/{path}"
-        yield Page(url, url, html, "en", "boilerplate", "dropped:c4")
+        yield Page(url, url, html, "en", "boilerplate", _JUNK)

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,32 +16,41 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.demo.score import format_table, score
+from curate.atomic import write_text
+from curate.dedup.minhash import DedupMinhash
+from curate.dedup.minhash_presets import predicted
+from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
+from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
 from curate.plan import plan_run
 from curate.progress import say
-from curate.recipe import build, load
+from curate.recipe import Recipe, build, load
 from curate.report import funnel
 from curate.report.records import record
 from curate.run import Options, Outcome, run_planned
 from curate.workspace import create, find
 
+LISTS: dict[str, tuple[str, tuple[str, ...]]] = {  # setting of url_filter: file, lines
+    "domains": ("blocked-domains.txt", BLOCKED_DOMAINS),
+    "banned_words": ("blocked-words.txt", BLOCKED_WORDS),
+}
 
-def _kept_ids(out: Path) -> set[str]:
-    ids: set[str] = set()
+
+def _result(out: Path) -> Result:
+    """What the run kept, rejected and replaced, by id."""
+    kept: dict[str, str] = {}
+    replaced: dict[str, Counter[str]] = {}
     for path in sorted((out / "corpus").glob("part-*.parquet")):
-        ids.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
-    return ids
-
-
-def _rejected(out: Path) -> dict[str, tuple[str, str]]:
-    found: dict[str, tuple[str, str]] = {}
+        for row in pq.read_table(path, columns=["id", "text", "edits"]).to_pylist():
+            name = row["id"].strip("<>")
+            kept[name] = row["text"]
+            edits = [e["rule"] for e in row["edits"] or () if e["step"] == "pii"]
+            replaced[name] = Counter(edits)
+    rejected: dict[str, tuple[str, str]] = {}
     for path in sorted((out / "rejected").glob("part-*.parquet")):
-        rows = pq.read_table(path, columns=["id", "step", "rule"])
-        columns = (rows[name].to_pylist() for name in ("id", "step", "rule"))
-        for name, step, rule in zip(*columns, strict=True):
-            found[name] = (step, rule)
-    return found
+        for row in pq.read_table(path, columns=["id", "step", "rule"]).to_pylist():
+            rejected[row["id"].strip("<>")] = (row["step"], row["rule"])
+    return Result(kept, rejected, replaced)
 
 
 def _write_web(folder: Path) -> DemoWeb:
@@ -57,6 +67,35 @@ def _write_web(folder: Path) -> DemoWeb:
     return replace(web, paths=paths, truth=folder / web.truth.name)
 
 
+def _recipe(out: Path, sets: tuple[str, ...], quiet: bool) -> Recipe:
+    """The demo's recipe, with the block lists and the language model that are made for it, and
+    without the steps whose library is not here."""
+    lists = []
+    for key, (name, lines) in LISTS.items():
+        path = out / "web" / name
+        if not path.exists() or path.read_text() != "\n".join([*lines, ""]):
+            write_text(path, "\n".join([*lines, ""]))
+        lists.append(f"url_filter.{key}={path}")
+    missing = []
+    model = []
+    if find_spec("fasttext") is None:
+        missing.append("language")
+        say("no fasttext here: the demo does without its language step")
+    else:
+        from curate.demo.language import train_demo_model
+
+        model = [f"language.model={train_demo_model(out / 'language', quiet)}"]
+    if find_spec("torch") is None:
+        missing.append("pretrain")
+        say("no torch here: the demo stops at token shards (pip install 'llmcurate[train]')")
+    own = () if any(s.startswith("language.model=") for s in sets) else tuple(model)
+    recipe = load("demo", (*lists, *own, *sets))
+    steps = [s for s in recipe.steps if s.name not in missing]
+    if len(steps) == len(recipe.steps):
+        return recipe
+    return build("demo", steps, read=recipe.read, description=recipe.description)
+
+
 def run_demo(
     out: Path, workers: int, as_json: bool, quiet: bool, sets: tuple[str, ...] = ()
 ) -> Outcome:
@@ -65,11 +104,7 @@ def run_demo(
     create(out)
     web = _write_web(out / "web")
     say(f"wrote {web.documents} pages and {web.others} other records to {out / 'web'}", quiet)
-    recipe = load("demo", sets)
-    if find_spec("torch") is None:
-        say("no torch here: the demo stops at token shards (pip install 'llmcurate[train]')")
-        steps = [s for s in recipe.steps if s.name != "pretrain"]
-        recipe = build("demo", steps, read=recipe.read, description=recipe.description)
+    recipe = _recipe(out, sets, quiet)
     from curate.formats.inputs import plan_inputs
 
     inputs = [str(path) for path in web.paths]
@@ -78,7 +113,9 @@ def run_demo(
     target = space.out_for("demo", plan.digest) if space else out / "runs" / "0001-demo"
     target = out / target.relative_to(out.resolve())
     outcome = run_planned(plan, target, Options(workers, quiet))
-    rows = score(web.truth, _kept_ids(target), _rejected(target))
+    near = next(s for s in recipe.steps if isinstance(s, DedupMinhash))
+    shares = {s: predicted(*near.banding, s) for s in SIMILARITIES}
+    rows = score(read_truth(web.truth), _result(target), shares)
     result: dict[str, Any] = {**outcome.totals(), "paths": outcome.paths()}
     print(funnel.text(record(outcome)))
     if outcome.products and outcome.products[-1]["makes"] == "model":
@@ -91,7 +128,7 @@ def run_demo(
     command = "llmcurate" if shutil.which("llmcurate") else beside
     print(f"next:   cd {out} && {command} tokenizer train --vocab 8000 && {command} pretrain")
     if as_json:
-        result["plants"] = [asdict(row) for row in rows]
+        result["plants"] = [asdict(row) | {"recall": row.recall} for row in rows]
         result["wall_seconds"] = round(time.perf_counter() - began, 1)
         print(json.dumps(result, ensure_ascii=False))
     return outcome

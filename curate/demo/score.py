@@ -1,36 +1,77 @@
-"""How much of what was planted a pipeline's foundation found: C4's rules and exact dedup."""
+"""How much of what was planted in the demonstration web a run found, and what it hit besides."""
 
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-# The steps that the foundation has; a planted document expects one of them by these names.
-STEPS = ("c4", "exact_text", "exact_url")
+QUALITY = ("c4", "gopher_quality", "gopher_repetition", "fineweb_quality")
+# Which steps may see to an expectation, and how people read it.
+STEPS: dict[str, tuple[str, ...]] = {
+    "dropped:url": ("url_filter",),
+    "dropped:language": ("language",),
+    "dropped:quality": (*QUALITY, "language"),  # a menu may have no language to speak of
+    "dropped:exact_url": ("dedup_exact.same_url",),
+    "dropped:exact_text": ("dedup_exact.same_text",),
+    "dropped:near": ("dedup_minhash",),
+}
+WANTED = {
+    "kept": "kept",
+    "dropped:url": "dropped by its address",
+    "dropped:language": "dropped by its language",
+    "dropped:quality": "dropped by a text filter",
+    "dropped:exact_url": "one page an address kept",
+    "dropped:exact_text": "one page a text kept",
+    "dropped:near": "one of both kept",
+    "replaced:pii": "replaced in the text",
+    "kept:substring": "kept: no step looks for passages",
+}
+PII_RULES = {"email": "email", "ip": "ip", "phone": "phone"}  # type in the truth: rule of the step
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of planted document and one expectation.
+    """One kind of plant and what should happen to it.
 
-    For ``dropped:STEP``: `planted` documents should be dropped by STEP, `caught` of them were,
-    recall is their quotient, and precision is the share of all documents dropped by STEP that
-    were planted for it (a figure of the step, equal in all its rows). For equal texts a cluster of
-    n should lose n - 1, whichever survives. For ``kept`` and ``survives_foundation``: `caught`
-    were kept, recall is the share kept, and precision is not defined.
+    recall: done / planted. expected: the recall that a right pipeline has; under 1 for near copies,
+    of which MinHash finds a share that depends on their similarity. precision: of all that the
+    steps of this expectation dropped (or replaced), the share that was planted for them; None where
+    nothing is dropped. by: which steps did it.
     """
 
     kind: str
-    expected: str
+    expect: str
     planted: int
-    caught: int
-    missed: int
+    done: int
+    expected: float
     precision: float | None
-    recall: float
+    by: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def recall(self) -> float:
+        """Share of the planted that was treated as it should be."""
+        return self.done / self.planted
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of a run. kept: id -> text; rejected: id -> (step, rule) of the first reason;
+    replaced: id -> how many spans of each PII rule were replaced in a kept document."""
+
+    kept: Mapping[str, str]
+    rejected: Mapping[str, tuple[str, str]]
+    replaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def step(self, name: str) -> str:
+        """The step that dropped a document, with the rule for exact dedup; "" for none."""
+        step, rule = self.rejected.get(name, ("", ""))
+        step = step.partition("#")[0]
+        return f"{step}.{rule}" if step == "dedup_exact" else step
 
 
 def read_truth(path: Path) -> list[dict[str, Any]]:
@@ -40,138 +81,145 @@ def read_truth(path: Path) -> list[dict[str, Any]]:
 
 
 def score(
-    truth_path: Path, kept_ids: set[str], rejected: Mapping[str, tuple[str, str]]
+    truth: Sequence[dict[str, Any]], result: Result, predicted: Mapping[float, float]
 ) -> list[Row]:
-    """Compare a run's decisions with the truth.
-
-    Args:
-        truth_path: ``truth.jsonl`` of `curate.demo.web.build_web`.
-        kept_ids: ids of the documents that came out; angle brackets are ignored.
-        rejected: (step, rule) of the others. Exact dedup is known by the words exact and text (or
-            url) in the two, as in ``("dedup_exact", "same_text")``; C4 by the word c4 in either.
-
-    Documents that the truth does not know (error pages, robots.txt) are ignored.
-    """
-    truth = read_truth(truth_path)
-    known = {record["id"] for record in truth}
-    kept = {_bare(i) for i in kept_ids} & known
-    dropped_by = {_bare(i): _step(*reason) for i, reason in rejected.items() if _bare(i) in known}
-    right = _rightly_dropped(truth, kept, dropped_by)
-    precision = {step: _precision(step, right, dropped_by) for step in STEPS}
-
+    """One row a kind of plant; near copies by similarity, of which `predicted` gives the share that
+    the chosen bands and rows should find. Documents that the truth does not know are ignored."""
+    right = _rightly_dropped(truth, result)
+    known = {r["id"] for r in truth}
+    precision = {}
+    for expect, steps in STEPS.items():
+        mine = {i for i in known if result.step(i) in steps}
+        precision[expect] = len(mine & right) / len(mine) if mine else None
     rows = []
-    for kind, expected in _groups(truth):
-        group = [r for r in truth if r["kind"] == kind and expected in r["expect"]]
-        step = expected.partition(":")[2]
-        if step == "exact_text":
-            planted = len(group)
-            caught = len(right["exact_text"])
-        elif step:
-            planted = len(group)
-            caught = sum(r["id"] in right[step] for r in group)
-        else:
-            planted = len(group)
-            caught = _kept(group, kept, truth)
-        rows.append(
-            Row(
-                kind,
-                expected,
-                planted,
-                caught,
-                planted - caught,
-                precision.get(step),
-                caught / planted,
-            )
-        )
+    for kind, expect, similarity in _groups(truth):
+        group = [r for r in truth if _group(r) == (kind, expect, similarity)]
+        if expect == "replaced:pii":
+            rows += _pii(group, result)
+            continue
+        if expect.startswith("kept"):
+            done = sum(_stands(r, result.kept, truth) for r in group)
+            rows.append(Row(kind, expect, len(group), done, 1.0, None))
+            continue
+        hit = _hits(group, expect, right, result, truth)
+        by = Counter(result.step(i) for i in hit)
+        name = kind if similarity is None else f"{kind} {similarity:.2f}"
+        expected = 1.0 if similarity is None else predicted[similarity]
+        rows.append(Row(name, expect, len(group), len(hit), expected, precision[expect], by))
     return rows
 
 
-def _bare(record_id: str) -> str:
-    return record_id.strip("<>")
+def _group(record: dict[str, Any]) -> tuple[str, str, float | None]:
+    return record["kind"], record["expect"][0], record.get("similarity")
 
 
-def _step(step: str, rule: str) -> str:
-    """The foundation's name of a step and rule; the step's own name if it is none of them."""
-    words = re.split(r"[\W_]+", f"{step} {rule}")
-    if step in STEPS:
-        return step
-    if "exact" in words:
-        for key in ("text", "url"):
-            if key in words:
-                return f"exact_{key}"
-    return "c4" if "c4" in words else step
+def _groups(truth: Iterable[dict[str, Any]]) -> list[tuple[str, str, float | None]]:
+    """Kinds in the order of the pipeline: what is kept, dropped, replaced, left to later steps."""
+    order = list(WANTED)
+    found = {_group(r) for r in truth}
+    return sorted(found, key=lambda g: (order.index(g[1]), g[0], -(g[2] or 0)))
 
 
-def _groups(truth: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    pairs = {(r["kind"], e) for r in truth for e in r["expect"]}
-    return sorted(pairs, key=lambda p: (p[0] != "clean", not p[1].startswith("dropped"), p))
-
-
-def _equal_texts(truth: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
-    """Ids by cluster, of the clusters whose texts are equal."""
+def _members(truth: Iterable[dict[str, Any]], kinds: Sequence[str]) -> dict[str, list[str]]:
+    """Ids by cluster, of the clusters that have a document of these kinds."""
+    wanted = {r["cluster"] for r in truth if r["kind"] in kinds}
     clusters: dict[str, list[str]] = {}
-    copied = {r["cluster"] for r in truth if r["kind"] == "exact_dup"}
     for record in truth:
-        if record["cluster"] in copied:
+        if record["cluster"] in wanted:
             clusters.setdefault(record["cluster"], []).append(record["id"])
     return clusters
 
 
-def _rightly_dropped(
-    truth: Sequence[dict[str, Any]], kept: set[str], dropped_by: Mapping[str, str]
-) -> dict[str, set[str]]:
-    """By step, the ids that it was right to drop."""
-    right: dict[str, set[str]] = {step: set() for step in STEPS}
-    for record in truth:
-        for step in ("c4", "exact_url"):
-            wanted = f"dropped:{step}" in record["expect"]
-            if wanted and dropped_by.get(record["id"]) == step:
-                right[step].add(record["id"])
-    for members in _equal_texts(truth).values():
-        gone = sorted(i for i in members if dropped_by.get(i) == "exact_text")
-        if not any(i in kept for i in members):
-            gone = gone[1:]  # one too many: the cluster has no survivor
-        right["exact_text"].update(gone[: len(members) - 1])
+def _rightly_dropped(truth: Sequence[dict[str, Any]], result: Result) -> set[str]:
+    """Ids of all documents that it was right to drop: junk, and all but one of each set of copies,
+    whichever stays."""
+    junk = ("dropped:url", "dropped:language", "dropped:quality", "dropped:exact_url")
+    right = {r["id"] for r in truth if r["expect"][0] in junk and r["id"] in result.rejected}
+    for members in _members(truth, ("exact_dup", "near_dup")).values():
+        gone = [i for i in members if result.step(i).startswith("dedup_")]
+        stays = any(i in result.kept for i in members)
+        right.update(gone if stays else gone[1:])  # without a survivor one too many went
     return right
 
 
-def _precision(
-    step: str, right: Mapping[str, set[str]], dropped_by: Mapping[str, str]
-) -> float | None:
-    dropped = sum(name == step for name in dropped_by.values())
-    return len(right[step]) / dropped if dropped else None
+def _hits(
+    group: Sequence[dict[str, Any]],
+    expect: str,
+    right: set[str],
+    result: Result,
+    truth: Sequence[dict[str, Any]],
+) -> list[str]:
+    """Ids of the documents that were rightly dropped by a step of the expectation."""
+    steps = STEPS[expect]
+    if expect in ("dropped:exact_text", "dropped:near"):
+        clusters = {r["cluster"] for r in group}
+        of_cluster = [r["id"] for r in truth if r["cluster"] in clusters]
+        found = [i for i in of_cluster if i in right and result.step(i) in steps]
+        return found[: len(group)]
+    return [r["id"] for r in group if r["id"] in right and result.step(r["id"]) in steps]
 
 
-def _kept(group: Iterable[dict[str, Any]], kept: set[str], truth: Sequence[dict[str, Any]]) -> int:
-    """How many were kept; an original counts as kept if an equal text was kept in its place."""
-    clusters = _equal_texts(truth)
-    count = 0
-    for record in group:
-        equals = clusters.get(record["cluster"] or "", [record["id"]])
-        count += any(i in kept for i in equals)
-    return count
+def _stands(
+    record: dict[str, Any], kept: Mapping[str, str], truth: Sequence[dict[str, Any]]
+) -> bool:
+    """Whether a document was kept, or a copy of it in its place."""
+    if record["id"] in kept:
+        return True
+    cluster = record["cluster"]
+    copies = ("exact_dup", "near_dup")
+    return bool(cluster) and any(
+        r["id"] in kept for r in truth if r["cluster"] == cluster and r["kind"] in copies
+    )
+
+
+def _pii(group: Sequence[dict[str, Any]], result: Result) -> list[Row]:
+    """One row a type. Addresses of private networks and of documentation are nobody's: they should
+    stay, and cost precision where they do not."""
+    rows = []
+    for kind, rule in PII_RULES.items():
+        planted = done = spans = 0
+        for record in group:
+            text = result.kept.get(record["id"], "")
+            values = [p["value"] for p in record["planted"]["pii"] if p["type"] == kind]
+            wanted = [v for v in values if kind != "ip" or ip_address(v).is_global]
+            planted += len(wanted)
+            done += sum(bool(text) and v not in text for v in wanted)
+        spans = sum(rules.get(rule, 0) for rules in result.replaced.values())
+        if planted:
+            precision = min(1.0, done / spans) if spans else None
+            by = {"pii": done}
+            rows.append(Row(f"pii: {kind}", "replaced:pii", planted, done, 1.0, precision, by))
+    return rows
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """The rows as plain text for a terminal."""
-    head = ("kind", "expected", "planted", "caught", "missed", "precision", "recall")
+    """The rows as plain text for a terminal, with what the columns mean."""
+    head = ("planted", "what should happen", "pages", "done", "recall", "ideal", "precision", "by")
     body = [
         (
-            r.kind,
-            r.expected,
+            r.kind.replace("_", " "),
+            WANTED[r.expect],
             str(r.planted),
-            str(r.caught),
-            str(r.missed),
-            "-" if r.precision is None else f"{r.precision:.3f}",
+            str(r.done),
             f"{r.recall:.3f}",
+            f"{r.expected:.3f}",
+            "-" if r.precision is None else f"{r.precision:.3f}",
+            ", ".join(f"{k} {n}" for k, n in sorted(r.by.items(), key=lambda kv: -kv[1])),
         )
         for r in rows
     ]
     widths = [max(len(line[n]) for line in (head, *body)) for n in range(len(head))]
-    return "\n".join(
+    left = (0, 1, 7)
+    lines = [
         "  ".join(
-            cell.ljust(width) if n < 2 else cell.rjust(width)
+            cell.ljust(width) if n in left else cell.rjust(width)
             for n, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in (head, *body)
-    )
+    ]
+    lines += [
+        "recall: done of what was planted. ideal: the recall of a right pipeline (the more alike",
+        "two copies are, the more surely MinHash finds them). precision: of all that the steps on",
+        "the right dropped or replaced, the share that was planted for it.",
+    ]
+    return "\n".join(lines)
