@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from curate.atomic import replacing, sync_folder, write_text
 from curate.database import database, literal, paths_literal
 from curate.documents import NUMBER, PAYLOAD, REASON_COLUMNS
-from curate.stage import TableWriter, changed_ids, conform, part_path, with_ids
+from curate.stage import changed_ids, part_path, with_ids
+from curate.table_writer import TableWriter, conform
 
 DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"
 

@@ -24,6 +24,7 @@ from curate.outcome import Options, Outcome
 from curate.plan import MapStage, RunPlan, plan_run, stage_folder
 from curate.progress import Progress, say
 from curate.recipe import Recipe
+from curate.traces import KINDS, cut_examples
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
@@ -356,6 +357,12 @@ def _sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
         for r in results:
             total.update(r[name])
         record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
+    for name in KINDS:  # absent from partitions that an older version did
+        of_steps: Counter[str] = Counter()
+        for r in results:
+            of_steps.update(r.get(name, {}))
+        record[name] = dict(of_steps)
+    record["cut_examples"] = cut_examples(results)
     record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
     record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
     if record["read"] != record["kept"] + record["rejected"]:

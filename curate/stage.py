@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -27,89 +26,18 @@ from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader, ReadSettings
 from curate.steps import CorpusStep, Step, step_class
+from curate.table_writer import TableWriter
 from curate.text.buffers import one_array
+from curate.traces import Traces
 from curate.verdicts import counts
 
 READING = (-1, -1)  # what a worker says it works on while it reads
-GROUP_ROWS = 10_000
-GROUP_BYTES = 16 << 20
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
 
 
 def part_path(folder: Path, part: int, kind: str) -> Path:
     """Where partition `part` of a stage keeps its `kind` of rows."""
     return folder / f"part-{part:05d}.{kind}.parquet"
-
-
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with exactly the schema's columns; absent ones are null."""
-    if table.schema == schema:
-        return table
-    columns = [
-        one_array(table[f.name]).cast(f.type)
-        if f.name in table.column_names
-        else pa.nulls(table.num_rows, f.type)
-        for f in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-class TableWriter:
-    """A parquet file whose row groups depend on the rows alone, in place when closed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._context = replacing(path)
-        self._aside = self._context.__enter__()
-        self._writer: pq.ParquetWriter | None = None
-        self._waiting: list[pa.Table] = []
-        self._rows = self._bytes = 0
-        self.rows = 0
-
-    def write(self, table: pa.Table) -> None:
-        """Adds rows; the first table sets the schema, also when it is empty."""
-        if self._writer is None:
-            self._schema = table.schema
-            self._writer = pq.ParquetWriter(
-                self._aside, table.schema, compression="zstd", compression_level=1
-            )
-        if table.num_rows == 0:
-            return
-        table = conform(table, self._schema)
-        self._waiting.append(table)
-        self._rows += table.num_rows
-        self._bytes += table.nbytes
-        self.rows += table.num_rows
-        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting and self._writer is not None:
-            table = pa.concat_tables(self._waiting).combine_chunks()
-            try:
-                self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-            except OSError as error:
-                error.filename = error.filename or str(self._path)
-                raise
-        self._waiting, self._rows, self._bytes = [], 0, 0
-
-    def close(self, failed: bool = False) -> None:
-        """Finishes the file, or leaves nothing behind."""
-        error = RuntimeError("unfinished") if failed else None
-        try:
-            if not failed:
-                self._flush()
-            if self._writer is not None:
-                self._writer.close()
-        except BaseException as problem:
-            with suppress(type(problem)):
-                self._context.__exit__(type(problem), problem, problem.__traceback__)
-            raise
-        if error is None:
-            self._context.__exit__(None, None, None)
-        else:
-            with suppress(RuntimeError):
-                self._context.__exit__(type(error), error, None)
 
 
 @lru_cache(maxsize=4)
@@ -194,6 +122,7 @@ class _Work:
             k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
         }
         self.read = self.kept = self.rejected = self.bytes_out = 0
+        self.traces = Traces(part)
         self.writers = {
             k: TableWriter(part_path(self.folder, part, kind)) for k, kind in self._kinds().items()
         }
@@ -206,18 +135,21 @@ class _Work:
             kinds["ids"] = "ids"
         return kinds
 
-    def steps(self, docs: Documents) -> Documents:
+    def steps(self, docs: Documents, traced: bool = True) -> Documents:
         """The batch through every step of the stage."""
         corpus_step: CorpusStep | None = self.spec["apply"]
-        if corpus_step is not None:
+        chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
+        for step in (*chain, *self.spec["steps"]):
             start = time.perf_counter()
-            docs = corpus_step.apply(docs.within(corpus_step.label), self._decided(docs))
-            self.seconds[corpus_step.label] += time.perf_counter() - start
-        step: Step
-        for step in self.spec["steps"]:
-            start = time.perf_counter()
-            docs = step.apply(docs.within(step.label))
+            before = docs
+            entering = docs.within(step.label)
+            if step is corpus_step:
+                docs = corpus_step.apply(entering, self._decided(docs))
+            else:
+                docs = step.apply(entering)
             self.seconds[step.label] += time.perf_counter() - start
+            if traced:
+                self.traces.step(step.label, before, docs)
         return docs
 
     def _decided(self, docs: Documents) -> pa.Table:
@@ -236,7 +168,7 @@ class _Work:
 
     def rehearse(self, docs: Documents) -> None:
         """Everything that a worker does with documents, except writing."""
-        kept = self.steps(docs).split()[0]
+        kept = self.steps(docs, traced=False).split()[0]
         if self.spec["sketch"]:
             sketch_rows(self.spec["sketch"], kept, self.part)
 
@@ -380,7 +312,8 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "corrupt_examples": account.corrupt[:20] if account else [],
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
         "peak_bytes": _peak(),
-        **{k: dict(v) for k, v in work.totals.items()},
+        **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
+        "cut_examples": work.traces.cuts,
     }
 
 

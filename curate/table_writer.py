@@ -1,0 +1,86 @@
+"""Parquet files of a stage and of OUT: whole or absent, with row groups that depend on the rows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.atomic import replacing
+from curate.text.buffers import one_array
+
+GROUP_ROWS = 10_000
+GROUP_BYTES = 16 << 20
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with exactly the schema's columns; absent ones are null."""
+    if table.schema == schema:
+        return table
+    columns = [
+        one_array(table[f.name]).cast(f.type)
+        if f.name in table.column_names
+        else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+class TableWriter:
+    """A parquet file whose row groups depend on the rows alone, in place when closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._context = replacing(path)
+        self._aside = self._context.__enter__()
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self.rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Adds rows; the first table sets the schema, also when it is empty."""
+        if self._writer is None:
+            self._schema = table.schema
+            self._writer = pq.ParquetWriter(
+                self._aside, table.schema, compression="zstd", compression_level=1
+            )
+        if table.num_rows == 0:
+            return
+        table = conform(table, self._schema)
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        self.rows += table.num_rows
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting and self._writer is not None:
+            table = pa.concat_tables(self._waiting).combine_chunks()
+            try:
+                self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            except OSError as error:
+                error.filename = error.filename or str(self._path)
+                raise
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def close(self, failed: bool = False) -> None:
+        """Finishes the file, or leaves nothing behind."""
+        error = RuntimeError("unfinished") if failed else None
+        try:
+            if not failed:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+        except BaseException as problem:
+            with suppress(type(problem)):
+                self._context.__exit__(type(problem), problem, problem.__traceback__)
+            raise
+        if error is None:
+            self._context.__exit__(None, None, None)
+        else:
+            with suppress(RuntimeError):
+                self._context.__exit__(type(error), error, None)
