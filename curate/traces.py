@@ -57,9 +57,8 @@ class Traces:
             if len(mine) == 0:
                 continue
             rows = np.unique(spans.rows[mine])
-            keys = [
-                xxhash.xxh3_64_intdigest(data[offsets[row] : offsets[row + 1]]) for row in rows
-            ]
+            view = memoryview(data)  # type: ignore[arg-type]
+            keys = [xxhash.xxh3_64_intdigest(view[offsets[r] : offsets[r + 1]]) for r in rows]
             found = self.cuts.get(f"{label}.{rule}", [])
             for at in np.argsort(np.array(keys, np.uint64), kind="stable")[:CUT_EXAMPLES]:
                 row = int(rows[at])

@@ -1,7 +1,8 @@
 """Histograms of numeric columns: edges from a column's range, counts by streaming over files.
 
 A histogram is {"scale", "edges", "counts"}: counts[i] documents have edges[i] <= value <
-edges[i + 1] (the last edge included). Scale `log` means bins of equal width in log10(1 + value).
+edges[i + 1] (the last edge included; with "open" all larger values too). Scale `log` means bins of
+equal width in log10(1 + value).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 BINS = 40
+NEAR = 15  # a histogram ends at so many times a limit
 BATCH_ROWS = 50_000
 
 
@@ -45,6 +47,7 @@ class Histogram:
 
     edges: np.ndarray
     scale: str
+    open: bool = False  # the last bin holds larger values too
     counts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,12 +57,15 @@ class Histogram:
         """Takes in finite values: float64[n]; those outside go into the outermost bins."""
         if len(values):
             at = np.searchsorted(self.edges, values, "right") - 1
-            self.counts += np.bincount(np.clip(at, 0, len(self.counts) - 1), minlength=len(self.counts))
+            self.counts += np.bincount(
+                np.clip(at, 0, len(self.counts) - 1), minlength=len(self.counts)
+            )
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
         edges = [round(float(e), 6) for e in self.edges]
-        return {"scale": self.scale, "edges": edges, "counts": self.counts.tolist()}
+        more = {"open": True} if self.open else {}
+        return {"scale": self.scale, "edges": edges, "counts": self.counts.tolist(), **more}
 
 
 def edges_of(found: Range, thresholds: Iterable[float] = ()) -> Histogram:
@@ -79,12 +85,16 @@ def edges_of(found: Range, thresholds: Iterable[float] = ()) -> Histogram:
             points = np.unique(np.round(points)) - 0.5
             points[-1] = high + 0.5
         return Histogram(points, "log")
-    if 0 <= low and high <= 1:
+    if 0 <= low < high / 2:
         low = 0.0
+    # A limit near 0 (1 % of the characters) would lie inside of the first bin.
+    near = bool(limits) and low >= 0 and 0 < max(limits) < high / NEAR
+    if near:
+        high = NEAR * max(limits)
     step = _round_step((high - low) / BINS) if high > low else 1.0
-    start = math.floor(low / step)
+    start = math.floor(low / step + 1e-9)
     stop = max(start + 1, math.ceil(high / step - 1e-9))
-    return Histogram(np.arange(start, stop + 1) * step, "linear")
+    return Histogram(np.arange(start, stop + 1) * step, "linear", near)
 
 
 def _round_step(step: float) -> float:

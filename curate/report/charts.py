@@ -1,7 +1,7 @@
 """Charts as inline SVG, drawn by matplotlib: the same bytes for the same figures.
 
-matplotlib loads when the first chart is drawn. Colours are put in as names of CSS variables, so that
-a page decides them, in the dark too; text stays text, in the page's font.
+matplotlib loads when the first chart is drawn. Colours are names of CSS variables, so that a page
+decides them, in the dark too; text stays text, in the page's font.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _place(scale: str) -> Callable[[float], float]:
     return lambda v: v
 
 
-def _x_ticks(axes: Any, edges: Sequence[float], scale: str) -> None:
+def _x_ticks(axes: Any, edges: Sequence[float], scale: str, open_end: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
     low, high = edges[0], edges[-1]
@@ -126,7 +126,12 @@ def _x_ticks(axes: Any, edges: Sequence[float], scale: str) -> None:
         locator = MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10])
         values = [float(v) for v in locator.tick_values(low, high) if low <= v <= high]
     place = _place(scale)
-    axes.set_xticks([place(v) for v in values], [short(v) for v in values])
+    labels = [short(v) for v in values]
+    if open_end:
+        values, labels = [*values[:-1], high], [*labels[:-1], f"{short(high)} and more"]
+    axes.set_xticks([place(v) for v in values], labels)
+    if open_end:
+        axes.get_xticklabels()[-1].set_horizontalalignment("right")
 
 
 def _root_ticks(axes: Any, most: float) -> None:
@@ -145,11 +150,13 @@ def histogram(
     marked: Sequence[int] = (),
     threshold: float | None = None,
     only_marked: bool = False,
+    above: bool | None = None,
 ) -> str:
     """Documents by value; those marked in the colour of what goes; the threshold as a line.
 
     data: bins.Histogram.dump(). The height is the square root of the number, so that a few
-    documents beside many can be seen. only_marked: nothing is known of the others.
+    documents beside many can be seen. only_marked: nothing is known of the others. above: on which
+    side of the threshold values are marked.
     """
     counts = data["counts"]
     gone = list(counts) if only_marked else list(marked) or [0] * len(counts)
@@ -166,10 +173,12 @@ def histogram(
                 roots = [math.sqrt(max(0, v)) for v in values]
                 axes.stairs(roots, edges, fill=True, color=colour, linewidth=0)
         axes.set_xlim(edges[0], edges[-1])
-        _x_ticks(axes, data["edges"], data["scale"])
+        _x_ticks(axes, data["edges"], data["scale"], data.get("open", False))
         _root_ticks(axes, max(counts, default=0))
-        if threshold is not None and edges[0] <= place(threshold) <= edges[-1]:
-            at = place(threshold)
+        # Between two whole numbers, where the threshold itself is on the side that stays.
+        shift = (0.5 if above else -0.5) if data["edges"][0] % 1 == 0.5 and above is not None else 0
+        if threshold is not None and edges[0] <= place(threshold + shift) <= edges[-1]:
+            at = place(threshold + shift)
             axes.axvline(at, color=INK, linewidth=1.2)
             share = (at - edges[0]) / (edges[-1] - edges[0])
             axes.text(
@@ -187,9 +196,7 @@ def histogram(
 
 
 @drawn
-def curve(
-    lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], label: str, x_name: str
-) -> str:
+def curve(lines: Sequence[Sequence[tuple[float, float]]], label: str, x_name: str) -> str:
     """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes."""
 
     def draw() -> Any:
@@ -197,17 +204,9 @@ def curve(
 
         figure, axes = _figure(height=200)
         styles = ({"color": ACCENT}, {"color": INK, "linestyle": "--", "marker": "o"})
-        for (name, points), style in zip(lines, styles, strict=False):
+        for points, style in zip(lines, styles, strict=False):
             xs, ys = zip(*points, strict=True)
-            axes.plot(xs, ys, linewidth=1.6, markersize=3.5, **style)
-            axes.annotate(
-                f"{name} {ys[-1]:.2f}",
-                (xs[-1], ys[-1]),
-                xytext=(-2, 7),
-                textcoords="offset points",
-                ha="right",
-                color=INK,
-            )
+            axes.plot(xs, ys, linewidth=1.4, markersize=3.5, **style)
         axes.margins(x=0.02, y=0.12)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(5))

@@ -30,7 +30,8 @@ def word_diff(one: str, two: str) -> tuple[str, str, bool]:
     a, b = a[start : start + WORDS], b[start : start + WORDS]
     bare = [[w.strip() for w in words] for words in (a, b)]
     left, right = [], []
-    for tag, i, j, k, m in SequenceMatcher(None, *bare, autojunk=False).get_opcodes():
+    matcher = SequenceMatcher(None, bare[0], bare[1], autojunk=False)
+    for tag, i, j, k, m in matcher.get_opcodes():
         gone, new = _text(a[i:j]), _text(b[k:m])
         if tag == "equal":
             left.append(gone)
@@ -48,4 +49,4 @@ def word_diff(one: str, two: str) -> tuple[str, str, bool]:
 
 def _text(words: list[str]) -> str:
     # A "word" may be a megabyte without white space.
-    return "".join(shown(w, 100) + ("\n" if "\n" in w[-4:] else " ") for w in words)
+    return "".join(shown(w.rstrip(), 100) + ("\n" if "\n" in w[-4:] else " ") for w in words)

@@ -74,11 +74,12 @@ def number(value: float | None) -> str:
     return f"{value:.4g}"
 
 
-def bar(part: float, whole: float, label: str = "") -> str:
-    """A horizontal bar that fills part / whole of its place."""
-    share = 100 * min(1.0, part / whole) if whole else 0.0
+def bar(part: float, whole: float, label: str = "", gone: float = 0) -> str:
+    """A bar that fills part / whole of its place, and behind it gone / whole in another colour."""
+    widths = [100 * min(1.0, p / whole) if whole else 0.0 for p in (part, gone)]
     said = f' role=img aria-label="{escape(label)}"' if label else " aria-hidden=true"
-    return f'<div class=bar{said}><i style="width:{share:.2f}%"></i></div>'
+    inner = "".join(f'<i style="width:{w:.2f}%"></i>' for w in widths[: 2 if gone else 1])
+    return f"<div class=bar{said}>{inner}</div>"
 
 
 def table(

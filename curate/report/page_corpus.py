@@ -6,7 +6,18 @@ from curate.report import charts
 from curate.report.diff import word_diff
 from curate.report.duplicates import SIZES, Method, Pair
 from curate.report.figures import Figures
-from curate.report.html import bar, count, details, lead, name, percent, section, shown, table
+from curate.report.html import (
+    bar,
+    count,
+    details,
+    lead,
+    name,
+    percent,
+    quote,
+    section,
+    shown,
+    table,
+)
 
 MOST_MEASURES = 24
 
@@ -39,7 +50,7 @@ def _method(method: Method) -> str:
     parts = [
         f"<h3>{shown(method.name)}</h3><p class=about>{count(method.clusters)} clusters with"
         f" {count(method.members)} documents; {count(dropped)} copies dropped. The largest, with"
-        f" the document that stays: {largest}.</p><div class=plainbar>{left}</div>"
+        f" the document that stays: {largest}.</p>{left}"
     ]
     if method.similarity is not None:
         chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
@@ -62,7 +73,7 @@ def _pair(pair: Pair, opened: bool) -> str:
     left, right, same = word_diff(pair.text, pair.other)
     said = f"similarity {pair.similarity:.3f}: {name(pair.id)} and {name(pair.partner)}"
     if same:
-        return details(f"{said}: the same words", f"<pre dir=auto>{left}</pre>")
+        return details(f"{said}: the same words", quote(pair.text))
     inner = (
         "<div class=sides>"
         f"<div><p class=about>dropped: {name(pair.id)}</p><pre dir=auto>{left}</pre></div>"

@@ -47,7 +47,7 @@ def _pairs(values: dict[str, Any], names: tuple[str, ...]) -> str:
     cells = "".join(
         f"<dt>{n}</dt><dd>{count(v) if isinstance(v, int) else shown(v)}</dd>" for n, v in found
     )
-    if "tokens" in values and values["tokens"]:
+    if values.get("tokens"):
         cells += f"<dt>bytes a token</dt><dd>{values['bytes'] / values['tokens']:.2f}</dd>"
     return f"<dl>{cells}</dl>"
 
@@ -55,15 +55,15 @@ def _pairs(values: dict[str, Any], names: tuple[str, ...]) -> str:
 def _training(product: dict[str, Any]) -> str:
     metrics, summary = product.get("metrics", []), product["summary"]
     loss = [(m["step"], m["loss"]) for m in metrics if _known(m.get("loss"))]
-    held = [(m["step"], m["held_out"]) for m in metrics if _known(m.get("held_out"))]
+    scores = [(m["step"], m["held_out"]) for m in metrics if m.get("held_out")]
+    held = [(s, h["loss"]) for s, h in scores if _known(h.get("loss"))]
     parts = []
     if len(loss) > 1:
-        lines = [("loss", loss), *([("held out", held)] if len(held) > 1 else [])]
-        chart = charts.curve(lines, "training loss by step", "steps")
-        parts.append(
-            f"<figure>{chart}<figcaption>loss (nats a token) by step; dashed: on documents held"
-            " out of training</figcaption></figure>"
-        )
+        chart = charts.curve([loss, *([held] if held else [])], "training loss by step", "steps")
+        said = f"loss (nats a token) by step: {loss[0][1]:.2f} to {loss[-1][1]:.2f}"
+        if held:
+            said += f"; dots: on documents held out of training, {held[-1][1]:.2f} at the end"
+        parts.append(f"<figure>{chart}<figcaption>{said}</figcaption></figure>")
     if summary.get("sample"):
         parts.append(f"<p class=about>A sample of the model:</p>{_quote(summary['sample'])}")
     return "".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.report import funnel
+from curate.report import charts, funnel
 from curate.report.funnel import Row, amount
 from curate.report.html import bar, count, lead, name, percent, section, shown, table
 
@@ -103,10 +103,10 @@ def _row(r: Row, total: int, about: str, ratio: float) -> list[str]:
     said = "".join(f"<small>{t}</small>" for t in (shown(about), reasons) if t)
     came = "" if r.text_in is None else amount(r.text_in)
     if r.payload_in:
-        came = f"{amount(r.payload_in)} of pages" + (f" + {came}" if r.text_in else "")
+        came = f"{came}<small>+ {amount(r.payload_in)} HTML</small>"
     went = "" if r.text_out is None else amount(r.text_out)
-    tokens = "" if r.text_out is None else f"{count(r.text_out / ratio)}"
-    left = bar(r.after, total, f"{r.after} of {total} documents left")
+    tokens = "" if r.text_out is None else charts.short(r.text_out / ratio)
+    left = bar(r.after, total, f"{r.after} of {total} documents left", gone=r.dropped)
     share = f"<small>{percent(r.after, total)}</small>"
     counts = [count(r.before), count(r.dropped), count(r.after)]
     return [name(r.step) + said, *counts, left + share, came, went, tokens]
@@ -123,10 +123,14 @@ def speed(record: dict[str, Any]) -> tuple[str, str, str]:
             worked = stage.get("worked", {}).get(label, 0)
             before = spent.get(label, (0.0, 0))
             spent[label] = (before[0] + seconds, before[1] + worked)
-    most = max((s for s, _ in spent.values()), default=0.0)
+    ends = [p.get("seconds", 0.0) for p in record["products"]]
+    most = max([0.0, *ends, *(s for s, _ in spent.values())])
+    order = {label: i for i, label in enumerate(["read", *(r.step for r in rows)])}
     known = {"read": "read: opening and parsing the input", "write": "write: parquet files"}
     body = []
-    for label, (seconds, worked) in spent.items():
+    for label, (seconds, worked) in sorted(
+        spent.items(), key=lambda item: order.get(item[0], len(order))
+    ):
         speed = f"{worked / seconds / 1e6:,.1f}" if worked and seconds > 0.01 else ""
         title = shown(known[label]) if label in known else name(label)
         body.append([title, bar(seconds, most), f"{seconds:,.1f}", speed])
@@ -144,7 +148,7 @@ def speed(record: dict[str, Any]) -> tuple[str, str, str]:
             " application; resolving is not in it."
             + (f" A worker held {amount(peak)} of memory at most." if peak else "")
         ),
-        f"<div class=plainbar>{table(['step', '', 'seconds', 'MB/s'], body, {2, 3})}</div>",
+        table(["step", "", "seconds", "MB/s"], body, numbers={2, 3}),
     )
 
 

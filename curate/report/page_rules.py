@@ -8,6 +8,7 @@ from curate.report import charts
 from curate.report.examples import Example
 from curate.report.figures import Figures
 from curate.report.html import (
+    bar,
     count,
     details,
     lead,
@@ -40,8 +41,7 @@ def chapter(figures: Figures) -> tuple[str, str, str]:
         [
             name(r.name),
             count(r.marked),
-            f'<div class=bar style="background:var(--line)"><i style="width:'
-            f'{100 * r.marked / most:.1f}%;background:var(--gone)"></i></div>',
+            bar(0, most, gone=r.marked),
             count(r.first),
             count(r.only),
             condition(r),
@@ -72,14 +72,14 @@ def chapter(figures: Figures) -> tuple[str, str, str]:
 
 
 def condition(rule: Rule) -> str:
-    """When the rule drops, as HTML: `words below 50`."""
+    """When the rule drops, as HTML: `words is below 50`."""
     if rule.threshold is None:
         return ""
     what = name(rule.column.partition(".")[2] if rule.column else "its value")
     if rule.above is None:
-        return f"{what} at the limit {number(rule.threshold)}"
+        return f"{what} is {number(rule.threshold)}"
     side = "above" if rule.above else "below"
-    return f"{what} {side} {number(rule.threshold)}"
+    return f"{what} is {side} {number(rule.threshold)}"
 
 
 def card(rule: Rule, figures: Figures) -> str:
@@ -89,7 +89,9 @@ def card(rule: Rule, figures: Figures) -> str:
     if rule.threshold is not None and rule.above is not None:
         said += f"; drops where {condition(rule)}"
     parts.append(f"<p class=about>{said}.</p>")
-    if rule.all is not None and rule.own is not None and len(rule.all.counts) > 1:
+    if rule.column is None and rule.least is not None and rule.least == rule.most:
+        parts.append(f"<p class=about>Its value is always {number(rule.least)}.</p>")
+    elif rule.all is not None and rule.own is not None and len(rule.all.counts) > 1:
         parts.append(f"<figure>{_chart(rule)}{_caption(rule, figures)}</figure>")
     found = figures.examples.get(rule.name, [])
     if found:
@@ -106,6 +108,7 @@ def _chart(rule: Rule) -> str:
         marked=rule.own.counts.tolist(),
         threshold=rule.threshold,
         only_marked=rule.column is None,
+        above=rule.above,
     )
 
 
@@ -150,7 +153,9 @@ def overlap(figures: Figures) -> tuple[str, str, str]:
         strength = round(55 * share)
         colour = f"background:color-mix(in srgb,var(--accent) {strength}%,transparent)"
         said = f"{both} of {a.marked}"
-        return f'<td style="{colour}" title="{said}">{100 * share:.0f}</td>' if both else "<td></td>"
+        if not both:
+            return "<td></td>"
+        return f'<td style="{colour}" title="{said}">{100 * share:.0f}</td>'
 
     head = "".join(f"<th>{i + 1}</th>" for i in range(len(rules)))
     rows = "".join(

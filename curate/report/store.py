@@ -65,9 +65,7 @@ def opened(out: Path) -> Iterator[Store | None]:
                 " filename = true, file_row_number = true)"
             )
         if decisions.exists():
-            db.execute(
-                f"CREATE VIEW decisions AS SELECT * FROM read_parquet({literal(decisions)})"
-            )
+            db.execute(f"CREATE VIEW decisions AS SELECT * FROM read_parquet({literal(decisions)})")
         yield Store(db, kept, gone, columns, names, decisions.exists())
 
 

@@ -11,7 +11,8 @@ color-scheme:light dark}
 html{scroll-behavior:smooth;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--paper);color:var(--ink);
 font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
-.page{display:grid;grid-template-columns:13rem minmax(0,60rem);gap:3rem;justify-content:center;
+.page{display:grid;grid-template-columns:13rem minmax(0,60rem);
+grid-template-rows:auto 1fr auto;column-gap:3rem;justify-content:center;
 max-width:82rem;margin:0 auto;padding:2.5rem 1.25rem 4rem}
 header,main,footer{grid-column:2;min-width:0}
 nav{grid-column:1;grid-row:1/span 3;font-size:.9rem}
@@ -36,12 +37,13 @@ table{border-collapse:collapse;width:100%;font-size:.875rem}
 th{color:var(--muted);font-weight:500;text-align:left;vertical-align:bottom}
 th,td{padding:.4rem .7rem .4rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th:last-child,td:last-child{padding-right:0}
-th.n,td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+th.n,td.n{width:1%;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+td:first-child{min-width:11rem}td:last-child:not(.n){min-width:9rem}
+.matrix td:last-child{min-width:0}
 td small{color:var(--muted);display:block;font-size:.8rem;line-height:1.4}
-.bar{background:var(--gone);height:.6rem;min-width:5rem;margin-top:.45rem;border-radius:1px;
+.bar{background:var(--line);height:.6rem;min-width:5rem;margin-top:.45rem;border-radius:1px;
 overflow:hidden}
-.bar i{display:block;height:100%;background:var(--accent)}
-.plainbar .bar{background:var(--line)}
+.bar{display:flex}.bar i{background:var(--accent)}.bar i+i{background:var(--gone)}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),1fr));gap:1rem}
 .card{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.9rem 1rem;
 min-width:0;break-inside:avoid}
@@ -63,7 +65,8 @@ ins,.put{background:var(--put);color:var(--putline);text-decoration:underline;pa
 .sides>div{min-width:0}
 .matrix td,.matrix th{padding:.25rem .35rem;text-align:right;font-size:.75rem;border:0;
 white-space:nowrap;font-variant-numeric:tabular-nums}
-.matrix th:first-child,.matrix td:first-child{text-align:left}
+.matrix th:first-child,.matrix td:first-child{text-align:left;position:sticky;left:0;
+background:var(--paper)}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.25rem;font-size:.9rem}
 dt{font-weight:600}dd{margin:0;color:var(--muted);min-width:0;overflow-wrap:anywhere}
 footer{color:var(--muted);font-size:.85rem;margin-top:3rem}
