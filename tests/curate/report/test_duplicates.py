@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from conftest import Bench
 from curate.report import duplicates
 from curate.report.duplicates import Method
 from curate.report.store import opened
@@ -22,7 +22,7 @@ def variant(changed: int, offset: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def methods(shared_bench: Bench) -> list[Method]:
+def methods(shared_bench: Any) -> list[Method]:
     texts = [variant(0)] * 3 + [variant(1), variant(2), variant(4)]
     texts += ["nothing like the others <b>"]
     source = shared_bench.jsonl(
@@ -49,12 +49,12 @@ def test_pairs_hold_both_texts_the_least_similar_first(methods: list[Method]) ->
     assert all(p.text and p.other and p.text != p.other for p in near.pairs)
 
 
-def test_the_page_shows_them_side_by_side(methods: list[Method], shared_bench: Bench) -> None:
+def test_the_page_shows_them_side_by_side(methods: list[Method], shared_bench: Any) -> None:
     page = (shared_bench.folder / "out" / "report.html").read_text()
     assert "<del>" in page and "<ins>" in page and "class=sides" in page
 
 
-def test_figures_of_copies_are_in_the_record(shared_bench: Bench, methods: list[Method]) -> None:
+def test_figures_of_copies_are_in_the_record(shared_bench: Any, methods: list[Method]) -> None:
     from curate.report.records import read_record
 
     figures = read_record(Path(shared_bench.folder / "out"))["figures"]
