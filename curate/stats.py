@@ -23,6 +23,7 @@ from curate.direct import DirectInput
 from curate.documents import Documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan, plan_inputs
+from curate.formats.reading import ReadSettings
 from curate.plan import RunPlan
 from curate.recipe import build
 from curate.report.bins import Range, edges_of, fill, numeric_columns, ranges
@@ -71,10 +72,11 @@ def hosts(urls: pa.Array) -> pa.Array:
     return pc.utf8_lower(pc.struct_field(found, "host")).cast(pa.large_string())
 
 
-def gather(inputs: list[str]) -> dict[str, Any]:
+def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any]:
     """The statistics of the inputs as JSON values; UsageError where no document has text."""
-    plan = plan_inputs(inputs)
-    reader = DirectInput(RunPlan(build("stats", []), plan, [], []))
+    recipe = build("stats", [], read=read)
+    plan = plan_inputs(inputs, recipe.read.partition_bytes)
+    reader = DirectInput(RunPlan(recipe, plan, [], []))
     with tempfile.TemporaryDirectory(prefix="llmcurate-stats-") as folder:
         path = Path(folder) / "measured.parquet"
         columns = _write(reader, path)

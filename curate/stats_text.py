@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from curate.report.funnel import amount
@@ -83,7 +84,7 @@ def _spark(counts: list[int], blocks: str) -> str:
     """The histogram in a few characters, by the square root of the number."""
     groups = min(SPARKS, len(counts))
     cuts = [i * len(counts) // groups for i in range(groups + 1)]
-    sums = [sum(counts[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    sums = [sum(counts[a:b]) for a, b in pairwise(cuts)]
     most = max(sums) or 1
     top = len(blocks) - 1
     return "".join(blocks[min(top, max(n > 0, round(top * (n / most) ** 0.5)))] for n in sums)

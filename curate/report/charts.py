@@ -118,9 +118,11 @@ def _x_ticks(axes: Any, edges: Sequence[float], scale: str, open_end: bool) -> N
 
     low, high = edges[0], edges[-1]
     if scale == "log":
-        values = [0.0, *(10.0**k for k in range(0, 16))]
-        values = [v for v in values if low <= v <= high]
-        values = values[:: math.ceil(len(values) / 7)]
+        decades = [0.0, *(10.0**k for k in range(0, 16))]
+        values = [v for v in decades if low <= v <= high]
+        if len(values) < 4:
+            values = [v for d in decades for v in (d, 3 * d) if low <= v <= high]
+        values = sorted(set(values))[:: math.ceil(len(values) / 7)]
     else:
         whole = len(edges) > 1 and edges[0] % 1 == 0.5
         locator = MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10])

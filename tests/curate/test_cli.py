@@ -51,7 +51,8 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys, curate.cli\n"
         "try: curate.cli.invoke(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'torch','numba','pyarrow','pydantic','numpy','duckdb'} & set(sys.modules)\n"
+        "heavy = {'torch','numba','pyarrow','pydantic','numpy','duckdb','matplotlib'}\n"
+        "heavy &= set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
