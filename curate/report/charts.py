@@ -80,8 +80,10 @@ def _svg(draw: Callable[[], Any], label: str) -> str:
     """The figure that `draw` makes, as an SVG element."""
     matplotlib, backend = _library()
     out = io.StringIO()
-    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+    with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that its fonts lack: the page's may have it
+        matplotlib.rcdefaults()  # a user's own settings must not change the page
+        matplotlib.rcParams.update(SETTINGS)
         figure = draw()
         backend.FigureCanvasSVG(figure)
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

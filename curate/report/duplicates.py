@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from curate.report.bins import Histogram, Range, edges_of
-from curate.report.store import KEY, Place, Store, read_rows
+from curate.report.store import KEY, Store, places, read_rows
 
 PAIRS = 2  # by hash, besides the least similar one
 CHARS = 20_000  # of each text that is compared
@@ -93,8 +95,6 @@ def _similarities(store: Store, method: Method) -> None:
     method.similarity = edges_of(Range(False, n, least, most))
     at = store.db.execute(f"SELECT similarity {where}", [method.name])
     while rows := at.fetchmany(FETCH):
-        import numpy as np
-
         method.similarity.add(np.array([r[0] for r in rows], np.float64))
 
 
@@ -116,21 +116,10 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     ids = sorted({i for rows in chosen.values() for a, b, _ in rows for i in (a, b)})
     if not ids:
         return
-    places = _places(store, ids)
-    texts = read_rows(places.values(), ["text"], CHARS)
+    found = places(store.paths, ids)
+    texts = read_rows(found.values(), ["text"], CHARS)
     for method in methods:
         for a, b, similarity in chosen[method.name]:
-            if a in places and b in places:
-                one, two = (texts[places[i]]["text"] or "" for i in (a, b))
+            if a in found and b in found:
+                one, two = (texts[found[i]]["text"] or "" for i in (a, b))
                 method.pairs.append(Pair(a, b, similarity, one, two))
-
-
-def _places(store: Store, ids: list[str]) -> dict[str, Place]:
-    marks = ", ".join("?" for _ in ids)
-    found: dict[str, Place] = {}
-    for view in ("kept", "gone"):
-        for name, file, row in store.rows(
-            f"SELECT id, filename, file_row_number FROM {view} WHERE id IN ({marks})", ids
-        ):
-            found[name] = (file, row)
-    return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.report.rules import Rule
-from curate.report.store import KEY, KEY_MOST, Place, Store, read_rows
+from curate.report.store import KEY, KEY_MOST, Store, places, read_rows
 
 EACH = 2
 CHARS = 420
@@ -36,23 +36,22 @@ def gather(store: Store, rules: dict[str, Rule]) -> dict[str, list[Example]]:
         pool = rule.first or rule.marked
         most = min(KEY_MOST - 1, KEY_MOST * CANDIDATES // max(1, pool))
         store.db.execute("INSERT INTO wanted VALUES (?, ?, ?)", [rule.name, rule.first > 0, most])
-    chosen: dict[str, list[tuple[Place, Any]]] = {}
-    for name, file, row, value, threshold, detail in store.rows(
+    chosen: dict[str, list[tuple[str, Any]]] = {}
+    for name, document, value, threshold, detail in store.rows(
         f"""WITH marked AS (
-          SELECT {KEY} AS key, id, filename, file_row_number, step || '.' || rule AS primary_rule,
-                 unnest(reasons) AS r
+          SELECT {KEY} AS key, id, step || '.' || rule AS primary_rule, unnest(reasons) AS r
           FROM gone WHERE {KEY} <= (SELECT max(most) FROM wanted))
-        SELECT w.rule, filename, file_row_number, r.value, r.threshold, r.detail
+        SELECT w.rule, id, r.value, r.threshold, r.detail
         FROM marked m JOIN wanted w ON m.r.step || '.' || m.r.rule = w.rule
         WHERE m.key <= w.most AND (NOT w.first OR primary_rule = w.rule)
         QUALIFY row_number() OVER (PARTITION BY w.rule ORDER BY m.key, id) <= {EACH}
         ORDER BY w.rule, m.key, id"""
     ):
-        chosen.setdefault(name, []).append(((file, row), (value, threshold, detail)))
-    places = [place for found in chosen.values() for place, _ in found]
-    rows = read_rows(places, ["id", "url", "text", "reasons"], CHARS + 1)
+        chosen.setdefault(name, []).append((document, (value, threshold, detail)))
+    where = places(store.gone, [i for found in chosen.values() for i, _ in found])
+    rows = read_rows(where.values(), ["id", "url", "text", "reasons"], CHARS + 1)
     return {
-        name: [_example(name, rows[place], *why) for place, why in found]
+        name: [_example(name, rows[where[i]], *why) for i, why in found]
         for name, found in chosen.items()
     }
 

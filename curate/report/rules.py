@@ -146,7 +146,7 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
         columns = ", ".join(_quoted(c) for c in mine)
         for name, *wrong in store.rows(
             f"""SELECT r.step || '.' || r.rule, {differ}
-            FROM (SELECT unnest(reasons) AS r, {columns} FROM gone)
+            FROM (SELECT unnest(reasons) AS r, {columns} FROM gone_rows)
             WHERE r.step = ? AND r.value IS NOT NULL GROUP BY 1""",
             [step],
         ):

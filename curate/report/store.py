@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.database import database, literal, paths_literal
@@ -23,8 +25,8 @@ KEY_MOST = 2**64
 
 @dataclass(frozen=True)
 class Store:
-    """kept, gone: files of corpus/ and rejected/; views `kept` and `gone` hold their rows with
-    `filename` and `file_row_number`, `decisions` those of decisions.parquet (absent without)."""
+    """kept, gone: files of corpus/ and rejected/; views of the same names hold ids, languages and
+    reasons, `gone_rows` all columns of rejected documents, `decisions` decisions.parquet."""
 
     db: Any
     kept: list[Path]
@@ -59,14 +61,34 @@ def opened(out: Path) -> Iterator[Store | None]:
     names = frozenset(n for s in schemas for n in s.names)
     decisions = out / "decisions.parquet"
     with database(out / ".spill-report") as db:
-        for view, paths in (("kept", kept), ("gone", gone)):
-            db.execute(
-                f"CREATE VIEW {view} AS SELECT * FROM read_parquet({paths_literal(paths)},"
-                " filename = true, file_row_number = true)"
-            )
+        # Few columns: those of the input have any names, also such as queries use.
+        for view, chosen, paths in (
+            ("kept", "id, lang", kept),
+            ("gone", "id, lang, step, rule, reasons", gone),
+            ("gone_rows", "*", gone),
+        ):
+            source = f"read_parquet({paths_literal(paths)})"
+            db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
         if decisions.exists():
             db.execute(f"CREATE VIEW decisions AS SELECT * FROM read_parquet({literal(decisions)})")
         yield Store(db, kept, gone, columns, names, decisions.exists())
+
+
+def places(paths: Iterable[Path], ids: Iterable[str]) -> dict[str, Place]:
+    """Where the documents with these ids stand. One pass over the ids of all files."""
+    wanted = pa.array(sorted(set(ids)), pa.string())
+    found: dict[str, Place] = {}
+    if len(wanted) == 0:
+        return found
+    for path in paths:
+        start = 0
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(50_000, columns=["id"], use_threads=False):
+                column = batch["id"].cast(pa.string())
+                for row in np.flatnonzero(pc.is_in(column, wanted)).tolist():
+                    found[column[row].as_py()] = (str(path), start + row)
+                start += batch.num_rows
+    return found
 
 
 def read_rows(

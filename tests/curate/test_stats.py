@@ -114,6 +114,12 @@ def test_web_pages_are_refused_with_advice(tmp_path: Path) -> None:
         stats.gather([str(tmp_path / "page.html")])
 
 
+def test_an_input_without_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": None, "id": "a"}) + "\n")
+    with pytest.raises(UsageError, match="no document of the input has text"):
+        stats.gather([str(tmp_path / "in.jsonl")])
+
+
 def test_the_terminal_shows_a_line_a_measure_and_bars(found: dict[str, Any]) -> None:
     shown = stats_text.text(found)
     assert shown.startswith("5 documents, 1.0 kB of text, 1 documents without text, 1 corrupt")

@@ -171,6 +171,16 @@ def test_a_chart_that_fails_is_a_line_of_text(out: Path, monkeypatch: pytest.Mon
     assert "<svg" not in source and "no matplotlib &lt;here&gt;" in source
 
 
+def test_columns_of_the_input_may_have_any_name(bench: Any) -> None:
+    names = ["filename", "file_row_number", "key", "r", "rule", "c4.x", 'a"b', "marks", "judge.<b>"]
+    rows = [dict.fromkeys(names, i) | {"text": SENTENCES if i % 2 else "short"} for i in range(8)]
+    bench.run([{"c4": {}}], bench.jsonl("in.jsonl", rows))
+    record = read_record(bench.folder / "out")
+    assert record["figures"]["rules"]["c4.few_sentences"]["marked"] == 4
+    assert 'a"b' in record["figures"]["measures"]
+    assert not [n for n in record["notices"] if "could not" in n]
+
+
 def test_amounts_are_readable() -> None:
     assert [amount(n) for n in (0, 999, 1000, 123_456, 5_600_000, 7e12)] == [
         "0 B",
