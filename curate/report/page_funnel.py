@@ -53,7 +53,7 @@ def words(record: dict[str, Any]) -> str:
     top = list(t["by_rule"].items())[:3]
     if top:
         reasons = ", ".join(f"<code>{shown(rule)}</code> ({count(n)})" for rule, n in top)
-        said.append(f"Most went for {reasons}.")
+        said.append(f"Most frequent first reasons: {reasons}.")
     if t["skipped"]:
         said.append(f"{count(t['skipped'])} other records held no documents and were skipped.")
     if t["corrupt"]:
@@ -103,7 +103,8 @@ def _row(r: Row, total: int, about: str, ratio: float) -> list[str]:
     said = "".join(f"<small>{t}</small>" for t in (shown(about), reasons) if t)
     came = "" if r.text_in is None else amount(r.text_in)
     if r.payload_in:
-        came = f"{came}<small>+ {amount(r.payload_in)} HTML</small>"
+        pages = f"{amount(r.payload_in)} HTML"
+        came = f"{came}<small>+ {pages}</small>" if r.text_in else pages
     went = "" if r.text_out is None else amount(r.text_out)
     tokens = "" if r.text_out is None else charts.short(r.text_out / ratio)
     left = bar(r.after, total, f"{r.after} of {total} documents left", gone=r.dropped)
@@ -123,8 +124,7 @@ def speed(record: dict[str, Any]) -> tuple[str, str, str]:
             worked = stage.get("worked", {}).get(label, 0)
             before = spent.get(label, (0.0, 0))
             spent[label] = (before[0] + seconds, before[1] + worked)
-    ends = [p.get("seconds", 0.0) for p in record["products"]]
-    most = max([0.0, *ends, *(s for s, _ in spent.values())])
+    most = max((s for s, _ in spent.values()), default=0.0)
     order = {label: i for i, label in enumerate(["read", *(r.step for r in rows)])}
     known = {"read": "read: opening and parsing the input", "write": "write: parquet files"}
     body = []
@@ -136,7 +136,8 @@ def speed(record: dict[str, Any]) -> tuple[str, str, str]:
         body.append([title, bar(seconds, most), f"{seconds:,.1f}", speed])
     for product in record["products"]:
         seconds = product.get("seconds", 0.0)
-        body.append([name(product["label"]), bar(seconds, most), f"{seconds:,.1f}", ""])
+        # Training may take a thousand times as long as the steps: no bar beside theirs.
+        body.append([name(product["label"]), "", f"{seconds:,.1f}", ""])
     peak = max((s.get("peak_bytes", 0) for s in record["stages"]), default=0)
     return section(
         "speed",
