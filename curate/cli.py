@@ -11,6 +11,7 @@ import typer
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
 from curate.version import __version__
 
@@ -197,6 +198,9 @@ def explain(
     from curate import commands
 
     commands.explain(id, out, as_json)
+
+
+app.command()(stats)
 
 
 @app.command()

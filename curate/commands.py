@@ -173,6 +173,27 @@ def explain(name: str, out: Path | None, as_json: bool) -> None:
     print(json.dumps(found, ensure_ascii=False, default=str) if as_json else explaining.text(found))
 
 
+def stats(inputs: list[str], out: Path | None, as_json: bool) -> None:
+    """`llmcurate stats`; nothing is written without OUT."""
+    import sys
+
+    from curate import stats as statistics
+    from curate import stats_text
+
+    if not inputs:
+        inputs = [str(_workspace("IN").need("corpus", "llmcurate run RECIPE IN..."))]
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
+    found = statistics.gather(inputs)
+    if not as_json:
+        print(stats_text.text(found, sys.stdout.encoding))
+    if out is not None:
+        for path in statistics.write(found, inputs, out):
+            say(f"wrote {path}", as_json)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+
+
 def _workspace(missing: str) -> workspace.Workspace:
     space = workspace.find()
     if space is None:

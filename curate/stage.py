@@ -169,6 +169,7 @@ class _Work:
             start = time.perf_counter()
             self.writers["sketch"].write(sketch_rows(sketch, kept, self.part))
             self.seconds[sketch.label] += time.perf_counter() - start
+            self.traces.counters["worked"][sketch.label] += int(data[-1] - data[0])
 
     def close(self, failed: bool) -> None:
         """Closes all files, also where one of them cannot be finished."""

@@ -102,7 +102,7 @@ def score(
             rows.append(Row(kind, expect, len(group), done, 1.0, None))
             continue
         hit = _hits(group, expect, right, result, truth)
-        by = Counter(result.step(i) for i in hit)
+        by = dict(Counter(result.step(i) for i in hit))
         name = kind if similarity is None else f"{kind} {similarity:.2f}"
         expected = 1.0 if similarity is None else predicted[similarity]
         rows.append(Row(name, expect, len(group), len(hit), expected, precision[expect], by))

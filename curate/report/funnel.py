@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One step. dropped: documents whose first reason is this step's; rules: by rule."""
+    """One step. dropped: documents whose first reason is this step's; rules: by rule.
+
+    text_in, payload_in, text_out, worked: bytes (curate/traces.py); None where not recorded.
+    """
 
     step: str
     before: int
@@ -17,6 +20,10 @@ class Row:
     cut: dict[str, int]
     cut_bytes: int
     seconds: float
+    text_in: int | None = None
+    payload_in: int = 0
+    text_out: int | None = None
+    worked: int = 0
 
     @property
     def after(self) -> int:
@@ -38,7 +45,13 @@ def rows(record: dict[str, Any]) -> list[Row]:
             dropped = sum(rules.values())
             size = sum(_of_step(stage["cut_bytes"], label).values())
             seconds = stage["seconds"].get(label, 0.0)
-            found.append(Row(label, left, dropped, rules, cut, size, seconds))
+            volumes = {
+                "text_in": stage.get("text_in", {}).get(label),
+                "payload_in": stage.get("payload_in", {}).get(label, 0),
+                "text_out": stage.get("text_out", {}).get(label),
+                "worked": stage.get("worked", {}).get(label, 0),
+            }
+            found.append(Row(label, left, dropped, rules, cut, size, seconds, **volumes))
             left -= dropped
     return found
 

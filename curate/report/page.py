@@ -1,117 +1,76 @@
-"""report.html: the run as one self-contained page. Text from documents is shown as text."""
+"""report.html: the run as one self-contained page. Text from documents is shown as text.
+
+Nothing is fetched and nothing runs: the page's policy forbids both to the browser.
+"""
 
 from __future__ import annotations
 
-from html import escape
-from pathlib import Path
 from typing import Any
 
-from curate.report import funnel
+from curate.report import page_corpus, page_end, page_funnel, page_rules
+from curate.report.figures import Figures
+from curate.report.html import shown
+from curate.report.style import STYLE
 
-STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:1rem;color:#1c2733}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid #d5dde5}
-table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid #e6ebf0;vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.bar{background:#e6ebf0;height:.7rem;min-width:6rem}.bar i{
-  display:block;height:100%;background:#2f6f9f}
-pre{white-space:pre-wrap;background:#f5f7f9;padding:.75rem;overflow-wrap:anywhere}
-.wide{overflow-x:auto}svg{max-width:100%;height:auto}
-"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+Chapter = tuple[str, str, str]
 
 
-def _row(cells: list[str], tag: str = "td", numbers: frozenset[int] = frozenset()) -> str:
-    inner = "".join(
-        f"<{tag}{' class=n' if i in numbers else ''}>{c}</{tag}>" for i, c in enumerate(cells)
-    )
-    return f"<tr>{inner}</tr>"
-
-
-def _wide(rows: str) -> str:
-    return f"<div class=wide><table>{rows}</table></div>"
-
-
-def _funnel(record: dict[str, Any]) -> str:
-    total = max(1, record["totals"]["read"])
-    numbers = frozenset({1, 2, 3, 6})
-    head = ["step", "in", "dropped", "out", "left", "reasons", "seconds"]
-    body = [_row(head, "th", numbers)]
-    for r in funnel.rows(record):
-        reasons = ", ".join(f"{k}&nbsp;{n}" for k, n in r.rules.items())
-        if r.cut_bytes:
-            reasons += f"{'; ' if reasons else ''}cut {funnel.amount(r.cut_bytes)}"
-        bar = f'<div class=bar><i style="width:{100 * r.after / total:.1f}%"></i></div>'
-        cells = [escape(r.step), str(r.before), str(r.dropped), str(r.after), bar, reasons]
-        body.append(_row([*cells, f"{r.seconds:.1f}"], numbers=numbers))
-    return _wide("".join(body))
-
-
-def _curve(points: list[dict[str, Any]]) -> str:
-    """The training loss as an inline SVG."""
-    known = [(p["step"], p["loss"]) for p in points if p.get("loss") is not None]
-    if len(known) < 2:
-        return ""
-    width, height, left, bottom = 640, 220, 40, 24
-    steps = [s for s, _ in known]
-    low, high = min(v for _, v in known), max(v for _, v in known)
-    span, rise = max(1, steps[-1] - steps[0]), max(1e-9, high - low)
-    path = " ".join(
-        f"{left + (s - steps[0]) / span * (width - left - 8):.1f},"
-        f"{8 + (high - v) / rise * (height - bottom - 8):.1f}"
-        for s, v in known
-    )
-    return (
-        f'<svg viewBox="0 0 {width} {height}" role=img aria-label="training loss by step">'
-        f'<polyline points="{path}" fill="none" stroke="#2f6f9f" stroke-width="2"/>'
-        f'<text x="2" y="16" font-size="12">{high:.2f}</text>'
-        f'<text x="2" y="{height - bottom}" font-size="12">{low:.2f}</text>'
-        f'<text x="{left}" y="{height - 6}" font-size="12">step {steps[0]}</text>'
-        f'<text x="{width - 8}" y="{height - 6}" font-size="12" text-anchor="end">'
-        f"step {steps[-1]}</text></svg>"
-    )
-
-
-def _products(record: dict[str, Any]) -> str:
-    parts = []
-    for product in record["products"]:
-        parts.append(f"<p>{escape(funnel.product_line(product))}</p>")
-        if product["makes"] == "model":
-            parts.append(_curve(product.get("metrics", [])))
-            parts.append(f"<p>A sample:</p><pre>{escape(product['summary']['sample'])}</pre>")
-    return "<h2>Products</h2>" + "".join(parts) if parts else ""
-
-
-def render(record: dict[str, Any], out: Path) -> str:
-    """The page for a run's record."""
-    t = record["totals"]
-    inputs = "".join(
-        _row([escape(f["path"]), f["format"], funnel.amount(f["bytes"])], numbers=frozenset({2}))
-        for f in record["inputs"][:50]
-    )
-    more = len(record["inputs"]) - 50
-    title = f"llmcurate: {record['recipe']}"
-    corrupt = "".join(
-        _row([escape(e["file"]), str(e["offset"]), escape(e["what"])])
-        for s in record["stages"][:1]
-        for e in s["corrupt_examples"][:20]
-    )
-    return (
+def frame(title: str, head: str, chapters: list[Chapter], foot: str = "") -> str:
+    """A page of the chapters that hold anything, with a table of contents."""
+    filled = [c for c in chapters if c[2]]
+    links = "".join(f'<li><a href="#{a}">{t}</a></li>' for a, t, _ in filled)
+    body = "".join(f'<section id="{a}"><h2>{t}</h2>{inner}</section>' for a, t, inner in filled)
+    page = (
         "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name=viewport content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{escape(title)}</h1><p>{escape(record['description'])}</p>"
-        f"<p><b>{t['read']}</b> documents read, <b>{t['kept']}</b> kept, <b>{t['rejected']}</b>"
-        f" rejected; {t['skipped']} other records skipped, {t['corrupt']} corrupt;"
-        f" {funnel.amount(t['bytes_in'])} in, {funnel.amount(t['bytes_out'])} of text out,"
-        f" {t['seconds']:.1f} s.</p>"
-        "<p>Why one document went: <code>llmcurate explain ID</code>. Every rejected document is in"
-        " <code>rejected/</code> with all its reasons.</p>"
-        + (f"<h2>Funnel</h2>{_funnel(record)}" if record["stages"] else "")
-        + "".join(f"<p>Note: {escape(n)}.</p>" for n in record["notices"][:50])
-        + _products(record)
-        + (f"<h2>Corrupt input</h2>{_wide(corrupt)}" if corrupt else "")
-        + f"<h2>Input</h2>{_wide(inputs)}"
-        + (f"<p>and {more} more files</p>" if more > 0 else "")
-        + "</body></html>\n"
+        '<meta name=referrer content="no-referrer">'
+        f"<title>{shown(title)}</title><style>{STYLE}</style></head><body><div class=page>"
+        f"<header>{head}</header><nav aria-label=Contents><ol>{links}</ol></nav>"
+        f"<main>{body}</main><footer>{foot}</footer></div></body></html>\n"
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def render(record: dict[str, Any], figures: Figures) -> str:
+    """The page for a run's record and the figures read from its files."""
+    title = f"{record['recipe']}: llmcurate report"
+    about = f"<p class=lead>{shown(record['description'])}</p>" if record["description"] else ""
+    head = (
+        f"<h1>{shown(record['recipe'])}</h1>{about}"
+        f"{page_funnel.tiles(record)}{page_funnel.words(record)}"
+    )
+    chapters = [
+        page_funnel.chapter(record),
+        page_end.notices(record),
+        page_rules.chapter(figures),
+        page_rules.overlap(figures),
+        page_rules.cuts(record),
+        page_corpus.duplicates(figures),
+        page_corpus.languages(figures),
+        page_corpus.measures(figures),
+        page_end.products(record),
+        page_funnel.speed(record),
+        page_end.corrupt(record),
+        page_end.inputs(record),
+        page_end.settings(record),
+        page_end.terms(),
+    ]
+    foot = (
+        "Why one document went: <code>llmcurate explain ID --in OUT</code>. Every rejected document"
+        " is in <code>rejected/</code> with all its reasons; these figures for programs:"
+        " <code>run.json</code>."
+    )
+    return frame(title, head, chapters, foot)
+
+
+def failed(record: dict[str, Any]) -> str:
+    """What stands in for a report that could not be made."""
+    notices = "".join(f"<p>{shown(n)}</p>" for n in record["notices"])
+    return frame(
+        f"{record['recipe']}: llmcurate report",
+        f"<h1>{shown(record['recipe'])}</h1><p>The run is complete and its figures are in"
+        f" <code>run.json</code>, but this page could not be made.</p>{notices}",
+        [],
     )

@@ -17,8 +17,11 @@ from curate.version import __version__
 
 if TYPE_CHECKING:
     from curate.outcome import Outcome
+    from curate.steps import Settings
 
-LIBRARIES = ("pyarrow", "numpy", "numba", "duckdb", "resiliparse", "tokenizers", "torch")
+LIBRARIES = (
+    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "matplotlib", "tokenizers", "torch"
+)  # fmt: skip
 
 
 def _versions() -> dict[str, str]:
@@ -42,6 +45,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "inputs": [
             {"path": f.path, "format": f.format, "bytes": f.size} for f in plan.inputs.files
         ],
+        "steps": [_step(s) for s in plan.recipe.steps],
         "partitions": len(plan.inputs.partitions),
         "notices": [*plan.inputs.notices, *(n for s in plan.recipe.steps for n in s.notes())],
         "totals": outcome.totals(),
@@ -66,17 +70,56 @@ def _write_corrupt(outcome: Outcome) -> None:
                     f.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
+def _step(step: Settings) -> dict[str, Any]:
+    """Name, settings and the first sentence of what the step says of itself."""
+    about = (type(step).__doc__ or "").strip().split("\n\n")[0]
+    return {
+        "label": step.label,
+        "name": step.name,
+        "about": " ".join(about.split()),
+        "settings": step.model_dump(mode="json"),
+    }
+
+
 def write_records(outcome: Outcome) -> None:
-    """Writes the records of a finished run into its OUT folder."""
-    from curate.report.page import render
+    """Writes the records of a finished run into its OUT folder.
+
+    run.json comes first and once more with the report's figures: whatever fails in a report, what
+    was counted is there.
+    """
+    from curate.report.figures import Figures, gather
+    from curate.report.page import failed, render
 
     data = record(outcome)
     resolved = outcome.plan.recipe.resolved()
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
     write_text(outcome.out / "recipe.yaml", text)
     _write_corrupt(outcome)
-    write_text(outcome.out / "report.html", render(data, outcome.out))
-    write_text(outcome.out / "run.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    _write_json(outcome.out / "run.json", data)
+    try:
+        figures = gather(outcome.out) if outcome.plan.stages else Figures()
+        data["figures"] = figures.dump()
+    except Exception as error:
+        figures = Figures()
+        data["notices"].append(f"the report's figures could not be read: {_line(error)}")
+    try:
+        page = render(data, figures)
+    except Exception as error:
+        data["notices"].append(f"the report could not be written: {_line(error)}")
+        page = failed(data)
+    _write_json(outcome.out / "run.json", data)
+    write_text(outcome.out / "report.html", page)
+
+
+def _line(error: Exception) -> str:
+    """The error in a line of some length."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    # Names of files may hold bytes that are no UTF-8.
+    write_text(path, text.encode("utf-8", "replace").decode("utf-8") + "\n")
 
 
 def read_record(out: Path) -> dict[str, Any]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from conftest import Bench
-
 GOOD = "\n".join(["The river runs past the old mill and on."] * 4)
 STEPS: list[Any] = [{"c4": {}}, {"dedup_exact": {}}]
 
 
-def test_bytes_out_of_a_step_are_bytes_into_the_next(bench: Bench) -> None:
+def test_bytes_out_of_a_step_are_bytes_into_the_next(bench: Any) -> None:
     rows = [{"text": GOOD + f"\nmenu {i}"} for i in range(30)] + [{"text": "short"}, {"text": GOOD}]
     source = bench.jsonl("in.jsonl", rows)
     outcome = bench.run(STEPS, source)
@@ -20,7 +18,7 @@ def test_bytes_out_of_a_step_are_bytes_into_the_next(bench: Bench) -> None:
     assert second["text_out"]["dedup_exact"] == outcome.totals()["bytes_out"]
 
 
-def test_payloads_count_as_bytes_in_of_the_step_that_makes_text(bench: Bench) -> None:
+def test_payloads_count_as_bytes_in_of_the_step_that_makes_text(bench: Any) -> None:
     page = f"<html><body><main><p>{GOOD}</p></main></body></html>"
     (bench.folder / "page.html").write_text(page)
     outcome = bench.run(["extract", {"c4": {}}], bench.folder / "page.html")
@@ -29,13 +27,13 @@ def test_payloads_count_as_bytes_in_of_the_step_that_makes_text(bench: Bench) ->
     assert stage["text_out"]["extract"] == stage["text_in"]["c4"]
 
 
-def test_marked_documents_are_worked_on_but_no_longer_go_in(bench: Bench) -> None:
+def test_marked_documents_are_worked_on_but_no_longer_go_in(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", [{"text": GOOD}, {"text": "short"}])
     (stage,) = bench.run([{"c4": {}}, {"gopher_quality": {}}], source).stages
     assert stage["text_in"]["gopher_quality"] < stage["worked"]["gopher_quality"]
 
 
-def test_examples_of_cuts_do_not_depend_on_partitions_or_workers(bench: Bench) -> None:
+def test_examples_of_cuts_do_not_depend_on_partitions_or_workers(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", [{"text": f"{GOOD}\nmenu {i} <b>\0"} for i in range(200)])
     one = bench.run([{"c4": {}}], source, out="one").stages[0]
     many = bench.run([{"c4": {}}], source, out="many", workers=2, read={"partition_bytes": 8192})

@@ -1,0 +1,62 @@
+"""The figures behind a report: what can be said of a run from the files in OUT.
+
+`Figures.dump` is what run.json keeps; texts of documents stay out of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.report import duplicates, examples, rules
+from curate.report.duplicates import Method
+from curate.report.examples import Example
+from curate.report.rules import RuleFigures
+from curate.report.store import Store, opened
+
+MOST_LANGS = 20
+
+
+@dataclass
+class Figures:
+    """Everything that is counted; languages: label -> (kept, rejected)."""
+
+    rules: RuleFigures = field(default_factory=RuleFigures)
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+    duplicates: list[Method] = field(default_factory=list)
+    languages: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values, without texts."""
+        return {
+            **self.rules.dump(),
+            "duplicates": {m.name: m.dump() for m in self.duplicates},
+            "languages": {k: {"kept": a, "rejected": b} for k, (a, b) in self.languages.items()},
+        }
+
+
+def gather(out: Path) -> Figures:
+    """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded."""
+    found = Figures()
+    with opened(out) as store:
+        if store is None:
+            return found
+        found.rules = rules.gather(store)
+        found.examples = examples.gather(store, found.rules.rules)
+        found.duplicates = duplicates.gather(store)
+        found.languages = _languages(store)
+    return found
+
+
+def _languages(store: Store) -> dict[str, tuple[int, int]]:
+    """The most frequent labels; nothing where no document has one."""
+    rows = store.rows(
+        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM (
+          SELECT lang, 1 AS kept, 0 AS gone FROM kept
+          UNION ALL SELECT lang, 0, 1 FROM gone)
+        GROUP BY lang ORDER BY count(*) DESC, lang LIMIT {MOST_LANGS}"""
+    )
+    if all(lang is None for lang, _, _ in rows):
+        return {}
+    return {"(none)" if lang is None else lang: (kept, gone) for lang, kept, gone in rows}
