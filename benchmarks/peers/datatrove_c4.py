@@ -1,7 +1,7 @@
 """Drives DataTrove for the comparisons; runs in its own environment and prints one JSON line.
 
 datatrove_c4.py filter DOCUMENTS.jsonl        C4QualityFilter on documents in memory
-datatrove_c4.py warc FOLDER OUT               WarcReader, Trafilatura, C4QualityFilter, writer
+datatrove_c4.py warc FOLDER OUT c4|all        WarcReader, Trafilatura, filters, writer
 """
 
 from __future__ import annotations
@@ -35,7 +35,25 @@ def filter_documents(path: str) -> dict:
     return {"seconds": [time.perf_counter() - begin], "kept": kept, "peak_mib": peak_mib()}
 
 
-def warc_to_text(folder: str, out: str) -> dict:
+def filters(which: str) -> list:
+    if which == "c4":
+        return [c4()]
+    from datatrove.pipeline.filters import (
+        C4QualityFilter,
+        FineWebQualityFilter,
+        GopherQualityFilter,
+        GopherRepetitionFilter,
+    )
+
+    return [  # the order and settings of DataTrove's examples/fineweb.py, language aside
+        GopherRepetitionFilter(),
+        GopherQualityFilter(),
+        C4QualityFilter(filter_no_terminal_punct=False),
+        FineWebQualityFilter(),
+    ]
+
+
+def warc_to_text(folder: str, out: str, which: str) -> dict:
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.extractors import Trafilatura
     from datatrove.pipeline.readers import WarcReader
@@ -45,7 +63,7 @@ def warc_to_text(folder: str, out: str) -> dict:
         [
             WarcReader(folder, glob_pattern="*.warc.gz"),
             Trafilatura(favour_precision=True, deduplicate=True),
-            c4(),
+            *filters(which),
             JsonlWriter(f"{out}/kept"),
         ],
         tasks=1,
