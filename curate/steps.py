@@ -158,6 +158,7 @@ REGISTRY: dict[str, str] = {
     "fineweb_quality": "curate.filters.fineweb:FineWebQuality",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
+    "dedup_passages": "curate.dedup.passages:DedupPassages",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",

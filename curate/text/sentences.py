@@ -77,27 +77,38 @@ def _abbreviation(data, start, stop):
     return k < len(_PACKED) and _PACKED[k] == value
 
 
+@njit(cache=True, nogil=True, inline="always")
+def cjk_stop_bytes(data, i, end):
+    """Bytes of the CJK full stop, question or exclamation mark at i, 0 if there is none."""
+    b = data[i]
+    if (b != 0xE3 and b != 0xEF) or i + 2 >= end:
+        return 0
+    c, d = data[i + 1], data[i + 2]
+    if b == 0xE3:
+        return 3 if c == 0x80 and d == 0x82 else 0
+    return 3 if c == 0xBC and (d == 0x81 or d == 0x9F) else 0
+
+
 @njit(cache=True, nogil=True)
 def _cjk_stops(data, start, end):
     """(CJK full stops in data[start:end], where the last one ends or `start`)."""
     stops = 0
     after = start
     for i in range(start, end - 2):
-        b, c, d = data[i], data[i + 1], data[i + 2]
-        if b == 0xE3:
-            hit = c == 0x80 and d == 0x82
-        elif b == 0xEF:
-            hit = c == 0xBC and (d == 0x81 or d == 0x9F)
-        else:
-            continue
-        if hit:
+        if cjk_stop_bytes(data, i, end):
             stops += 1
             after = i + 3
     return stops, after
 
 
+@njit(cache=True, nogil=True, inline="always")
+def may_end(b):
+    """Whether a word whose last byte is b may end a sentence."""
+    return _MAY_END[b]
+
+
 @njit(cache=True, nogil=True)
-def _ends_sentence(data, word, stop, following, end):
+def ends_sentence(data, word, stop, following, end):
     """Whether the word data[word:stop] ends a sentence when the next one starts at `following`."""
     while stop > word:
         n = _is_closer(data, stop - 1, word)
@@ -137,7 +148,7 @@ def sentences_of_words(data, start, end, chars, first, stop):
         if (
             _MAY_END[data[np.uint64(z - 1)]]
             and w + 1 < stop
-            and _ends_sentence(data, a, z, start[w + 1], end[w + 1])
+            and ends_sentence(data, a, z, start[w + 1], end[w + 1])
         ):
             sentences += 1
             pending = False
