@@ -153,6 +153,8 @@ class Product(Settings):
 REGISTRY: dict[str, str] = {
     "extract": "curate.extract.step:Extract",
     "c4": "curate.filters.c4:C4",
+    "c4_paragraphs": "curate.filters.c4_paragraphs:C4Paragraphs",
+    "refinedweb_lines": "curate.filters.refinedweb:RefinedWebLines",
     "gopher_quality": "curate.filters.gopher_quality:GopherQuality",
     "gopher_repetition": "curate.filters.gopher_repetition:GopherRepetition",
     "fineweb_quality": "curate.filters.fineweb:FineWebQuality",

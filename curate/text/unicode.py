@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from functools import lru_cache
 
 import numpy as np
 from numba import njit
@@ -20,6 +21,21 @@ ASCII_LINE_END[[10, 11, 12, 13, 28, 29, 30]] = True
 DIGIT_ZEROS = np.array(
     [c for c in range(sys.maxunicode + 1) if unicodedata.decimal(chr(c), None) == 0], np.int32
 )
+
+
+# Bits of `character_flags`.
+UPPER, DIGIT, ALNUM = 1, 2, 4
+
+
+@lru_cache(maxsize=1)
+def character_flags() -> np.ndarray:
+    """uint8[0x110000]: UPPER, DIGIT, ALNUM where `str.isupper`, `isdigit`, `isalnum` of the one
+    character hold."""
+    flags = np.zeros(sys.maxunicode + 1, np.uint8)
+    for code in (*range(0x40000), *range(0xE0000, 0xE0200)):  # no other plane holds any
+        letter = chr(code)
+        flags[code] = UPPER * letter.isupper() | DIGIT * letter.isdigit() | ALNUM * letter.isalnum()
+    return flags
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -1,0 +1,344 @@
+"""RefinedWeb's line rules as kernels: what is a counter, a short line with a pattern, a word.
+
+Readings: DCLM's code runs its rules one after the other over the page, which is stripped between
+them; the paper judges each line once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from curate.text.cutting import mark_ends
+from curate.text.pieces import strip_space
+from curate.text.unicode import (
+    ALNUM,
+    DIGIT,
+    UPPER,
+    char_bytes,
+    code_point,
+    is_digit,
+    space_bytes,
+)
+
+RULES = (
+    "uppercase",
+    "numeric",
+    "counter",
+    "one_word",
+    "anywhere",
+    "line_end",
+    "line_start",
+    "white_space",
+)
+# Marks: one more than the place of the rule.
+_UPPERCASE, _NUMERIC, _COUNTER, _ONE_WORD, _ANYWHERE, _END, _START, _SPACE = range(1, 9)
+# counter_line_modifier in DCLM's baselines/mappers/modifiers.py.
+COUNTED = (
+    b"likes",
+    b"shares",
+    b"comments",
+    b"retweets",
+    b"reposts",
+    b"quotes",
+    b"bookmarks",
+    b"upvotes",
+    b"downvotes",
+    b"downloads",
+    b"views",
+    b"followers",
+)
+_COUNTED = np.frombuffer(b"".join(COUNTED), np.uint8).copy()
+_COUNTED_AT = np.cumsum([0, *map(len, COUNTED)]).astype(np.int64)
+# What fastText's tokenizer, by which DCLM counts words, cuts at.
+_BREAK = np.zeros(256, np.bool_)
+_BREAK[[0, 9, 10, 11, 12, 13, 32]] = True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _code(data, i, end):
+    """(code point, bytes) at i; what is not UTF-8 is a character of one byte, of no class."""
+    b = np.int64(data[i])
+    if b < 0x80:
+        return b, 1
+    code = np.int64(code_point(data, i, end))
+    if code < 0 or code > 0x10FFFF:
+        return np.int64(0), 1
+    return code, char_bytes(b)
+
+
+@njit(cache=True, nogil=True)
+def _classes(data, a, z, flags):
+    """(characters, upper-case ones, digits, white space) of data[a:z]."""
+    upper = digits = spaces = outside = 0
+    for b in data[a:z]:
+        upper += (b >= 65) & (b <= 90)
+        digits += (b >= 48) & (b <= 57)
+        spaces += ((b >= 9) & (b <= 13)) | ((b >= 28) & (b <= 32))
+        outside += b >= 0x80
+    if outside == 0:
+        return z - a, upper, digits, spaces
+    chars = upper = digits = spaces = 0
+    i = a
+    while i < z:
+        code, n = _code(data, i, z)
+        chars += 1
+        upper += (flags[code] & UPPER) != 0
+        digits += (flags[code] & DIGIT) != 0
+        spaces += space_bytes(data, i, z) > 0
+        i += n
+    return chars, upper, digits, spaces
+
+
+@njit(cache=True, nogil=True)
+def _count_words(data, a, z, most):
+    """Words of `str.split` in data[a:z], counted up to `most`."""
+    words = 0
+    inside = False
+    i = a
+    while i < z:
+        n = space_bytes(data, i, z)
+        if n == 0 and not inside:
+            words += 1
+            if words == most:
+                break
+        inside = n == 0
+        i += n if n else 1
+    return words
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _small(data, i, end, loose):
+    """(lower-case ASCII, bytes) of the character at i; loose: as re.IGNORECASE, by which the long
+    s and both dots of i match too, and not only as `str.lower`."""
+    b = np.int64(data[i])
+    if b < 0x80:
+        return (b + 32 if 65 <= b <= 90 else b), 1
+    if b == 0xE2 and i + 2 < end and data[i + 1] == 0x84 and data[i + 2] == 0xAA:
+        return np.int64(107), 3  # KELVIN SIGN
+    if loose and i + 1 < end:
+        c = data[i + 1]
+        if b == 0xC5 and c == 0xBF:
+            return np.int64(115), 2
+        if b == 0xC4 and (c == 0xB0 or c == 0xB1):
+            return np.int64(105), 2
+    return b, 1
+
+
+@njit(cache=True, nogil=True)
+def _match(data, i, end, text, first, stop, wild):
+    """Where the pattern text[first:stop] that begins at i ends, or -1; wild: a period matches any
+    one character."""
+    for k in range(first, stop):
+        if i >= end:
+            return -1
+        want = text[k]
+        if wild and want == 46:
+            i += char_bytes(data[i])
+            continue
+        found, n = _small(data, i, end, True)
+        if found != want:
+            return -1
+        i += n
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _is_counter(data, a, z, flags, singular):
+    """`\\W*\\d[,.\\d]*[kmb]?\\s+(likes|...)\\W*`, lower-cased; singular: `1 like` too."""
+    i = a
+    while i < z:
+        code, n = _code(data, i, z)
+        if (flags[code] & ALNUM) or code == 95:
+            break
+        i += n
+    if i >= z:
+        return False
+    code, n = _code(data, i, z)
+    if not is_digit(code):
+        return False
+    while i < z:
+        code, n = _code(data, i, z)
+        if code != 44 and code != 46 and not is_digit(code):
+            break
+        i += n
+    if i >= z:
+        return False
+    letter, n = _small(data, i, z, False)
+    if letter == 107 or letter == 109 or letter == 98:
+        i += n
+    blank = i
+    while i < z:
+        n = space_bytes(data, i, z)
+        if n == 0:
+            break
+        i += n
+    if i == blank or i >= z:
+        return False
+    for w in range(len(_COUNTED_AT) - 1):
+        k = i
+        first, stop = _COUNTED_AT[w], _COUNTED_AT[w + 1]
+        p = first
+        while p < stop and k < z:
+            letter, n = _small(data, k, z, False)
+            if letter != _COUNTED[p]:
+                break
+            k += n
+            p += 1
+        if p == stop or (singular and p == stop - 1):
+            while k < z:
+                code, n = _code(data, k, z)
+                if (flags[code] & ALNUM) or code == 95:
+                    break
+                k += n
+            if k >= z:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _cut_anywhere(data, a, z, text, at, wild, mark, base):
+    """Marks every pattern in data[a:z], from left to right, with one white space before it."""
+    cuts = 0
+    i = a
+    while i < z:
+        blank = space_bytes(data, i, z)
+        stop = -1
+        for p in range(len(at) - 1):
+            if blank:
+                stop = _match(data, i + blank, z, text, at[p], at[p + 1], wild)
+            if stop < 0:
+                stop = _match(data, i, z, text, at[p], at[p + 1], wild)
+            if stop > i:
+                break
+        if stop > i:
+            mark[i - base : stop - base] = _ANYWHERE
+            cuts += 1
+            i = stop
+        else:
+            i += char_bytes(data[i])
+    return cuts
+
+
+@njit(cache=True, nogil=True)
+def _pattern_at_end(line, size, text, at, wild):
+    """(start, end) of a pattern at the end of line[:size], with one white space before it."""
+    longest = np.int64(0)
+    for p in range(len(at) - 1):
+        longest = max(longest, at[p + 1] - at[p])
+    i = max(np.int64(0), size - 4 * (longest + 1))
+    while i < size and (line[i] & 0xC0) == 0x80:
+        i += 1
+    while i < size:
+        blank = space_bytes(line, i, size)
+        for p in range(len(at) - 1):
+            if blank and _match(line, i + blank, size, text, at[p], at[p + 1], wild) == size:
+                return i, size
+            if _match(line, i, size, text, at[p], at[p + 1], wild) == size:
+                return i, size
+        i += char_bytes(line[i])
+    return size, size
+
+
+@njit(cache=True, nogil=True)
+def _pattern_at_start(line, size, text, at, wild):
+    """(start, end) of a pattern at the start of line[:size], with one white space behind it."""
+    for p in range(len(at) - 1):
+        stop = _match(line, 0, size, text, at[p], at[p + 1], wild)
+        if stop > 0:
+            if stop < size:
+                stop += space_bytes(line, stop, size)
+            return 0, stop
+    return 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _left_of(data, a, z, mark, base, line, where):
+    """Copies what is not marked of data[a:z] to line, and its places to where; returns its size."""
+    n = 0
+    for i in range(a, z):
+        if mark[i - base] == 0:
+            line[n] = data[i]
+            where[n] = i
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _drop_line(k, start, end, row_end, mark, base, rule):
+    """Marks what is left of line k, and its newline."""
+    for i in range(start[k], min(end[k] + 1, row_end)):
+        if mark[i - base] == 0:
+            mark[i - base] = rule
+
+
+@njit(cache=True, nogil=True)
+def _cut_at(rule, data, a, z, mark, base, line, where, text, at, wild, most, strip):
+    """Marks a pattern at the end or at the start of a short line; returns (1 if there was one,
+    bytes that are left and are no white space). strip: white space at the ends does not count."""
+    n = _left_of(data, a, z, mark, base, line, where)
+    if n == 0 or _count_words(line, 0, n, most + 1) > most:
+        return 0, n
+    first, size = np.int64(0), n
+    if strip:
+        first, size = strip_space(line, 0, n)
+    if rule == _END:
+        one, two = _pattern_at_end(line[first:size], size - first, text, at, wild)
+    else:
+        one, two = _pattern_at_start(line[first:size], size - first, text, at, wild)
+    for i in range(first + one, first + two):
+        mark[where[i] - base] = rule
+    if one == two:
+        return 0, n
+    n = _left_of(data, a, z, mark, base, line, where)
+    one, two = strip_space(line, 0, n)
+    return 1, two - one
+
+
+@njit(cache=True, nogil=True)
+def _ends(data, first, stop, start, end, verdict, mark, base):
+    """(the first and the last line of the row that hold more than white space, -1 for none)."""
+    low = high = np.int64(-1)
+    for k in range(first, stop):
+        if verdict[k] == 0 and _written(data, start[k], end[k], mark, base):
+            low = k
+            break
+    if low >= 0:
+        for k in range(stop - 1, first - 1, -1):
+            if verdict[k] == 0 and _written(data, start[k], end[k], mark, base):
+                high = k
+                break
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _written(data, a, z, mark, base):
+    """Whether data[a:z] holds more than white space without what is marked."""
+    i = a
+    while i < z:
+        n = space_bytes(data, i, z)
+        if n == 0:
+            if mark[i - base] == 0:
+                return True
+            n = 1
+        i += n
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _words_left(data, a, z, mark, base, flags):
+    """Words of data[a:z] without what is marked, as DCLM counts them: cut at ASCII white space,
+    those that begin with a letter or digit."""
+    words = 0
+    outside = True
+    for i in range(a, z):
+        if mark[i - base]:
+            continue
+        b = data[i]
+        if _BREAK[b]:
+            outside = True
+        elif outside:
+            outside = False
+            code, _ = _code(data, i, z)
+            words += (flags[code] & ALNUM) != 0
+    return words
