@@ -18,7 +18,7 @@ from curate.filters.gopher_quality import ratio
 from curate.steps import Step
 from curate.text.cutting import cut_marked
 from curate.text.pieces import newline_lines
-from curate.text.unicode import character_flags
+from curate.text.unicode import ASCII_SPACE, character_flags
 
 
 class RefinedWebLines(Step):
@@ -72,8 +72,16 @@ class RefinedWebLines(Step):
         return cut_marked(docs, mark, ~docs.marked(), RULES)
 
 
-def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8[bytes], int64[patterns + 1]) of patterns in lower case."""
+def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(uint8[bytes], int64[patterns + 1], bool[256]) of patterns in lower case; the last one says
+    with which bytes a pattern, or the white space before it, may begin."""
     encoded = [text.lower().encode() for text in texts if text]
     at = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
-    return np.frombuffer(b"".join(encoded), np.uint8).copy(), at
+    begins = np.zeros(256, np.bool_)
+    begins[0xC2:] = True  # white space, and letters that match one of ASCII
+    begins[ASCII_SPACE] = True
+    for pattern in encoded:
+        begins[[pattern[0], *pattern[:1].upper()]] = True
+        if pattern[:1] == b".":
+            begins[:] = True
+    return np.frombuffer(b"".join(encoded), np.uint8).copy(), at, begins

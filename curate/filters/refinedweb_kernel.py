@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from curate.text.cutting import mark_ends
 from curate.text.pieces import strip_space
 from curate.text.unicode import (
     ALNUM,
+    ASCII_SPACE,
     DIGIT,
     UPPER,
     char_bytes,
@@ -32,7 +32,7 @@ RULES = (
     "white_space",
 )
 # Marks: one more than the place of the rule.
-_UPPERCASE, _NUMERIC, _COUNTER, _ONE_WORD, _ANYWHERE, _END, _START, _SPACE = range(1, 9)
+UPPERCASE, NUMERIC, COUNTER, ONE_WORD, ANYWHERE, END, START, SPACE = range(1, 9)
 # counter_line_modifier in DCLM's baselines/mappers/modifiers.py.
 COUNTED = (
     b"likes",
@@ -53,6 +53,11 @@ _COUNTED_AT = np.cumsum([0, *map(len, COUNTED)]).astype(np.int64)
 # What fastText's tokenizer, by which DCLM counts words, cuts at.
 _BREAK = np.zeros(256, np.bool_)
 _BREAK[[0, 9, 10, 11, 12, 13, 32]] = True
+# 1 for white space, 2 for the first byte of what may be white space outside ASCII.
+_SPACE_KIND = np.zeros(256, np.uint8)
+_SPACE_KIND[ASCII_SPACE] = 1
+_SPACE_KIND[[0xC2, 0xE1, 0xE2, 0xE3]] = 2
+_ONE = np.uint64(1)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -68,7 +73,7 @@ def _code(data, i, end):
 
 
 @njit(cache=True, nogil=True)
-def _classes(data, a, z, flags):
+def line_classes(data, a, z, flags):
     """(characters, upper-case ones, digits, white space) of data[a:z]."""
     upper = digits = spaces = outside = 0
     for b in data[a:z]:
@@ -91,19 +96,21 @@ def _classes(data, a, z, flags):
 
 
 @njit(cache=True, nogil=True)
-def _count_words(data, a, z, most):
-    """Words of `str.split` in data[a:z], counted up to `most`."""
+def count_words(data, a, z):
+    """Words of `str.split` in data[a:z]."""
     words = 0
-    inside = False
-    i = a
-    while i < z:
-        n = space_bytes(data, i, z)
-        if n == 0 and not inside:
-            words += 1
-            if words == most:
-                break
-        inside = n == 0
-        i += n if n else 1
+    outside = np.int64(1)
+    i, stop = np.uint64(a), np.uint64(z)  # unsigned: see text/tables.py
+    while i < stop:
+        kind = np.int64(_SPACE_KIND[data[i]])
+        if kind == 2:
+            n = np.uint64(space_bytes(data, i, stop))
+            kind = np.int64(n > 0)
+            i += n if n else _ONE
+        else:
+            i += _ONE
+        words += outside & (kind ^ 1)
+        outside = kind
     return words
 
 
@@ -144,7 +151,7 @@ def _match(data, i, end, text, first, stop, wild):
 
 
 @njit(cache=True, nogil=True)
-def _is_counter(data, a, z, flags, singular):
+def is_counter(data, a, z, flags, singular):
     """`\\W*\\d[,.\\d]*[kmb]?\\s+(likes|...)\\W*`, lower-cased; singular: `1 like` too."""
     i = a
     while i < z:
@@ -197,11 +204,14 @@ def _is_counter(data, a, z, flags, singular):
 
 
 @njit(cache=True, nogil=True)
-def _cut_anywhere(data, a, z, text, at, wild, mark, base):
+def cut_anywhere(data, a, z, text, at, begins, wild, mark, base):
     """Marks every pattern in data[a:z], from left to right, with one white space before it."""
     cuts = 0
     i = a
     while i < z:
+        if not begins[data[i]]:
+            i += 1
+            continue
         blank = space_bytes(data, i, z)
         stop = -1
         for p in range(len(at) - 1):
@@ -212,7 +222,7 @@ def _cut_anywhere(data, a, z, text, at, wild, mark, base):
             if stop > i:
                 break
         if stop > i:
-            mark[i - base : stop - base] = _ANYWHERE
+            mark[i - base : stop - base] = ANYWHERE
             cuts += 1
             i = stop
         else:
@@ -221,7 +231,7 @@ def _cut_anywhere(data, a, z, text, at, wild, mark, base):
 
 
 @njit(cache=True, nogil=True)
-def _pattern_at_end(line, size, text, at, wild):
+def _pattern_at_end(line, size, text, at, begins, wild):
     """(start, end) of a pattern at the end of line[:size], with one white space before it."""
     longest = np.int64(0)
     for p in range(len(at) - 1):
@@ -230,6 +240,9 @@ def _pattern_at_end(line, size, text, at, wild):
     while i < size and (line[i] & 0xC0) == 0x80:
         i += 1
     while i < size:
+        if not begins[line[i]]:
+            i += 1
+            continue
         blank = space_bytes(line, i, size)
         for p in range(len(at) - 1):
             if blank and _match(line, i + blank, size, text, at[p], at[p + 1], wild) == size:
@@ -265,7 +278,7 @@ def _left_of(data, a, z, mark, base, line, where):
 
 
 @njit(cache=True, nogil=True)
-def _drop_line(k, start, end, row_end, mark, base, rule):
+def drop_line(k, start, end, row_end, mark, base, rule):
     """Marks what is left of line k, and its newline."""
     for i in range(start[k], min(end[k] + 1, row_end)):
         if mark[i - base] == 0:
@@ -273,46 +286,57 @@ def _drop_line(k, start, end, row_end, mark, base, rule):
 
 
 @njit(cache=True, nogil=True)
-def _cut_at(rule, data, a, z, mark, base, line, where, text, at, wild, most, strip):
-    """Marks a pattern at the end or at the start of a short line; returns (1 if there was one,
-    bytes that are left and are no white space). strip: white space at the ends does not count."""
-    n = _left_of(data, a, z, mark, base, line, where)
-    if n == 0 or _count_words(line, 0, n, most + 1) > most:
-        return 0, n
-    first, size = np.int64(0), n
-    if strip:
-        first, size = strip_space(line, 0, n)
-    if rule == _END:
-        one, two = _pattern_at_end(line[first:size], size - first, text, at, wild)
-    else:
+def _find_at(rule, line, first, size, patterns, wild, low, high):
+    """(start, end) of a pattern at the end or at the start of line[first:size]; low, high: white
+    space at the start and at the end of the line does not count."""
+    text, at, begins = patterns
+    one, two = strip_space(line, first, size)
+    first = one if low else first
+    size = two if high else size
+    if rule == END:
+        one, two = _pattern_at_end(line[first:size], size - first, text, at, begins, wild)
+    elif first < size and begins[line[first]]:
         one, two = _pattern_at_start(line[first:size], size - first, text, at, wild)
-    for i in range(first + one, first + two):
-        mark[where[i] - base] = rule
-    if one == two:
-        return 0, n
-    n = _left_of(data, a, z, mark, base, line, where)
-    one, two = strip_space(line, 0, n)
-    return 1, two - one
+    else:
+        one, two = np.int64(0), np.int64(0)
+    return first + one, first + two
 
 
 @njit(cache=True, nogil=True)
-def _ends(data, first, stop, start, end, verdict, mark, base):
+def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
+    """Marks a pattern at the end or at the start of a short line; returns whether there was one.
+    edited: whether some of the line is marked already."""
+    if not edited:
+        one, two = _find_at(rule, data, a, z, patterns, wild, low, high)
+        mark[one - base : two - base] = rule
+        return one < two
+    n = _left_of(data, a, z, mark, base, line, where)
+    if n == 0 or count_words(line, 0, n) > most:
+        return False
+    one, two = _find_at(rule, line, np.int64(0), n, patterns, wild, low, high)
+    for i in range(one, two):
+        mark[where[i] - base] = rule
+    return one < two
+
+
+@njit(cache=True, nogil=True)
+def written_ends(data, first, stop, start, end, verdict, mark, base):
     """(the first and the last line of the row that hold more than white space, -1 for none)."""
     low = high = np.int64(-1)
     for k in range(first, stop):
-        if verdict[k] == 0 and _written(data, start[k], end[k], mark, base):
+        if verdict[k] == 0 and is_written(data, start[k], end[k], mark, base):
             low = k
             break
     if low >= 0:
         for k in range(stop - 1, first - 1, -1):
-            if verdict[k] == 0 and _written(data, start[k], end[k], mark, base):
+            if verdict[k] == 0 and is_written(data, start[k], end[k], mark, base):
                 high = k
                 break
     return low, high
 
 
 @njit(cache=True, nogil=True)
-def _written(data, a, z, mark, base):
+def is_written(data, a, z, mark, base):
     """Whether data[a:z] holds more than white space without what is marked."""
     i = a
     while i < z:
@@ -326,9 +350,23 @@ def _written(data, a, z, mark, base):
 
 
 @njit(cache=True, nogil=True)
-def _words_left(data, a, z, mark, base, flags):
-    """Words of data[a:z] without what is marked, as DCLM counts them: cut at ASCII white space,
-    those that begin with a letter or digit."""
+def words_of(data, a, z, flags):
+    """Words of data[a:z] as DCLM counts them: cut at ASCII white space, those that begin with a
+    letter or digit."""
+    words = 0
+    outside = True
+    for i in range(np.uint64(a), np.uint64(z)):
+        b = data[i]
+        if outside and not _BREAK[b]:
+            code, _ = _code(data, np.int64(i), z)
+            words += (flags[code] & ALNUM) != 0
+        outside = _BREAK[b]
+    return words
+
+
+@njit(cache=True, nogil=True)
+def words_left(data, a, z, mark, base, flags):
+    """The same of what is not marked."""
     words = 0
     outside = True
     for i in range(a, z):

@@ -6,28 +6,27 @@ import numpy as np
 from numba import njit
 
 from curate.filters.refinedweb_kernel import (
-    _ANYWHERE,
-    _COUNTER,
-    _END,
-    _NUMERIC,
-    _ONE_WORD,
-    _SPACE,
-    _START,
-    _UPPERCASE,
-    _classes,
-    _count_words,
-    _cut_anywhere,
-    _cut_at,
-    _drop_line,
-    _ends,
-    _is_counter,
-    _words_left,
-    _written,
+    ANYWHERE,
+    COUNTER,
+    END,
+    NUMERIC,
+    ONE_WORD,
+    SPACE,
+    START,
+    UPPERCASE,
+    count_words,
+    cut_anywhere,
+    cut_at_edge,
+    drop_line,
+    is_counter,
+    is_written,
+    line_classes,
+    words_left,
+    words_of,
+    written_ends,
 )
 from curate.text.cutting import mark_ends
 from curate.text.pieces import strip_space
-
-_ALL = 1 << 62
 
 
 @njit(cache=True, nogil=True)
@@ -41,7 +40,8 @@ def _longest(start, end):
 @njit(cache=True, nogil=True)
 def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends, starts, mark):
     """Marks what DCLM's modifiers cut; limits: (max_uppercase, max_numeric); most: words of a short
-    line; any_, ends, starts: patterns as (uint8[], int64[n + 1]).
+    line; any_, ends, starts: patterns as (text: uint8[], at: int64[n + 1], begins: bool[256], the
+    bytes that one of them, or white space before it, may begin with).
 
     Returns int64[rows, 5]: lines dropped, lines edited, words before, words gone, bytes left.
     """
@@ -58,12 +58,12 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
         top, bottom = offsets[r], offsets[r + 1]
         maybe_numeric = False
         for k in range(first, stop):
-            chars, upper, digits, _ = _classes(data, start[k], end[k], flags)
+            chars, upper, digits, _ = line_classes(data, start[k], end[k], flags)
             if chars and upper / chars > limits[0]:
-                verdict[k] = _UPPERCASE
+                verdict[k] = UPPERCASE
             maybe_numeric |= digits > 0
         if maybe_numeric:
-            low, high = _ends(data, first, stop, start, end, verdict, mark, base)
+            low, high = written_ends(data, first, stop, start, end, verdict, mark, base)
             for k in range(first, stop):
                 a, z = start[k], end[k]
                 if verdict[k] or a == z:
@@ -73,57 +73,63 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
                     one, two = strip_space(data, a, z)
                     a = one if k == low else a
                     z = two if k == high else z
-                chars, _, digits, _ = _classes(data, a, z, flags)
+                chars, _, digits, _ = line_classes(data, a, z, flags)
                 if chars and digits / chars > limits[1]:
-                    verdict[k] = _NUMERIC
-                elif digits and _is_counter(data, a, z, flags, False):
-                    verdict[k] = _COUNTER
+                    verdict[k] = NUMERIC
+                elif digits and is_counter(data, a, z, flags, False):
+                    verdict[k] = COUNTER
         for k in range(first, stop):
             short[k] = most + 1
             if verdict[k] == 0 and end[k] > start[k]:
-                short[k] = _count_words(data, start[k], end[k], most + 1)
+                short[k] = count_words(data, start[k], end[k])
                 if short[k] < 2:
-                    verdict[k] = _ONE_WORD if short[k] else _SPACE
+                    verdict[k] = ONE_WORD if short[k] else SPACE
             if verdict[k]:
-                _drop_line(k, start, end, bottom, mark, base, verdict[k])
+                drop_line(k, start, end, bottom, mark, base, verdict[k])
                 short[k] = most + 1
         for k in range(first, stop):
             if short[k] <= most:
                 a, z = start[k], end[k]
-                if _cut_anywhere(data, a, z, any_[0], any_[1], True, mark, base):
+                if cut_anywhere(data, a, z, any_[0], any_[1], any_[2], True, mark, base):
                     edited[k] = True
-                    if not _written(data, a, z, mark, base):
-                        verdict[k] = _ANYWHERE
-                        _drop_line(k, start, end, bottom, mark, base, _ANYWHERE)
-        for rule in (_END, _START):
-            low, high = _ends(data, first, stop, start, end, verdict, mark, base)
-            text, at = ends if rule == _END else starts
+                    if not is_written(data, a, z, mark, base):
+                        verdict[k] = ANYWHERE
+                        drop_line(k, start, end, bottom, mark, base, ANYWHERE)
+        for rule in (END, START):
+            low, high = written_ends(data, first, stop, start, end, verdict, mark, base)
+            patterns = ends if rule == END else starts
             for k in range(first, stop):
                 if verdict[k] or short[k] > most:
                     continue
                 a, z = start[k], end[k]
-                if k == low or k == high:
-                    one, two = strip_space(data, a, z)
-                    a = one if k == low else a
-                    z = two if k == high else z
-                hit, left = _cut_at(
-                    rule, data, a, z, mark, base, line, where, text, at, True, most, False
+                hit = cut_at_edge(
+                    rule,
+                    data,
+                    a,
+                    z,
+                    mark,
+                    base,
+                    edited[k],
+                    line,
+                    where,
+                    patterns,
+                    True,
+                    most,
+                    k == low,
+                    k == high,
                 )
                 if hit:
                     edited[k] = True
-                    if left == 0:
+                    if not is_written(data, a, z, mark, base):
                         verdict[k] = rule
-                        _drop_line(k, start, end, bottom, mark, base, rule)
+                        drop_line(k, start, end, bottom, mark, base, rule)
         for k in range(first, stop):
             out[r, 0] += verdict[k] > 0
             out[r, 1] += edited[k] and verdict[k] == 0
-        out[r, 4] = mark_ends(data, top, bottom, mark, base, _SPACE)
-        left = _words_left(data, top, bottom, mark, base, flags)
-        out[r, 2] = left
-        if out[r, 0] or out[r, 1]:
-            none = np.zeros(bottom - top, np.uint8)
-            out[r, 2] = _words_left(data, top, bottom, none, top, flags)
-            out[r, 3] = out[r, 2] - left
+        out[r, 4] = mark_ends(data, top, bottom, mark, base, SPACE)
+        out[r, 2] = words_of(data, top, bottom, flags)
+        if out[r, 4] < bottom - top:
+            out[r, 3] = out[r, 2] - words_left(data, top, bottom, mark, base, flags)
     return out
 
 
@@ -142,34 +148,46 @@ def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends
             a, z = strip_space(data, start[k], end[k])
             if a == z:
                 continue
-            words = _count_words(data, a, z, _ALL)
+            words = count_words(data, a, z)
             out[r, 2] += words
-            chars, upper, digits, spaces = _classes(data, a, z, flags)
+            chars, upper, digits, spaces = line_classes(data, a, z, flags)
             written = chars - spaces
             rule = 0
             if upper / written > limits[0]:
-                rule = _UPPERCASE
+                rule = UPPERCASE
             elif digits / written > limits[1]:
-                rule = _NUMERIC
-            elif digits and _is_counter(data, a, z, flags, True):
-                rule = _COUNTER
+                rule = NUMERIC
+            elif digits and is_counter(data, a, z, flags, True):
+                rule = COUNTER
             elif words == 1:
-                rule = _ONE_WORD
+                rule = ONE_WORD
             cuts = 0
             if rule == 0 and words <= most:
-                cuts = _cut_anywhere(data, a, z, any_[0], any_[1], False, mark, base)
-                last = _ANYWHERE
-                for edge in (_END, _START):
-                    text, at = ends if edge == _END else starts
-                    hit, _ = _cut_at(
-                        edge, data, a, z, mark, base, line, where, text, at, False, most, True
+                cuts = cut_anywhere(data, a, z, any_[0], any_[1], any_[2], False, mark, base)
+                last = ANYWHERE
+                for edge in (END, START):
+                    hit = cut_at_edge(
+                        edge,
+                        data,
+                        a,
+                        z,
+                        mark,
+                        base,
+                        cuts > 0,
+                        line,
+                        where,
+                        ends if edge == END else starts,
+                        False,
+                        most,
+                        True,
+                        True,
                     )
                     cuts += hit
                     last = edge if hit else last
-                if cuts and not _written(data, a, z, mark, base):
+                if cuts and not is_written(data, a, z, mark, base):
                     rule = last
             if rule:
-                _drop_line(k, start, end, bottom, mark, base, rule)
+                drop_line(k, start, end, bottom, mark, base, rule)
                 out[r, 0] += 1
             elif cuts:
                 out[r, 1] += 1
@@ -177,5 +195,5 @@ def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends
                 out[r, 3] += words
         out[r, 4] = bottom - offsets[r]
         if out[r, 0] or out[r, 1]:
-            out[r, 4] = mark_ends(data, offsets[r], bottom, mark, base, _SPACE)
+            out[r, 4] = mark_ends(data, offsets[r], bottom, mark, base, SPACE)
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from filter_texts import JUNK, applied, real_texts, texts
+from filter_texts import JUNK, PROSE, applied, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ def check(values: list[str | None], number: int = 3, chars: int = 200) -> int:
 
 
 def test_decisions_are_those_of_the_reference():
-    assert check([*JUNK, None, *real_texts()]) > 0
+    assert check([*JUNK, None, PROSE * 3, "\n".join([PROSE.strip()] * 2), *real_texts()]) > 0
     check([*JUNK, *real_texts()], 2, 30)
 
 
