@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from curate.documents import Documents
 from curate.filters.gopher_quality import ratio
 from curate.steps import Step
 from curate.text.cutting import cut_marked
 from curate.text.pieces import newline_lines
-from curate.text.unicode import ASCII_SPACE, character_flags
+from curate.text.unicode import character_flags
 
 
 class RefinedWebLines(Step):
@@ -36,6 +36,14 @@ class RefinedWebLines(Step):
     line_ends: tuple[str, ...] = Field(("read more...",), description="cut at their ends")
     line_starts: tuple[str, ...] = Field(("sign-in",), description="cut at their starts")
     max_removed_words: float = Field(0.05, ge=0, description="share of the page's words")
+
+    @field_validator("anywhere", "line_ends", "line_starts")
+    @classmethod
+    def _begin_with_a_sign(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            if not pattern or pattern[0] == "." or pattern[0].isspace():
+                raise ValueError(f"pattern {pattern!r}: begin with a letter or sign, not a period")
+        return patterns
 
     def apply(self, docs: Documents) -> Documents:
         from curate.filters.refinedweb_kernel import RULES
@@ -69,19 +77,18 @@ class RefinedWebLines(Step):
         much = share > self.max_removed_words
         docs = docs.drop(much, "removed_words", share, self.max_removed_words)
         docs = docs.drop((left == 0) & (words > 0) & ~much, "nothing_left", left, 1)
-        return cut_marked(docs, mark, ~docs.marked(), RULES)
+        changed = left < np.diff(offsets)
+        return cut_marked(docs, mark, changed & ~docs.marked(), RULES)
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(uint8[bytes], int64[patterns + 1], bool[256]) of patterns in lower case; the last one says
-    with which bytes a pattern, or the white space before it, may begin."""
-    encoded = [text.lower().encode() for text in texts if text]
+    with which bytes a pattern may begin in a text."""
+    encoded = [text.lower().encode() for text in texts]
     at = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
     begins = np.zeros(256, np.bool_)
-    begins[0xC2:] = True  # white space, and letters that match one of ASCII
-    begins[ASCII_SPACE] = True
     for pattern in encoded:
         begins[[pattern[0], *pattern[:1].upper()]] = True
-        if pattern[:1] == b".":
-            begins[:] = True
+        # The other letters that match one of ASCII: both i, long s, KELVIN SIGN.
+        begins[{b"i": 0xC4, b"s": 0xC5, b"k": 0xE2}.get(pattern[:1], pattern[0])] = True
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), at, begins

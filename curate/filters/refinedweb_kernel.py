@@ -58,6 +58,14 @@ _SPACE_KIND = np.zeros(256, np.uint8)
 _SPACE_KIND[ASCII_SPACE] = 1
 _SPACE_KIND[[0xC2, 0xE1, 0xE2, 0xE3]] = 2
 _ONE = np.uint64(1)
+# Upper case, digits, white space and what is not ASCII, each 16 bits of one number.
+_PACKED = np.zeros(256, np.uint64)
+_PACKED[65:91] = 1
+_PACKED[48:58] = 1 << 16
+_PACKED[ASCII_SPACE] = 1 << 32
+_PACKED[128:] = 1 << 48
+_LOW = np.uint64(0xFFFF)
+_ASCII_ALNUM = np.array([b < 128 and chr(b).isalnum() for b in range(256)])
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -75,24 +83,34 @@ def _code(data, i, end):
 @njit(cache=True, nogil=True)
 def line_classes(data, a, z, flags):
     """(characters, upper-case ones, digits, white space) of data[a:z]."""
-    upper = digits = spaces = outside = 0
-    for b in data[a:z]:
-        upper += (b >= 65) & (b <= 90)
-        digits += (b >= 48) & (b <= 57)
-        spaces += ((b >= 9) & (b <= 13)) | ((b >= 28) & (b <= 32))
-        outside += b >= 0x80
-    if outside == 0:
-        return z - a, upper, digits, spaces
-    chars = upper = digits = spaces = 0
+    upper = digits = spaces = outside = np.int64(0)
     i = a
     while i < z:
-        code, n = _code(data, i, z)
-        chars += 1
-        upper += (flags[code] & UPPER) != 0
-        digits += (flags[code] & DIGIT) != 0
-        spaces += space_bytes(data, i, z) > 0
-        i += n
-    return chars, upper, digits, spaces
+        # Four counts in one number, of bytes too few for one to run into the next.
+        stop = min(z, i + 30_000)
+        packed = np.uint64(0)
+        for k in range(np.uint64(i), np.uint64(stop)):
+            packed += _PACKED[data[k]]
+        upper += np.int64(packed & _LOW)
+        digits += np.int64((packed >> np.uint64(16)) & _LOW)
+        spaces += np.int64((packed >> np.uint64(32)) & _LOW)
+        outside += np.int64(packed >> np.uint64(48))
+        i = stop
+    if outside == 0:
+        return z - a, upper, digits, spaces
+    inner = np.int64(0)  # bytes that are not the first of a character
+    k, end = np.uint64(a), np.uint64(z)
+    while k < end:
+        if data[k] < 0x80:
+            k += _ONE
+            continue
+        code, n = _code(data, np.int64(k), z)
+        upper += np.int64((flags[code] & UPPER) != 0)
+        digits += np.int64((flags[code] & DIGIT) != 0)
+        spaces += np.int64(space_bytes(data, k, end) > 0)
+        inner += n - 1
+        k += np.uint64(n)
+    return z - a - inner, upper, digits, spaces
 
 
 @njit(cache=True, nogil=True)
@@ -204,65 +222,63 @@ def is_counter(data, a, z, flags, singular):
 
 
 @njit(cache=True, nogil=True)
-def cut_anywhere(data, a, z, text, at, begins, wild, mark, base):
+def _space_before(data, i, a):
+    """Where the white space character before i begins, i if there is none in data[a:i]."""
+    k = i - 1
+    while k > a and (data[k] & 0xC0) == 0x80:
+        k -= 1
+    return k if k >= a and space_bytes(data, k, i) == i - k else i
+
+
+@njit(cache=True, nogil=True)
+def cut_anywhere(data, a, z, patterns, wild, mark, base):
     """Marks every pattern in data[a:z], from left to right, with one white space before it."""
+    text, at, begins = patterns
     cuts = 0
+    after = a  # where the last cut ended
     i = a
     while i < z:
         if not begins[data[i]]:
             i += 1
             continue
-        blank = space_bytes(data, i, z)
         stop = -1
         for p in range(len(at) - 1):
-            if blank:
-                stop = _match(data, i + blank, z, text, at[p], at[p + 1], wild)
-            if stop < 0:
-                stop = _match(data, i, z, text, at[p], at[p + 1], wild)
+            stop = _match(data, i, z, text, at[p], at[p + 1], wild)
             if stop > i:
                 break
         if stop > i:
-            mark[i - base : stop - base] = ANYWHERE
+            mark[_space_before(data, i, after) - base : stop - base] = ANYWHERE
             cuts += 1
-            i = stop
+            i = after = stop
         else:
-            i += char_bytes(data[i])
+            i += 1
     return cuts
 
 
 @njit(cache=True, nogil=True)
-def _pattern_at_end(line, size, text, at, begins, wild):
-    """(start, end) of a pattern at the end of line[:size], with one white space before it."""
+def _pattern_at_end(line, first, size, text, at, begins, wild):
+    """(start, end) of a pattern at the end of line[first:size], with one white space before it."""
     longest = np.int64(0)
     for p in range(len(at) - 1):
         longest = max(longest, at[p + 1] - at[p])
-    i = max(np.int64(0), size - 4 * (longest + 1))
-    while i < size and (line[i] & 0xC0) == 0x80:
-        i += 1
-    while i < size:
-        if not begins[line[i]]:
-            i += 1
-            continue
-        blank = space_bytes(line, i, size)
-        for p in range(len(at) - 1):
-            if blank and _match(line, i + blank, size, text, at[p], at[p + 1], wild) == size:
-                return i, size
-            if _match(line, i, size, text, at[p], at[p + 1], wild) == size:
-                return i, size
-        i += char_bytes(line[i])
+    for i in range(max(first, size - 4 * longest), size):
+        if begins[line[i]]:
+            for p in range(len(at) - 1):
+                if _match(line, i, size, text, at[p], at[p + 1], wild) == size:
+                    return _space_before(line, i, first), size
     return size, size
 
 
 @njit(cache=True, nogil=True)
-def _pattern_at_start(line, size, text, at, wild):
-    """(start, end) of a pattern at the start of line[:size], with one white space behind it."""
+def _pattern_at_start(line, first, size, text, at, wild):
+    """(start, end) of a pattern at the start of line[first:size], and of a white space after it."""
     for p in range(len(at) - 1):
-        stop = _match(line, 0, size, text, at[p], at[p + 1], wild)
-        if stop > 0:
+        stop = _match(line, first, size, text, at[p], at[p + 1], wild)
+        if stop > first:
             if stop < size:
                 stop += space_bytes(line, stop, size)
-            return 0, stop
-    return 0, 0
+            return first, stop
+    return first, first
 
 
 @njit(cache=True, nogil=True)
@@ -290,16 +306,15 @@ def _find_at(rule, line, first, size, patterns, wild, low, high):
     """(start, end) of a pattern at the end or at the start of line[first:size]; low, high: white
     space at the start and at the end of the line does not count."""
     text, at, begins = patterns
-    one, two = strip_space(line, first, size)
-    first = one if low else first
-    size = two if high else size
+    if low or high:
+        one, two = strip_space(line, first, size)
+        first = one if low else first
+        size = two if high else size
     if rule == END:
-        one, two = _pattern_at_end(line[first:size], size - first, text, at, begins, wild)
-    elif first < size and begins[line[first]]:
-        one, two = _pattern_at_start(line[first:size], size - first, text, at, wild)
-    else:
-        one, two = np.int64(0), np.int64(0)
-    return first + one, first + two
+        return _pattern_at_end(line, first, size, text, at, begins, wild)
+    if first < size and begins[line[first]]:
+        return _pattern_at_start(line, first, size, text, at, wild)
+    return first, first
 
 
 @njit(cache=True, nogil=True)
@@ -354,13 +369,14 @@ def words_of(data, a, z, flags):
     """Words of data[a:z] as DCLM counts them: cut at ASCII white space, those that begin with a
     letter or digit."""
     words = 0
-    outside = True
-    for i in range(np.uint64(a), np.uint64(z)):
+    outside = np.int64(1)
+    for i in range(np.uint64(a), np.uint64(z)):  # unsigned: see text/tables.py
         b = data[i]
-        if outside and not _BREAK[b]:
+        words += outside & np.int64(_ASCII_ALNUM[b])
+        if b >= 0x80 and outside:
             code, _ = _code(data, np.int64(i), z)
             words += (flags[code] & ALNUM) != 0
-        outside = _BREAK[b]
+        outside = np.int64(_BREAK[b])
     return words
 
 
@@ -368,15 +384,13 @@ def words_of(data, a, z, flags):
 def words_left(data, a, z, mark, base, flags):
     """The same of what is not marked."""
     words = 0
-    outside = True
-    for i in range(a, z):
-        if mark[i - base]:
-            continue
+    outside = np.int64(1)
+    for i in range(np.uint64(a), np.uint64(z)):
         b = data[i]
-        if _BREAK[b]:
-            outside = True
-        elif outside:
-            outside = False
-            code, _ = _code(data, i, z)
+        here = np.int64(mark[i - np.uint64(base)] == 0)
+        words += outside & here & np.int64(_ASCII_ALNUM[b])
+        if b >= 0x80 and outside & here:
+            code, _ = _code(data, np.int64(i), z)
             words += (flags[code] & ALNUM) != 0
+        outside = (np.int64(_BREAK[b]) & here) | (outside & (here ^ 1))
     return words

@@ -41,7 +41,7 @@ def _longest(start, end):
 def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends, starts, mark):
     """Marks what DCLM's modifiers cut; limits: (max_uppercase, max_numeric); most: words of a short
     line; any_, ends, starts: patterns as (text: uint8[], at: int64[n + 1], begins: bool[256], the
-    bytes that one of them, or white space before it, may begin with).
+    bytes that one of them may begin with).
 
     Returns int64[rows, 5]: lines dropped, lines edited, words before, words gone, bytes left.
     """
@@ -90,7 +90,7 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
         for k in range(first, stop):
             if short[k] <= most:
                 a, z = start[k], end[k]
-                if cut_anywhere(data, a, z, any_[0], any_[1], any_[2], True, mark, base):
+                if cut_anywhere(data, a, z, any_, True, mark, base):
                     edited[k] = True
                     if not is_written(data, a, z, mark, base):
                         verdict[k] = ANYWHERE
@@ -163,7 +163,7 @@ def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends
                 rule = ONE_WORD
             cuts = 0
             if rule == 0 and words <= most:
-                cuts = cut_anywhere(data, a, z, any_[0], any_[1], any_[2], False, mark, base)
+                cuts = cut_anywhere(data, a, z, any_, False, mark, base)
                 last = ANYWHERE
                 for edge in (END, START):
                     hit = cut_at_edge(

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from curate.text.buffers import text_array
+from curate.text.hashing import load8
 from curate.text.unicode import space_bytes
 
 if TYPE_CHECKING:
@@ -67,19 +68,25 @@ def _marked_spans(mark, offsets, cut):
             if not cut[r]:
                 continue
             before = np.uint8(0)
-            for i in range(offsets[r], offsets[r + 1]):
-                m = mark[i - offsets[0]]
+            i, stop = offsets[r], offsets[r + 1]
+            while i < stop:
+                at = np.uint64(i - offsets[0])
+                if before == 0 and i + 8 <= stop and load8(mark, at) == 0:
+                    i += 8
+                    continue
+                m = mark[at]
+                i += 1
                 if m == before:
                     continue
                 if write and before:
-                    end[spans - 1] = i - offsets[r]
+                    end[spans - 1] = i - 1 - offsets[r]
                 if m:
                     if write:
-                        rows[spans], start[spans], rule[spans] = r, i - offsets[r], m - 1
+                        rows[spans], start[spans], rule[spans] = r, i - 1 - offsets[r], m - 1
                     spans += 1
                 before = m
             if write and before:
-                end[spans - 1] = offsets[r + 1] - offsets[r]
+                end[spans - 1] = stop - offsets[r]
     return rows, start, end, rule
 
 
@@ -111,8 +118,8 @@ def mark_ends(data, a, z, mark, base, value):
         mark[k - base : i - base] = value
         i = k
     left = 0
-    for k in range(first, i):
-        left += mark[k - base] == 0
+    for m in mark[first - base : i - base]:
+        left += m == 0
     return left
 
 
