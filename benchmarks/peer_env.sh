@@ -11,5 +11,5 @@ fi
 "${PYTHON:-python3}" -m venv --clear "$home"
 "$home/bin/python" -m pip --disable-pip-version-check install -q \
   "datatrove==0.10.1" "trafilatura>=1.8,<1.12" "xxhash<4" lxml_html_clean spacy tldextract \
-  regex warcio faust-cchardet python-magic orjson
+  regex warcio faust-cchardet python-magic orjson tokenizers
 touch "$home/.ready"

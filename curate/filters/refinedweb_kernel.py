@@ -1,15 +1,17 @@
-"""RefinedWeb's line rules as kernels: what is a counter, a short line with a pattern, a word.
+"""RefinedWeb's line rules as kernels: classes of characters, words, counters.
 
 Readings: DCLM's code runs its rules one after the other over the page, which is stripped between
 them; the paper judges each line once.
 """
+
+# As in pyproject.toml for other kernels: numba takes more types than the annotations say.
+# mypy: disable-error-code="assignment,arg-type"
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from curate.text.pieces import strip_space
 from curate.text.unicode import (
     ALNUM,
     ASCII_SPACE,
@@ -133,7 +135,7 @@ def count_words(data, a, z):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _small(data, i, end, loose):
+def small_letter(data, i, end, loose):
     """(lower-case ASCII, bytes) of the character at i; loose: as re.IGNORECASE, by which the long
     s and both dots of i match too, and not only as `str.lower`."""
     b = np.int64(data[i])
@@ -148,24 +150,6 @@ def _small(data, i, end, loose):
         if b == 0xC4 and (c == 0xB0 or c == 0xB1):
             return np.int64(105), 2
     return b, 1
-
-
-@njit(cache=True, nogil=True)
-def _match(data, i, end, text, first, stop, wild):
-    """Where the pattern text[first:stop] that begins at i ends, or -1; wild: a period matches any
-    one character."""
-    for k in range(first, stop):
-        if i >= end:
-            return -1
-        want = text[k]
-        if wild and want == 46:
-            i += char_bytes(data[i])
-            continue
-        found, n = _small(data, i, end, True)
-        if found != want:
-            return -1
-        i += n
-    return i
 
 
 @njit(cache=True, nogil=True)
@@ -189,7 +173,7 @@ def is_counter(data, a, z, flags, singular):
         i += n
     if i >= z:
         return False
-    letter, n = _small(data, i, z, False)
+    letter, n = small_letter(data, i, z, False)
     if letter == 107 or letter == 109 or letter == 98:
         i += n
     blank = i
@@ -205,7 +189,7 @@ def is_counter(data, a, z, flags, singular):
         first, stop = _COUNTED_AT[w], _COUNTED_AT[w + 1]
         p = first
         while p < stop and k < z:
-            letter, n = _small(data, k, z, False)
+            letter, n = small_letter(data, k, z, False)
             if letter != _COUNTED[p]:
                 break
             k += n
@@ -222,116 +206,11 @@ def is_counter(data, a, z, flags, singular):
 
 
 @njit(cache=True, nogil=True)
-def _space_before(data, i, a):
-    """Where the white space character before i begins, i if there is none in data[a:i]."""
-    k = i - 1
-    while k > a and (data[k] & 0xC0) == 0x80:
-        k -= 1
-    return k if k >= a and space_bytes(data, k, i) == i - k else i
-
-
-@njit(cache=True, nogil=True)
-def cut_anywhere(data, a, z, patterns, wild, mark, base):
-    """Marks every pattern in data[a:z], from left to right, with one white space before it."""
-    text, at, begins = patterns
-    cuts = 0
-    after = a  # where the last cut ended
-    i = a
-    while i < z:
-        if not begins[data[i]]:
-            i += 1
-            continue
-        stop = -1
-        for p in range(len(at) - 1):
-            stop = _match(data, i, z, text, at[p], at[p + 1], wild)
-            if stop > i:
-                break
-        if stop > i:
-            mark[_space_before(data, i, after) - base : stop - base] = ANYWHERE
-            cuts += 1
-            i = after = stop
-        else:
-            i += 1
-    return cuts
-
-
-@njit(cache=True, nogil=True)
-def _pattern_at_end(line, first, size, text, at, begins, wild):
-    """(start, end) of a pattern at the end of line[first:size], with one white space before it."""
-    longest = np.int64(0)
-    for p in range(len(at) - 1):
-        longest = max(longest, at[p + 1] - at[p])
-    for i in range(max(first, size - 4 * longest), size):
-        if begins[line[i]]:
-            for p in range(len(at) - 1):
-                if _match(line, i, size, text, at[p], at[p + 1], wild) == size:
-                    return _space_before(line, i, first), size
-    return size, size
-
-
-@njit(cache=True, nogil=True)
-def _pattern_at_start(line, first, size, text, at, wild):
-    """(start, end) of a pattern at the start of line[first:size], and of a white space after it."""
-    for p in range(len(at) - 1):
-        stop = _match(line, first, size, text, at[p], at[p + 1], wild)
-        if stop > first:
-            if stop < size:
-                stop += space_bytes(line, stop, size)
-            return first, stop
-    return first, first
-
-
-@njit(cache=True, nogil=True)
-def _left_of(data, a, z, mark, base, line, where):
-    """Copies what is not marked of data[a:z] to line, and its places to where; returns its size."""
-    n = 0
-    for i in range(a, z):
-        if mark[i - base] == 0:
-            line[n] = data[i]
-            where[n] = i
-            n += 1
-    return n
-
-
-@njit(cache=True, nogil=True)
 def drop_line(k, start, end, row_end, mark, base, rule):
     """Marks what is left of line k, and its newline."""
     for i in range(start[k], min(end[k] + 1, row_end)):
         if mark[i - base] == 0:
             mark[i - base] = rule
-
-
-@njit(cache=True, nogil=True)
-def _find_at(rule, line, first, size, patterns, wild, low, high):
-    """(start, end) of a pattern at the end or at the start of line[first:size]; low, high: white
-    space at the start and at the end of the line does not count."""
-    text, at, begins = patterns
-    if low or high:
-        one, two = strip_space(line, first, size)
-        first = one if low else first
-        size = two if high else size
-    if rule == END:
-        return _pattern_at_end(line, first, size, text, at, begins, wild)
-    if first < size and begins[line[first]]:
-        return _pattern_at_start(line, first, size, text, at, wild)
-    return first, first
-
-
-@njit(cache=True, nogil=True)
-def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
-    """Marks a pattern at the end or at the start of a short line; returns whether there was one.
-    edited: whether some of the line is marked already."""
-    if not edited:
-        one, two = _find_at(rule, data, a, z, patterns, wild, low, high)
-        mark[one - base : two - base] = rule
-        return one < two
-    n = _left_of(data, a, z, mark, base, line, where)
-    if n == 0 or count_words(line, 0, n) > most:
-        return False
-    one, two = _find_at(rule, line, np.int64(0), n, patterns, wild, low, high)
-    for i in range(one, two):
-        mark[where[i] - base] = rule
-    return one < two
 
 
 @njit(cache=True, nogil=True)

@@ -15,8 +15,6 @@ from curate.filters.refinedweb_kernel import (
     START,
     UPPERCASE,
     count_words,
-    cut_anywhere,
-    cut_at_edge,
     drop_line,
     is_counter,
     is_written,
@@ -25,6 +23,7 @@ from curate.filters.refinedweb_kernel import (
     words_of,
     written_ends,
 )
+from curate.filters.refinedweb_patterns import cut_anywhere, cut_at_edge
 from curate.text.cutting import mark_ends
 from curate.text.pieces import strip_space
 
