@@ -113,12 +113,17 @@ class CorpusStep(Settings):
         """As for a Step."""
 
     def sketch(self, docs: Documents) -> pa.Table:
-        """One row a document, in order; what resolve needs to know of it."""
+        """One row a document, in order; what resolve needs to know of it. What it needs of parts
+        of a document is a list column."""
         raise NotImplementedError
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         """Writes sketches.decisions, a parquet file sorted by part, n with at least the columns
-        part, n, drop (bool) and those of OUT/decisions.parquet. Returns counts for the report."""
+        part, n, drop (bool) and those of OUT/decisions.parquet. Returns counts for the report.
+
+        One row a document that it decides on, or, with span_start and span_end, one a passage:
+        `drop` then means that passage.
+        """
         raise NotImplementedError
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
