@@ -5,11 +5,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 home=.bench/datatrove
-if [ -f "$home/.ready-2" ]; then
+if [ -f "$home/.ready-3" ]; then
   exit 0
 fi
 "${PYTHON:-python3}" -m venv --clear "$home"
 "$home/bin/python" -m pip --disable-pip-version-check install -q \
   "datatrove==0.10.1" "trafilatura>=1.8,<1.12" "xxhash<4" lxml_html_clean spacy tldextract \
-  regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners
-touch "$home/.ready-2"
+  regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners tokenizers
+touch "$home/.ready-3"

@@ -45,28 +45,41 @@ def steps(
     return _execute(compose(title, chosen, sets), inputs, how, title)
 
 
+# --method: the step, and its unit.
+DEDUP = {
+    "exact": ("dedup_exact", ""),
+    "minhash": ("dedup_minhash", ""),
+    "lines": ("dedup_passages", "line"),
+    "sentences": ("dedup_passages", "sentences"),
+}
+
+
 def dedup(
     method: str,
     key: str,
-    survivor: str,
+    survivor: str | None,
     normalize: bool | None,
     near: dict[str, Any],
+    passage: dict[str, Any],
     inputs: list[str],
     how: How,
 ) -> Outcome:
-    """`llmcurate dedup`; near: the options of minhash that were given."""
-    settings: dict[str, Any] = {"survivor": survivor}
-    if method == "exact":
-        if near:
-            raise UsageError(f"--{next(iter(near))} needs --method minhash")
-        settings |= {"key": key, "normalize": normalize}
-    elif method == "minhash":
-        if key != "text" or normalize is not None:
-            raise UsageError(f"--{'key' if key != 'text' else 'normalize'} needs --method exact")
-        settings |= near
-    else:
-        raise UsageError(f"--method {method}: known: exact, minhash")
-    recipe = compose("dedup", [(f"dedup_{method}", settings)], ())
+    """`llmcurate dedup`; near, passage: the options given that only minhash, or only lines and
+    sentences, have."""
+    step, unit = DEDUP.get(method, ("", ""))
+    if not step:
+        raise UsageError(f"--method {method}: known: {', '.join(DEDUP)}")
+    exact: dict[str, Any] = {"key": key} if key != "text" else {}
+    exact |= {} if normalize is None else {"normalize": normalize}
+    owners = (("exact", exact), ("minhash", near), ("lines or sentences", passage))
+    settings: dict[str, Any] = {} if survivor is None else {"survivor": survivor}
+    for owner, given in owners:
+        if given and method not in owner.split():
+            raise UsageError(f"--{next(iter(given)).replace('_', '-')} needs --method {owner}")
+        settings |= given
+    if unit:
+        settings["unit"] = unit
+    recipe = compose("dedup", [(step, settings)], ())
     if method == "minhash":
         from curate.dedup.minhash import DedupMinhash
         from curate.dedup.minhash_presets import curve_text

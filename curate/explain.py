@@ -74,6 +74,16 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
 
+def _passage(decision: dict[str, Any], name: str) -> str:
+    """One line on a passage that stands more than once."""
+    start, end, partner = decision["span_start"], decision["span_end"], decision["partner_id"]
+    which = f"  {decision['method']}: bytes {start} to {end} of its input"
+    if partner is None:
+        return f"{which} are the copy that stays of cluster {decision['cluster']}"
+    keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
+    return f"{which} {keeper} (cluster {decision['cluster']})"
+
+
 def text(found: dict[str, Any], most: int = 40) -> str:
     """The explanation for a terminal."""
     lines = [f"{found['id']}: {found['status']}", f"  url     {found['url'] or '(none)'}"]
@@ -85,7 +95,10 @@ def text(found: dict[str, Any], most: int = 40) -> str:
             if reason["threshold"] is not None:
                 line += f", threshold {_number(reason['threshold'])}"
         lines.append(line + (f" ({reason['detail']})" if reason["detail"] else ""))
+    passages = [d for d in found["decisions"] if d["span_start"] is not None]
     for d in found["decisions"]:
+        if d["span_start"] is not None:
+            continue
         if d["partner_id"]:
             similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
             lines.append(
@@ -94,6 +107,9 @@ def text(found: dict[str, Any], most: int = 40) -> str:
             )
         else:
             lines.append(f"  {d['method']}: the copy that stays of cluster {d['cluster']}")
+    lines += [_passage(d, found["id"]) for d in passages[:most]]
+    if len(passages) > most:
+        lines.append(f"  and {len(passages) - most} more passages (--json shows all)")
     cuts = [e for e in found["edits"] if e["rule"] != "white_space"]
     for edit in cuts[:most]:
         swap = f", replaced by {edit['replacement']!r}" if edit["replacement"] else ""

@@ -117,12 +117,17 @@ class CorpusStep(Settings):
         """As for a Step."""
 
     def sketch(self, docs: Documents) -> pa.Table:
-        """One row a document, in order; what resolve needs to know of it."""
+        """One row a document, in order; what resolve needs to know of it. What it needs of parts
+        of a document is a list column."""
         raise NotImplementedError
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         """Writes sketches.decisions, a parquet file sorted by part, n with at least the columns
-        part, n, drop (bool) and those of OUT/decisions.parquet. Returns counts for the report."""
+        part, n, drop (bool) and those of OUT/decisions.parquet. Returns counts for the report.
+
+        One row a document that it decides on, or, with span_start and span_end, one a passage:
+        `drop` then means that passage.
+        """
         raise NotImplementedError
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
@@ -157,6 +162,8 @@ class Product(Settings):
 REGISTRY: dict[str, str] = {
     "extract": "curate.extract.step:Extract",
     "c4": "curate.filters.c4:C4",
+    "c4_paragraphs": "curate.filters.c4_paragraphs:C4Paragraphs",
+    "refinedweb_lines": "curate.filters.refinedweb:RefinedWebLines",
     "gopher_quality": "curate.filters.gopher_quality:GopherQuality",
     "gopher_repetition": "curate.filters.gopher_repetition:GopherRepetition",
     "fineweb_quality": "curate.filters.fineweb:FineWebQuality",
@@ -166,6 +173,7 @@ REGISTRY: dict[str, str] = {
     "language": "curate.language.step:Language",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
+    "dedup_passages": "curate.dedup.passages:DedupPassages",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",

@@ -19,7 +19,7 @@ WORD, CHAR, BYTE = range(3)
 KINDS = {"word": WORD, "char": CHAR, "byte": BYTE}
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def fmix32(h):
     """MurmurHash3's 32-bit finaliser."""
     h ^= h >> np.uint32(16)
@@ -29,7 +29,7 @@ def fmix32(h):
     return np.uint32(h ^ (h >> np.uint32(16)))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _units(kind, data, start, stop, fold, kinds, lower, out):
     """Units of data[start:stop], whose hashes are put into out."""
     if kind == WORD:
@@ -47,7 +47,7 @@ def _units(kind, data, start, stop, fold, kinds, lower, out):
     return units
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _shingles(units, count, size, out):
     """Shingles of the first `count` units, whose hashes are put into out: all runs of `size`; of
     fewer units there is one shingle, of all of them; of none there is none."""
@@ -67,7 +67,7 @@ def _shingles(units, count, size, out):
     return shingles
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _longest(offsets):
     longest = np.int64(0)
     for r in range(len(offsets) - 1):
@@ -75,7 +75,7 @@ def _longest(offsets):
     return longest
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _least(mixed, count, a, b, out):
     """out[p] = the least a[p] * h + b[p] mod 2^32 over the first `count` of mixed."""
     for p in range(len(a)):
@@ -130,7 +130,7 @@ def _text_shingles(kind, data, offsets, fold, kinds, lower, size):
     return starts, out[:total].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """uint32[rows, len(a)] of shingle hashes: row r has hashes[offsets[r]:offsets[r + 1]], of which
     the low 32 bits count; a row without hashes is all ones, as in datasketch."""

@@ -23,7 +23,7 @@ MOST = 1000
 TEXTS = 1000  # documents whose shingles are made at once
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
     """Jaccard similarity of two sorted arrays of distinct values; -1 where it is below `least`."""
     if len(x) == 0 or len(y) == 0:
@@ -47,7 +47,7 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
     return similar if similar >= least else -1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _find(parent, x):
     while parent[x] != x:
         parent[x] = parent[parent[x]]

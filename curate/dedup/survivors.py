@@ -1,11 +1,14 @@
 """Which copy stays: survivor policies as the SQL order in which copies are preferred.
 
-`longest`, `newest`, `best:<column>` and `prefer-source:<list>` do not depend on input order (ties
-by id); `first` follows the order of the inputs as given.
+`longest`, `newest`, `c4`, `best:<column>` and `prefer-source:<list>` do not depend on input order
+(ties by id); `first` follows the order of the inputs as given. `c4` prefers the least md5 of the
+URL, as C4's code does for lines ("hash before comparison to avoid biasing by domain"); a document
+without URL is hashed by its id.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated
 
 import pyarrow as pa
@@ -16,7 +19,8 @@ from curate.documents import Documents
 from curate.errors import UsageError
 from curate.text.buffers import one_array
 
-POLICIES = ("longest", "newest", "first", "best:<column>", "prefer-source:<a,b>")
+POLICIES = ("longest", "newest", "c4", "first", "best:<column>", "prefer-source:<a,b>")
+_PLAIN = POLICIES[:4]
 
 
 def column_of(policy: str) -> str | None:
@@ -27,8 +31,7 @@ def column_of(policy: str) -> str | None:
 def check(policy: str) -> str:
     """The policy, or UsageError that lists them."""
     kind, colon, rest = policy.partition(":")
-    plain = policy in ("longest", "newest", "first")
-    if plain or (kind in ("best", "prefer-source") and colon and rest):
+    if policy in _PLAIN or (kind in ("best", "prefer-source") and colon and rest):
         return policy
     raise UsageError(f"unknown survivor policy {policy!r}; known: {', '.join(POLICIES)}")
 
@@ -45,12 +48,14 @@ Survivor = Annotated[str, AfterValidator(_checked)]
 
 
 def preference(policy: str) -> str:
-    """ORDER BY terms over the sketch columns size, date, source, score, id, part, n."""
+    """ORDER BY terms over the sketch columns size, date, source, score, url_md5, id, part, n."""
     check(policy)
     if policy == "longest":
         return "size DESC, id"
     if policy == "newest":
         return "date DESC NULLS LAST, id"
+    if policy == "c4":
+        return "coalesce(url_md5, md5(id)), id"
     if policy == "first":
         return "part, n"
     if policy.startswith("best:"):
@@ -62,7 +67,7 @@ def preference(policy: str) -> str:
 
 
 def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
-    """The sketch columns that `preference` orders by: size, date, source, score."""
+    """The sketch columns that `preference` orders by: size, date, source, score, url_md5."""
     column = column_of(policy)
     score = pa.nulls(len(docs), pa.float64())
     if column is not None:
@@ -76,8 +81,16 @@ def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
                 f"{label}: column {column!r} holds no numbers to choose by ({error})"
             ) from None
     return {
+        "url_md5": _url_md5(docs) if policy == "c4" else pa.nulls(len(docs), pa.string()),
         "size": pc.binary_length(docs.text).cast(pa.int64()),
         "date": one_array(docs.table["date"]),
         "source": one_array(docs.table["source"]),
         "score": score,
     }
+
+
+def _url_md5(docs: Documents) -> pa.Array:
+    """The md5 of each URL in hexadecimal, null where there is none."""
+    urls = docs.table["url"].to_pylist()
+    made = [hashlib.md5(u.encode(), usedforsecurity=False).hexdigest() if u else None for u in urls]
+    return pa.array(made, pa.string())

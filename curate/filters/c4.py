@@ -14,7 +14,7 @@ from pydantic import Field
 from curate.documents import Documents, Spans
 from curate.filters import badwords
 from curate.steps import Step
-from curate.text.buffers import text_array
+from curate.text.cutting import cut
 from curate.text.tables import segments
 
 
@@ -46,7 +46,8 @@ class C4(Step):
             badwords.patterns(self.badwords, self.badwords_sha256)
 
     def apply(self, docs: Documents) -> Documents:
-        from curate.filters.c4_kernel import SPAN_RULES, judge_lines, rebuild
+        from curate.filters.c4_kernel import SPAN_RULES, judge_lines
+        from curate.filters.c4_rebuild import spans_of_lines
 
         data, offsets = docs.buffers()
         tables = segments(docs)
@@ -76,7 +77,7 @@ class C4(Step):
         empty = (hits[:, 2] == 0) & ~few
         docs = docs.drop(empty, "no_line_left", hits[:, 2], 1)
         clean = ~docs.marked()
-        out, out_offsets, rows, starts, ends, rules, swaps = rebuild(
+        rows, starts, ends, rules, swaps = spans_of_lines(
             data,
             offsets,
             lines.rows,
@@ -89,7 +90,7 @@ class C4(Step):
             citations,
         )
         spans = Spans(rows, starts, ends, rules, SPAN_RULES, swaps, ("", "\n"))
-        docs = docs.edit(text_array(out, out_offsets), spans)
+        docs = cut(docs, spans)
         return self._drop_badwords(docs, clean) if self.badwords else docs
 
     def _drop_badwords(self, docs: Documents, clean: np.ndarray) -> Documents:

@@ -59,7 +59,7 @@ _EDIT = np.frombuffer(b"[edit]", np.uint8).copy()
 _NEEDED = np.frombuffer(b"[citation needed]", np.uint8).copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _starts_with(data, i, end, text):
     if i + len(text) > end:
         return False
@@ -69,7 +69,7 @@ def _starts_with(data, i, end, text):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
     """Bytes of `\\[\\d*\\]|\\[edit\\]|\\[citation needed\\]` at i, 0 if there is none."""
     if data[i] != 91:
@@ -95,7 +95,7 @@ def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _phrase_at(data, i, end, p):
     """Whether phrase p stands at i, lower-cased as `str.lower` does it: besides A-Z only KELVIN
     SIGN becomes an ASCII letter."""
@@ -115,7 +115,7 @@ def _phrase_at(data, i, end, p):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def find_phrases(data: np.ndarray, start: int, end: int) -> int:
     """Bits of what the line holds: 1 lorem ipsum, 2 javascript, 4 policy, 8 `{`, 16 `[`."""
     found = 0
@@ -133,7 +133,7 @@ def find_phrases(data: np.ndarray, start: int, end: int) -> int:
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _count_words(data, start, end):
     words = 0
     inside = False
@@ -151,7 +151,7 @@ def _count_words(data, start, end):
     return words
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _ends_well(data, start, end):
     """Ends with . ? ! or a double quote, and not with three periods."""
     if end == start:
@@ -162,7 +162,7 @@ def _ends_well(data, start, end):
     return not (end - start >= 3 and b == 46 and data[end - 2] == 46 and data[end - 3] == 46)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _judge_text(text, b, e, words, found, min_words, require_end_mark):
     """The verdict on a line whose citations are gone, text[b:e]; found: its phrases."""
     if require_end_mark and not _ends_well(text, b, e):
@@ -180,7 +180,7 @@ def _judge_text(text, b, e, words, found, min_words, require_end_mark):
     return KEPT
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _without_citations(data, a, z, scratch):
     """Copies data[a:z] without its citations to scratch; returns (bytes, citations)."""
     n = 0
@@ -268,135 +268,3 @@ def judge_lines(
             elif judged == CURLY:
                 hits[r, 1] += 1
     return verdict, cited, hits, sentences, citations
-
-
-@njit(cache=True, nogil=True)
-def _piece(data, a, z, out, at, rows, starts, ends, rules, swaps, spans, row, base):
-    """Copies data[a:z] without citations to out[at:]; records each as a span."""
-    i = a
-    while i < z:
-        c = citation_bytes(data, i, z)
-        if c:
-            rows[spans], starts[spans], ends[spans] = row, i - base, i + c - base
-            rules[spans], swaps[spans] = CITATION, 0
-            spans += 1
-            i += c
-        else:
-            out[at] = data[i]
-            at += 1
-            i += 1
-    return at, spans
-
-
-@njit(cache=True, nogil=True)
-def _last_character(data, a, z):
-    """The end of the last character of data[a:z] that is neither white space nor citation."""
-    end = a
-    i = a
-    while i < z:
-        n = citation_bytes(data, i, z)
-        if n == 0:
-            n = space_bytes(data, i, z)
-        if n == 0:
-            n = char_bytes(data[i])
-            end = min(i + n, z)
-        i += n
-    return end
-
-
-@njit(cache=True, nogil=True)
-def rebuild(data, offsets, row_lines, raw, start, end, verdict, cited, clean, citations):
-    """(out: uint8[], out_offsets: int64[rows + 1], rows, starts, ends, rules, swaps): the new text
-    of the rows in `clean` (the others keep theirs) and the spans that lead to it, replayable."""
-    n_rows = len(offsets) - 1
-    out = np.empty(offsets[n_rows] - offsets[0], np.uint8)
-    out_offsets = np.empty(n_rows + 1, np.int64)
-    limit = 2 * len(start) + citations + n_rows + 1
-    rows = np.empty(limit, np.int64)
-    starts = np.empty(limit, np.int64)
-    ends = np.empty(limit, np.int64)
-    rules = np.empty(limit, np.uint8)
-    swaps = np.empty(limit, np.uint8)
-    spans = 0
-    at = 0
-    for r in range(n_rows):
-        out_offsets[r] = at
-        base = offsets[r]
-        if not clean[r]:
-            n = offsets[r + 1] - base
-            out[at : at + n] = data[base : base + n]
-            at += n
-            continue
-        last = -1  # the last kept line that is not empty without its citations
-        for k in range(row_lines[r], row_lines[r + 1]):
-            if verdict[k] == KEPT and (
-                not cited[k] or _last_character(data, start[k], end[k]) > start[k]
-            ):
-                last = k
-        open_piece = False
-        for k in range(row_lines[r], row_lines[r + 1]):
-            close = raw[k + 1] if k + 1 < row_lines[r + 1] else offsets[r + 1]
-            if verdict[k] != KEPT:
-                same = (
-                    spans > 0
-                    and rows[spans - 1] == r
-                    and rules[spans - 1] == verdict[k]
-                    and ends[spans - 1] == raw[k] - base
-                    and swaps[spans - 1] == 0
-                )
-                if same:
-                    ends[spans - 1] = close - base
-                elif close > raw[k]:
-                    rows[spans], starts[spans], ends[spans] = r, raw[k] - base, close - base
-                    rules[spans], swaps[spans] = verdict[k], 0
-                    spans += 1
-                continue
-            # The page is stripped at both ends after its citations are gone.
-            a, z = start[k], end[k]
-            if not open_piece and cited[k]:
-                while a < z:
-                    c = citation_bytes(data, a, z)
-                    n = space_bytes(data, a, z)
-                    if c == 0 and n == 0:
-                        break
-                    a += c if c else n
-            if k > last or a == z:
-                rows[spans], starts[spans], ends[spans] = r, raw[k] - base, close - base
-                rules[spans], swaps[spans] = CITATION, 0
-                spans += 1
-                continue
-            if k == last and cited[k]:
-                z = _last_character(data, a, z)
-            if a > raw[k]:
-                rows[spans], starts[spans], ends[spans] = r, raw[k] - base, a - base
-                rules[spans], swaps[spans] = BLANK if a == start[k] else CITATION, 0
-                spans += 1
-            if cited[k]:
-                at, spans = _piece(
-                    data, a, z, out, at, rows, starts, ends, rules, swaps, spans, r, base
-                )
-            else:
-                out[at : at + z - a] = data[a:z]
-                at += z - a
-            open_piece = True
-            if k != last:
-                out[at] = 10
-                at += 1
-                if close - z != 1 or data[z] != 10:
-                    rows[spans], starts[spans], ends[spans] = r, z - base, close - base
-                    rules[spans], swaps[spans] = BLANK, 1
-                    spans += 1
-            elif close > z:
-                rows[spans], starts[spans], ends[spans] = r, z - base, close - base
-                rules[spans], swaps[spans] = BLANK if z == end[k] else CITATION, 0
-                spans += 1
-    out_offsets[n_rows] = at
-    return (
-        out[:at].copy(),
-        out_offsets,
-        rows[:spans].copy(),
-        starts[:spans].copy(),
-        ends[:spans].copy(),
-        rules[:spans].copy(),
-        swaps[:spans].copy(),
-    )

@@ -14,15 +14,10 @@ from pydantic import Field
 from curate.documents import Documents
 from curate.filters.gopher_quality import ratio
 from curate.filters.punctuation import TERMINAL
-from curate.filters.repeats import (
-    duplicates,
-    last_code_points,
-    newline_lines,
-    piece_chars,
-    written_lines,
-)
+from curate.filters.repeats import duplicates, last_code_points, piece_chars
 from curate.filters.tokens import symbol_tokens
 from curate.steps import Step
+from curate.text.pieces import newline_lines, written_lines
 from curate.text.unicode import row_chars
 
 # DataTrove's default is a tenth of the paper's limit.

@@ -14,7 +14,6 @@ from numba import njit
 from pydantic import Field
 
 from curate.documents import Documents
-from curate.filters.repeats import Pieces, newline_lines, written_lines
 from curate.filters.tokens import (
     ALPHA,
     FIRST_ALNUM,
@@ -27,6 +26,7 @@ from curate.filters.tokens import (
     symbol_tokens,
 )
 from curate.steps import Step
+from curate.text.pieces import Pieces, newline_lines, written_lines
 from curate.text.tables import segments
 
 Variant = Literal["paper", "datatrove", "dolma", "dclm"]

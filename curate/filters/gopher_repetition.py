@@ -20,15 +20,10 @@ from curate.filters.repeats import (
     GREEDY,
     N_GRAMS,
     UNION,
-    Pieces,
     all_n_gram_chars,
     duplicates,
-    filled_lines,
     n_gram_chars,
-    newline_lines,
-    paragraphs,
     piece_chars,
-    written_lines,
 )
 from curate.filters.tokens import (
     Tokens,
@@ -38,6 +33,7 @@ from curate.filters.tokens import (
     symbol_tokens,
 )
 from curate.steps import Step
+from curate.text.pieces import Pieces, filled_lines, newline_lines, paragraphs, written_lines
 from curate.text.unicode import row_chars
 
 # Rae et al. 2021, table A1.

@@ -31,7 +31,7 @@ _MAX_GAP = 3
 _LONGEST_IPV6 = 45
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _room(array, n):
     if n < array.shape[1]:
         return array
@@ -40,7 +40,7 @@ def _room(array, n):
     return larger
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _skip(data, i, stop, kinds):
     """The next position from i on whose byte is of one of the kinds (bool[256]).
 
@@ -52,7 +52,7 @@ def _skip(data, i, stop, kinds):
     return np.int64(at)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _quad_end(data, i, stop):
     """The end of four groups of one to three digits with periods between, from i; 0 if none."""
     for group in range(4):
@@ -71,7 +71,7 @@ def _quad_end(data, i, stop):
     return 0 if longer else i
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _ipv6_end(data, first, begin, i, stop):
     """The end of hexadecimal groups with colons from `first`, whose first colon is at i; 0 where
     there is one colon alone, or more before or behind it."""
@@ -126,7 +126,7 @@ def find_addresses(data, offsets):
     return out[:, :n].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _gap_bytes(data, i, stop):
     """Bytes of the separator at i within a number, 0 if there is none."""
     b = data[i]
@@ -140,7 +140,7 @@ def _gap_bytes(data, i, stop):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _number_end(data, i, stop):
     """(the end of the last digit, digits) of a stretch that begins with the digit at i."""
     count, last, gap = 0, i, 0

@@ -1,4 +1,4 @@
-"""Lines, paragraphs and word n-grams that a document repeats, as numba kernels.
+"""Pieces and word n-grams that a document repeats, as numba kernels.
 
 Equality is equality of 64-bit hashes of the bytes within one document. An n-gram can repeat only
 where both its (n-1)-grams do, so every pass over n looks at what the pass before it left: in prose
@@ -7,7 +7,6 @@ a quarter of the words after n = 2, and next to nothing from n = 5 on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +14,8 @@ from numba import njit
 
 from curate.filters.tokens import Tokens
 from curate.text.hashing import hash_bytes
-from curate.text.scan import PADDING, count_flags, flag_positions
-from curate.text.unicode import code_point, count_chars, space_bytes
+from curate.text.pieces import Pieces
+from curate.text.unicode import code_point, count_chars
 
 if TYPE_CHECKING:
     from curate.documents import Documents
@@ -33,161 +32,7 @@ _K2 = np.uint64(0xD6E8FEB86659FD93)
 _ONE = np.uint64(1)
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Lines or paragraphs. rows: int64[rows + 1], the first piece of each row; start, end:
-    int64[pieces], absolute byte positions."""
-
-    rows: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-
-
-@njit(cache=True, nogil=True)
-def _newlines(data, offsets):
-    rows = len(offsets) - 1
-    base, size = offsets[0], offsets[rows] - offsets[0]
-    flags = np.zeros(size + PADDING, np.uint8)
-    text = data[base : base + size]
-    for i in range(size):
-        flags[i] = text[i] == np.uint8(10)
-    count = count_flags(flags)
-    found = np.empty(count + PADDING, np.int64)
-    flag_positions(flags, size, base, found)
-    out = np.empty(rows + 1, np.int64)
-    start = np.empty(count + rows, np.int64)
-    end = np.empty(count + rows, np.int64)
-    n = k = 0
-    for r in range(rows):
-        out[r] = n
-        start[n] = offsets[r]
-        while k < count and found[k] < offsets[r + 1]:
-            end[n] = found[k]
-            start[n + 1] = found[k] + 1
-            n += 1
-            k += 1
-        end[n] = offsets[r + 1]
-        n += 1
-    out[rows] = n
-    return out, start, end
-
-
-@njit(cache=True, nogil=True)
-def _strip(data, a, z):
-    """data[a:z] without white space at its ends, as (start, end)."""
-    while a < z:
-        n = space_bytes(data, a, z)
-        if n == 0:
-            break
-        a += n
-    while z > a:
-        last = z - 1
-        while last > a and (data[last] & 0xC0) == 0x80:
-            last -= 1
-        if space_bytes(data, last, z) == 0:
-            break
-        z = last
-    return a, z
-
-
-@njit(cache=True, nogil=True)
-def _without_blanks(data, rows, start, end, strip):
-    """The pieces with more than white space, stripped or as they are."""
-    out_rows = np.empty_like(rows)
-    out_start, out_end = np.empty_like(start), np.empty_like(end)
-    n = 0
-    for r in range(len(rows) - 1):
-        out_rows[r] = n
-        for k in range(rows[r], rows[r + 1]):
-            a, z = _strip(data, start[k], end[k])
-            if a < z:
-                out_start[n] = a if strip else start[k]
-                out_end[n] = z if strip else end[k]
-                n += 1
-    out_rows[len(rows) - 1] = n
-    return out_rows, out_start[:n], out_end[:n]
-
-
-@njit(cache=True, nogil=True)
-def _not_empty(rows, start, end):
-    """The pieces of at least one byte."""
-    out_rows = np.empty_like(rows)
-    out_start, out_end = np.empty_like(start), np.empty_like(end)
-    n = 0
-    for r in range(len(rows) - 1):
-        out_rows[r] = n
-        for k in range(rows[r], rows[r + 1]):
-            if start[k] < end[k]:
-                out_start[n], out_end[n] = start[k], end[k]
-                n += 1
-    out_rows[len(rows) - 1] = n
-    return out_rows, out_start[:n], out_end[:n]
-
-
-@njit(cache=True, nogil=True)
-def _paragraphs(data, offsets, rows, start, end):
-    """Runs of lines without an empty one between them, of the text without white space at its
-    ends: `re.split(r"\\n{2,}", text.strip())`, but a blank text has none."""
-    out_rows = np.empty_like(rows)
-    out_start, out_end = np.empty_like(start), np.empty_like(end)
-    n = 0
-    for r in range(len(rows) - 1):
-        out_rows[r] = n
-        first, last = _strip(data, offsets[r], offsets[r + 1])
-        inside = False
-        for k in range(rows[r], rows[r + 1]):
-            a, z = max(start[k], first), min(end[k], last)
-            if a >= z:  # empty, or outside of the stripped text
-                inside = False
-            elif inside:
-                out_end[n - 1] = z
-            else:
-                out_start[n], out_end[n] = a, z
-                n += 1
-                inside = True
-    out_rows[len(rows) - 1] = n
-    return out_rows, out_start[:n], out_end[:n]
-
-
-def newline_lines(docs: Documents) -> Pieces:
-    """`text.split("\\n")` of every row."""
-    return docs.table_of("newline_lines", lambda: Pieces(*_newlines(*docs.buffers())))
-
-
-def filled_lines(docs: Documents) -> Pieces:
-    """Lines of at least one character: `re.split(r"\\n+", text)` without its empty ends."""
-    lines = newline_lines(docs)
-    build = lambda: Pieces(*_not_empty(lines.rows, lines.start, lines.end))  # noqa: E731
-    return docs.table_of("filled_lines", build)
-
-
-def written_lines(docs: Documents, strip: bool) -> Pieces:
-    """Lines with more than white space, stripped or as they are."""
-    lines = newline_lines(docs)
-    data, _ = docs.buffers()
-
-    def build() -> Pieces:
-        return Pieces(*_without_blanks(data, lines.rows, lines.start, lines.end, strip))
-
-    return docs.table_of(f"written_lines.{strip}", build)
-
-
-def paragraphs(docs: Documents, strip: bool) -> Pieces:
-    """Paragraphs, cut at two and more newlines; strip: each without white space at its ends, blank
-    ones gone."""
-    lines = newline_lines(docs)
-    data, offsets = docs.buffers()
-
-    def build() -> Pieces:
-        rows, start, end = _paragraphs(data, offsets, lines.rows, lines.start, lines.end)
-        if strip:
-            rows, start, end = _without_blanks(data, rows, start, end, True)
-        return Pieces(rows, start, end)
-
-    return docs.table_of(f"paragraphs.{strip}", build)
-
-
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _table_bits(n):
     """log2 of the slots of a table for n keys, at most half full."""
     bits = 3
@@ -251,7 +96,7 @@ def piece_chars(data, rows, start, end):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _window(chars, at, n):
     total = np.int64(0)
     for j in range(at, at + n):

@@ -33,7 +33,7 @@ for _w in _ABBREVIATED:
     _LAST_TWO[ord(_w[-2]), ord(_w[-1])] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def last_start(data, start, end):
     """Where the last character of data[start:end] begins; -1 for none."""
     last = end - 1
@@ -42,12 +42,12 @@ def last_start(data, start, end):
     return last if end > start else -1
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def is_letter_or_digit(kind):
     return kind == LETTER or kind == CLUSTER or kind == DIGIT
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _is_abbreviation(data, start, end):
     """Whether the letters and periods before end, in the row that begins at start, are one."""
     if end - start < 2 or (data[end - 2] | data[end - 1]) >= 0x80:
@@ -68,13 +68,13 @@ def _is_abbreviation(data, start, end):
     return (i == start or ASCII_SPACE[data[i - 1]]) and _is_one_of(packed)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _is_one_of(packed):
     k = np.searchsorted(_PACKED, packed)
     return k < len(_PACKED) and _PACKED[k] == packed
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _look(data, start, i, stop, kinds, lower):
     """(class, whether a word begins) of the character at i of the row data[start:stop]."""
     code = max(code_point(data, i, stop), 0)
@@ -109,7 +109,7 @@ def _look(data, start, i, stop, kinds, lower):
     return (_WORD if _is_abbreviation(data, start, i) else other), False
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _look_ascii(first, before, mark, after):
     """The class of a mark between ASCII bytes, two before it; _LOOK where more has to be seen."""
     left, right = _ASCII[before], _ASCII[after]
@@ -122,7 +122,7 @@ def _look_ascii(first, before, mark, after):
     return _LOOK if left or before == 46 else _PERIODS
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _classes(data, out):
     """Writes the class of every byte of data into out; written so that it becomes vector code."""
     u = np.uint8
@@ -135,7 +135,7 @@ def _classes(data, out):
         out[i] = u(3) - u(3) * u(space) - u(2) * u(word) - u(look) + u(b == u(45))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _starts(kinds, out):
     """Writes 1 where a word begins: another run, or a symbol alone. kinds: uint8[n], n > 0."""
     u = np.uint8
@@ -146,7 +146,7 @@ def _starts(kinds, out):
         out[i] = (u(begins) & u(now != u(_SPACE))) | u(kinds[i] >> u(3))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _ends(kinds, out):
     """Writes 1 where a word has ended, at the byte behind it."""
     u = np.uint8

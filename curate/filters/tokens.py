@@ -75,7 +75,7 @@ class Tokens:
     flags: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _flags_of(data, start, end, kinds, punctuation):
     """The flags of a token, character by character; stop words aside."""
     flags = 0
@@ -131,7 +131,7 @@ def _describe(data, start, end, kinds, punctuation, fold, whole):
     return hashes, flags
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _joins(mark, left, right):
     """Whether a mark joins characters of these kinds: Unicode's MidLetter, MidNum, MidNumLet and
     the single quote (WordBreakProperty.txt), without the rare ones."""

@@ -94,7 +94,7 @@ def fold(url: str) -> tuple[str, str, str]:
     return _host(host), _rest(path), _rest(mark + fragment)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def _hex(b):
     if 48 <= b <= 57:
         return b - 48
@@ -102,7 +102,7 @@ def _hex(b):
     return b - 87 if 97 <= b <= 102 else -1
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _copy(data, a, z, out, at):
     """Decodes and lowers data[a:z] to out[at:]; returns (new at, whether all is plain ASCII)."""
     plain = True
@@ -124,7 +124,7 @@ def _copy(data, a, z, out, at):
     return at, plain
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _authority(data, a, z):
     """(host start, host end, authority end) of the URL data[a:z]."""
     i = a

@@ -36,7 +36,7 @@ class Words:
     automaton: Automaton
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _starts(data, at, end, what):
     if at + len(what) > end:
         return False
@@ -130,7 +130,7 @@ def hashes(data, first, last):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _holds(keys, value):
     low, high = 0, len(keys)
     while low < high:

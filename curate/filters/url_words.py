@@ -87,7 +87,7 @@ def normal_word(entry: str, between: str = " ") -> str:
     return between.join(kept.split())
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _spell(data, start, end, kinds, out):
     """Writes data[start:end] as letters, digits and single separators; returns its length."""
     out[0] = BLANK
@@ -120,7 +120,7 @@ def _spell(data, start, end, kinds, out):
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _kind_at(text, i, n, kinds):
     if text[i] == BLANK or text[i] == PART:
         return OTHER
@@ -130,7 +130,7 @@ def _kind_at(text, i, n, kinds):
     return kinds[code] if 0 <= code <= 0x10FFFF else OTHER
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _whole(text, a, z, n, kinds):
     """Whether text[a:z] is cut off from what stands around it."""
     before, first = _kind_at(text, a - 1, n, kinds), _kind_at(text, a, n, kinds)
@@ -140,7 +140,7 @@ def _whole(text, a, z, n, kinds):
     return not ((first == DIGIT and before == DIGIT) or (last == DIGIT and behind == DIGIT))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _room(array, n):
     if n < len(array):
         return array
@@ -149,7 +149,7 @@ def _room(array, n):
     return larger
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _row_words(text, n, r, kinds, step, kind, found, link, size, whole, seen, hits):
     """How many patterns stand in text[:n]; they are written to hits: int32[patterns]."""
     count = 0

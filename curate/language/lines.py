@@ -12,7 +12,7 @@ _END = np.frombuffer(b"</s>", np.uint8)
 _LABEL = np.frombuffer(b"__label__", np.uint8)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def _begins(data: np.ndarray, at: int, end: int, word: np.ndarray) -> bool:
     if at + len(word) > end:
         return False
@@ -22,7 +22,7 @@ def _begins(data: np.ndarray, at: int, end: int, word: np.ndarray) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _cut(data: np.ndarray, at: int, end: int, chars: int) -> int:
     """Where the first `chars` characters from `at` end."""
     seen = 0

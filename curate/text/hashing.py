@@ -10,7 +10,7 @@ _K2 = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def load8(data, i):
     """Eight bytes from i (uint64), the first one lowest; the compiler makes it one load."""
     return (
@@ -25,7 +25,7 @@ def load8(data, i):
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def load_few(data, i, n):
     """The n < 8 bytes from i as `load8` places them."""
     value = np.uint64(0)
@@ -34,7 +34,7 @@ def load_few(data, i, n):
     return value
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def stir(value):
     """One round that moves every bit of the value."""
     value *= _K1
@@ -43,7 +43,7 @@ def stir(value):
     return value ^ (value >> _SHIFT)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def hash_bytes(data, start, end):
     """A 64-bit hash of data[start:end]; equal bytes, equal hash."""
     value = np.uint64(end - start)

@@ -26,7 +26,7 @@ for _mask in range(256):
     _COUNTS[_mask] = len(_set)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def count_flags(flags):
     """How many of flags: uint8[n], each 0 or 1, are set."""
     n = np.int64(0)
@@ -35,7 +35,7 @@ def count_flags(flags):
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def flag_positions(flags, n, base, out):
     """Writes base + the positions of the flags that are set into out: int64[set + PADDING], and
     returns their number. flags: uint8[n + PADDING], each 0 or 1, 0 from n on."""

@@ -37,7 +37,7 @@ _MAY_END = np.zeros(256, np.bool_)
 _MAY_END[list(b".!?\"')]}\x99\x9d\xbb")] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _is_closer(data, i, end):
     """Bytes of a closing quote or bracket that ends at i (inclusive), 0 if none."""
     b = data[i]
@@ -50,7 +50,7 @@ def _is_closer(data, i, end):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _abbreviation(data, start, stop):
     """Whether data[start:stop], a word without its last period, is one that keeps going."""
     while start < stop and (data[start] == 40 or data[start] == 34 or data[start] == 39):
@@ -77,27 +77,38 @@ def _abbreviation(data, start, stop):
     return k < len(_PACKED) and _PACKED[k] == value
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, inline="always")
+def cjk_stop_bytes(data, i, end):
+    """Bytes of the CJK full stop, question or exclamation mark at i, 0 if there is none."""
+    b = data[i]
+    if (b != 0xE3 and b != 0xEF) or i + 2 >= end:
+        return 0
+    c, d = data[i + 1], data[i + 2]
+    if b == 0xE3:
+        return 3 if c == 0x80 and d == 0x82 else 0
+    return 3 if c == 0xBC and (d == 0x81 or d == 0x9F) else 0
+
+
+@njit(nogil=True)
 def _cjk_stops(data, start, end):
     """(CJK full stops in data[start:end], where the last one ends or `start`)."""
     stops = 0
     after = start
     for i in range(start, end - 2):
-        b, c, d = data[i], data[i + 1], data[i + 2]
-        if b == 0xE3:
-            hit = c == 0x80 and d == 0x82
-        elif b == 0xEF:
-            hit = c == 0xBC and (d == 0x81 or d == 0x9F)
-        else:
-            continue
-        if hit:
+        if cjk_stop_bytes(data, i, end):
             stops += 1
             after = i + 3
     return stops, after
 
 
-@njit(cache=True, nogil=True)
-def _ends_sentence(data, word, stop, following, end):
+@njit(nogil=True, inline="always")
+def may_end(b):
+    """Whether a word whose last byte is b may end a sentence."""
+    return _MAY_END[b]
+
+
+@njit(nogil=True)
+def ends_sentence(data, word, stop, following, end):
     """Whether the word data[word:stop] ends a sentence when the next one starts at `following`."""
     while stop > word:
         n = _is_closer(data, stop - 1, word)
@@ -117,7 +128,7 @@ def _ends_sentence(data, word, stop, following, end):
     return not (is_lower_ascii(b) or _abbreviation(data, word, stop - 1))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def sentences_of_words(data, start, end, chars, first, stop):
     """Sentences in a line whose words are start[first:stop], end[first:stop] (white space words).
 
@@ -137,14 +148,14 @@ def sentences_of_words(data, start, end, chars, first, stop):
         if (
             _MAY_END[data[np.uint64(z - 1)]]
             and w + 1 < stop
-            and _ends_sentence(data, a, z, start[w + 1], end[w + 1])
+            and ends_sentence(data, a, z, start[w + 1], end[w + 1])
         ):
             sentences += 1
             pending = False
     return sentences + 1 if pending else sentences
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def count_sentences(data: np.ndarray, start: int, end: int) -> int:
     """Sentences in one line, data[start:end]; 0 for an empty one."""
     starts = np.empty((end - start) // 2 + 1, np.int64)

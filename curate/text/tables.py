@@ -67,7 +67,7 @@ class Segments:
     chars: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _most_ends(data, first, stop):
     """An upper bound of white space characters in data[first:stop]; one vector loop."""
     n = 0

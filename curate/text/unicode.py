@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from functools import lru_cache
 
 import numpy as np
 from numba import njit
@@ -22,7 +23,22 @@ DIGIT_ZEROS = np.array(
 )
 
 
-@njit(cache=True, nogil=True, inline="always")
+# Bits of `character_flags`.
+UPPER, DIGIT, ALNUM = 1, 2, 4
+
+
+@lru_cache(maxsize=1)
+def character_flags() -> np.ndarray:
+    """uint8[0x110000]: UPPER, DIGIT, ALNUM where `str.isupper`, `isdigit`, `isalnum` of the one
+    character hold."""
+    flags = np.zeros(sys.maxunicode + 1, np.uint8)
+    for code in (*range(0x40000), *range(0xE0000, 0xE0200)):  # no other plane holds any
+        letter = chr(code)
+        flags[code] = UPPER * letter.isupper() | DIGIT * letter.isdigit() | ALNUM * letter.isalnum()
+    return flags
+
+
+@njit(nogil=True, inline="always")
 def char_bytes(lead: int) -> int:
     """Bytes of the UTF-8 character that starts with `lead`; 1 for a stray continuation byte."""
     if lead < 0xC0:
@@ -34,7 +50,7 @@ def char_bytes(lead: int) -> int:
     return 4
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def space_bytes(data: np.ndarray, i: int, end: int) -> int:
     """Bytes of the white space character at i, 0 if there is none."""
     b = data[i]
@@ -58,7 +74,7 @@ def space_bytes(data: np.ndarray, i: int, end: int) -> int:
     return 3 if c == 0x80 and d == 0x80 else 0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def line_end_bytes(data: np.ndarray, i: int, end: int) -> int:
     """Bytes of the line end at i (CR LF is one of two bytes), 0 if there is none."""
     b = data[i]
@@ -73,7 +89,7 @@ def line_end_bytes(data: np.ndarray, i: int, end: int) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def code_point(data: np.ndarray, i: int, end: int) -> int:
     """The code point at i; -1 where the bytes are cut off or not UTF-8."""
     b = np.int64(data[i])
@@ -88,7 +104,7 @@ def code_point(data: np.ndarray, i: int, end: int) -> int:
     return value
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def is_digit(code: int) -> bool:
     """Whether the code point is a decimal digit (category Nd)."""
     if 48 <= code <= 57:
@@ -99,13 +115,13 @@ def is_digit(code: int) -> bool:
     return code - DIGIT_ZEROS[k] < 10
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def is_lower_ascii(b: int) -> bool:
     """Whether the byte is a-z."""
     return 97 <= b <= 122
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def count_chars(data: np.ndarray, start: int, end: int) -> int:
     """Code points in data[start:end]."""
     n = np.int64(0)

@@ -85,7 +85,7 @@ def character_tables() -> tuple[np.ndarray, np.ndarray]:
     return kinds, lower
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def mix(value):
     """Murmur3's 64-bit finaliser: every bit of the input moves every bit of the output."""
     value ^= value >> np.uint64(33)
@@ -194,7 +194,7 @@ def ascii_flags() -> np.ndarray:
     return flags
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def word_hashes(data, start, stop, fold, kinds, lower, out):
     """Words of data[start:stop], whose hashes (those of the word table) are put into
     out: uint64[stop - start + 1 or more].

@@ -1,0 +1,164 @@
+"""Which bytes go with the passages that are cut, and what the documents then hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from curate.documents import NUMBER, Documents
+from curate.text.cutting import mark_ends
+from curate.text.pieces import Pieces, strip_space
+from curate.text.sentences import count_sentences
+from curate.text.unicode import space_bytes
+
+# Marks: one more than their places in passages.RULES.
+GLOBAL, LOCAL, SPACE = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Left:
+    """int64[rows] each: pieces that are cut; in documents that lose some, the pieces with more than
+    white space, the words (`str.split`) and the sentences that stay."""
+
+    cut: np.ndarray
+    pieces: np.ndarray
+    words: np.ndarray
+    sentences: np.ndarray
+
+
+def gone_pieces(docs: Documents, pieces: Pieces, decisions: pa.Table) -> np.ndarray:
+    """uint8[pieces]: GLOBAL or LOCAL for those in a passage that is cut, else 0. A piece in two
+    such passages is GLOBAL if one of them is."""
+    gone = np.zeros(len(pieces.start), np.uint8)
+    cut = decisions.filter(decisions["drop"])
+    if cut.num_rows == 0:
+        return gone
+    _, offsets = docs.buffers()
+    base = offsets[np.searchsorted(docs.table[NUMBER].to_numpy(), cut["n"].to_numpy())]
+    # Where pieces of empty documents stand at the same byte, theirs come first, or last by end.
+    first = np.searchsorted(pieces.start, base + cut["span_start"].to_numpy(), side="right") - 1
+    last = np.searchsorted(pieces.end, base + cut["span_end"].to_numpy(), side="left")
+    local = cut["local"].to_numpy(zero_copy_only=False)
+    _fill(gone, first, last, local)
+    return gone
+
+
+@njit(cache=True, nogil=True)
+def _fill(gone, first, last, local):
+    for p in range(len(first)):
+        for k in range(first[p], last[p] + 1):
+            if local[p]:
+                gone[k] = GLOBAL if gone[k] == GLOBAL else LOCAL
+            else:
+                gone[k] = GLOBAL
+
+
+@njit(nogil=True)
+def _count_words(data, a, z):
+    words = 0
+    inside = False
+    i = a
+    while i < z:
+        n = space_bytes(data, i, z)
+        words += n == 0 and not inside
+        inside = n == 0
+        i += n if n else 1
+    return words
+
+
+@njit(nogil=True)
+def _mark_lines(first, stop, start, end, gone, mark, base):
+    """What stays is the other lines, joined by newlines: a line goes with the newline before it,
+    and where no line before it stays, with the one behind it."""
+    kept = False
+    for k in range(first, stop):
+        if gone[k] == 0:
+            kept = True
+            continue
+        a, z = start[k], end[k]
+        if kept:
+            a -= 1
+        elif k + 1 < stop:
+            z += 1
+        mark[a - base : z - base] = gone[k]
+
+
+@njit(nogil=True)
+def _has_newline(data, a, z):
+    for i in range(a, z):
+        if data[i] == 10:
+            return True
+    return False
+
+
+@njit(nogil=True)
+def _mark_sentences(data, first, stop, start, end, gone, mark, base):
+    """A run of sentences goes with the white space behind it, or with that before it where this
+    keeps a line end: `A. [B.]\\nC.` keeps its newline."""
+    k = first
+    while k < stop:
+        if gone[k] == 0:
+            k += 1
+            continue
+        j = k
+        while j + 1 < stop and gone[j + 1]:
+            j += 1
+        for i in range(k, j + 1):
+            z = start[i + 1] if i < j else end[i]
+            mark[start[i] - base : z - base] = gone[i]
+        if j + 1 < stop:
+            a, z = end[j], start[j + 1]
+            if (
+                k > first
+                and _has_newline(data, a, z)
+                and not _has_newline(data, end[k - 1], start[k])
+            ):
+                a, z = end[k - 1], start[k]
+            mark[a - base : z - base] = gone[k] if z == start[k] else gone[j]
+        k = j + 1
+
+
+@njit(cache=True, nogil=True)
+def _mark(data, offsets, rows, start, end, gone, lines, mark):
+    n_rows = len(offsets) - 1
+    base = offsets[0]
+    cut = np.zeros(n_rows, np.int64)
+    pieces = np.zeros(n_rows, np.int64)
+    words = np.zeros(n_rows, np.int64)
+    sentences = np.zeros(n_rows, np.int64)
+    for r in range(n_rows):
+        first, stop = rows[r], rows[r + 1]
+        for k in range(first, stop):
+            cut[r] += gone[k] > 0
+        if cut[r] == 0:
+            continue
+        for k in range(first, stop):
+            if gone[k] == 0:
+                a, z = strip_space(data, start[k], end[k])
+                if a < z:
+                    pieces[r] += 1
+                    words[r] += _count_words(data, a, z)
+                    sentences[r] += count_sentences(data, a, z) if lines else 1
+        if lines:
+            _mark_lines(first, stop, start, end, gone, mark, base)
+        else:
+            _mark_sentences(data, first, stop, start, end, gone, mark, base)
+            mark_ends(data, offsets[r], offsets[r + 1], mark, base, SPACE)
+    return cut, pieces, words, sentences
+
+
+def mark_pieces(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    pieces: Pieces,
+    gone: np.ndarray,
+    lines: bool,
+    mark: np.ndarray,
+) -> Left:
+    """Marks what goes with the gone pieces in mark: uint8[bytes of the batch], and returns what is
+    left. lines: the pieces are lines; else sentences, and white space at the ends of a document
+    that loses some goes too."""
+    return Left(*_mark(data, offsets, pieces.rows, pieces.start, pieces.end, gone, lines, mark))

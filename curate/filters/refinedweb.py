@@ -1,0 +1,94 @@
+"""RefinedWeb's line-wise corrections (Penedo et al. 2023, section 3.2 and appendix G.2).
+
+Lines that are menus, counters and calls to act go; a page that loses more than a twentieth of its
+words goes whole. Two readings: "dclm" is DCLM's code (baselines/mappers/modifiers.py, in the order
+and with the limits of baselines_configs/refinedweb.yaml); "paper" is ours of the paper, which
+names no limit for "mainly composed of uppercase characters" and gives one example a pattern.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from curate.documents import Documents
+from curate.filters.gopher_quality import ratio
+from curate.steps import Step
+from curate.text.cutting import cut_marked
+from curate.text.pieces import newline_lines
+from curate.text.unicode import character_flags
+
+
+class RefinedWebLines(Step):
+    """Cuts lines that are no text, and drops pages that lose too much by it."""
+
+    name: ClassVar[str] = "refinedweb_lines"
+
+    variant: Literal["dclm", "paper"] = Field("dclm", description="whose reading")
+    # DCLM, refinedweb.yaml.
+    max_uppercase: float = Field(0.5, ge=0, description="share of a line's characters")
+    max_numeric: float = Field(0.999999, ge=0, description="share of a line's characters")
+    short_line_words: int = Field(10, ge=0, description="longer lines are not edited")
+    # The paper's examples. dclm: a period in a pattern stands for any character, as in its code.
+    anywhere: tuple[str, ...] = Field(("items in cart",), description="cut in short lines")
+    line_ends: tuple[str, ...] = Field(("read more...",), description="cut at their ends")
+    line_starts: tuple[str, ...] = Field(("sign-in",), description="cut at their starts")
+    max_removed_words: float = Field(0.05, ge=0, description="share of the page's words")
+
+    @field_validator("anywhere", "line_ends", "line_starts")
+    @classmethod
+    def _begin_with_a_sign(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            if not pattern or pattern[0] == "." or pattern[0].isspace():
+                raise ValueError(f"pattern {pattern!r}: begin with a letter or sign, not a period")
+        return patterns
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.filters.refinedweb_kernel import RULES
+        from curate.filters.refinedweb_lines import judge_dclm, judge_paper
+
+        data, offsets = docs.buffers()
+        lines = newline_lines(docs)
+        mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
+        judge = judge_paper if self.variant == "paper" else judge_dclm
+        found = judge(
+            data,
+            offsets,
+            lines.rows,
+            lines.start,
+            lines.end,
+            character_flags(),
+            (self.max_uppercase, self.max_numeric),
+            self.short_line_words,
+            _patterns(self.anywhere),
+            _patterns(self.line_ends),
+            _patterns(self.line_starts),
+            mark,
+        )
+        dropped, edited, words, gone, left = found.T
+        share = ratio(gone, words)
+        docs = docs.annotate("words", words.astype(np.int32))
+        docs = docs.annotate("lines_cut", dropped.astype(np.int32))
+        docs = docs.annotate("lines_edited", edited.astype(np.int32))
+        docs = docs.annotate("removed_words", share)
+        docs = docs.drop(words == 0, "empty", words, 1)
+        much = share > self.max_removed_words
+        docs = docs.drop(much, "removed_words", share, self.max_removed_words)
+        docs = docs.drop((left == 0) & (words > 0) & ~much, "nothing_left", left, 1)
+        changed = left < np.diff(offsets)
+        return cut_marked(docs, mark, changed & ~docs.marked(), RULES)
+
+
+def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(uint8[bytes], int64[patterns + 1], bool[256]) of patterns in lower case; the last one says
+    with which bytes a pattern may begin in a text."""
+    encoded = [text.lower().encode() for text in texts]
+    at = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
+    begins = np.zeros(256, np.bool_)
+    for pattern in encoded:
+        begins[[pattern[0], *pattern[:1].upper()]] = True
+        # The other letters that match one of ASCII: both i, long s, KELVIN SIGN.
+        begins[{b"i": 0xC4, b"s": 0xC5, b"k": 0xE2}.get(pattern[:1], pattern[0])] = True
+    return np.frombuffer(b"".join(encoded), np.uint8).copy(), at, begins

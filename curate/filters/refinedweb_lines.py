@@ -1,0 +1,198 @@
+"""RefinedWeb's line rules over a batch: which lines and parts of lines go, in either reading."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from curate.filters.refinedweb_kernel import (
+    ANYWHERE,
+    COUNTER,
+    END,
+    NUMERIC,
+    ONE_WORD,
+    SPACE,
+    START,
+    UPPERCASE,
+    count_words,
+    drop_line,
+    is_counter,
+    is_written,
+    line_classes,
+    words_left,
+    words_of,
+    written_ends,
+)
+from curate.filters.refinedweb_patterns import cut_anywhere, cut_at_edge
+from curate.text.cutting import mark_ends
+from curate.text.pieces import strip_space
+
+
+@njit(nogil=True)
+def _longest(start, end):
+    longest = np.int64(0)
+    for k in range(len(start)):
+        longest = max(longest, end[k] - start[k])
+    return longest
+
+
+@njit(cache=True, nogil=True)
+def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends, starts, mark):
+    """Marks what DCLM's modifiers cut; limits: (max_uppercase, max_numeric); most: words of a short
+    line; any_, ends, starts: patterns as (text: uint8[], at: int64[n + 1], begins: bool[256], the
+    bytes that one of them may begin with).
+
+    Returns int64[rows, 5]: lines dropped, lines edited, words before, words gone, bytes left.
+    """
+    base = offsets[0]
+    n_rows = len(offsets) - 1
+    out = np.zeros((n_rows, 5), np.int64)
+    verdict = np.zeros(len(start), np.uint8)
+    edited = np.zeros(len(start), np.bool_)
+    line = np.empty(_longest(start, end), np.uint8)
+    where = np.empty(len(line), np.int64)
+    short = np.empty(len(start), np.int64)
+    for r in range(n_rows):
+        first, stop = rows[r], rows[r + 1]
+        top, bottom = offsets[r], offsets[r + 1]
+        maybe_numeric = False
+        for k in range(first, stop):
+            chars, upper, digits, _ = line_classes(data, start[k], end[k], flags)
+            if chars and upper / chars > limits[0]:
+                verdict[k] = UPPERCASE
+            maybe_numeric |= digits > 0
+        if maybe_numeric:
+            low, high = written_ends(data, first, stop, start, end, verdict, mark, base)
+            for k in range(first, stop):
+                a, z = start[k], end[k]
+                if verdict[k] or a == z:
+                    continue
+                # The page has been stripped by now.
+                if k == low or k == high:
+                    one, two = strip_space(data, a, z)
+                    a = one if k == low else a
+                    z = two if k == high else z
+                chars, _, digits, _ = line_classes(data, a, z, flags)
+                if chars and digits / chars > limits[1]:
+                    verdict[k] = NUMERIC
+                elif digits and is_counter(data, a, z, flags, False):
+                    verdict[k] = COUNTER
+        for k in range(first, stop):
+            short[k] = most + 1
+            if verdict[k] == 0 and end[k] > start[k]:
+                short[k] = count_words(data, start[k], end[k])
+                if short[k] < 2:
+                    verdict[k] = ONE_WORD if short[k] else SPACE
+            if verdict[k]:
+                drop_line(k, start, end, bottom, mark, base, verdict[k])
+                short[k] = most + 1
+        for k in range(first, stop):
+            if short[k] <= most:
+                a, z = start[k], end[k]
+                if cut_anywhere(data, a, z, any_, True, mark, base):
+                    edited[k] = True
+                    if not is_written(data, a, z, mark, base):
+                        verdict[k] = ANYWHERE
+                        drop_line(k, start, end, bottom, mark, base, ANYWHERE)
+        for rule in (END, START):
+            low, high = written_ends(data, first, stop, start, end, verdict, mark, base)
+            patterns = ends if rule == END else starts
+            for k in range(first, stop):
+                if verdict[k] or short[k] > most:
+                    continue
+                a, z = start[k], end[k]
+                hit = cut_at_edge(
+                    rule,
+                    data,
+                    a,
+                    z,
+                    mark,
+                    base,
+                    edited[k],
+                    line,
+                    where,
+                    patterns,
+                    True,
+                    most,
+                    k == low,
+                    k == high,
+                )
+                if hit:
+                    edited[k] = True
+                    if not is_written(data, a, z, mark, base):
+                        verdict[k] = rule
+                        drop_line(k, start, end, bottom, mark, base, rule)
+        for k in range(first, stop):
+            out[r, 0] += verdict[k] > 0
+            out[r, 1] += edited[k] and verdict[k] == 0
+        out[r, 4] = mark_ends(data, top, bottom, mark, base, SPACE)
+        out[r, 2] = words_of(data, top, bottom, flags)
+        if out[r, 4] < bottom - top:
+            out[r, 3] = out[r, 2] - words_left(data, top, bottom, mark, base, flags)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends, starts, mark):
+    """The same in our reading of the paper: a line is judged once, by its characters that are no
+    white space, and all words of a flagged line count as gone."""
+    base = offsets[0]
+    n_rows = len(offsets) - 1
+    out = np.zeros((n_rows, 5), np.int64)
+    line = np.empty(_longest(start, end), np.uint8)
+    where = np.empty(len(line), np.int64)
+    for r in range(n_rows):
+        bottom = offsets[r + 1]
+        for k in range(rows[r], rows[r + 1]):
+            a, z = strip_space(data, start[k], end[k])
+            if a == z:
+                continue
+            words = count_words(data, a, z)
+            out[r, 2] += words
+            chars, upper, digits, spaces = line_classes(data, a, z, flags)
+            written = chars - spaces
+            rule = 0
+            if upper / written > limits[0]:
+                rule = UPPERCASE
+            elif digits / written > limits[1]:
+                rule = NUMERIC
+            elif digits and is_counter(data, a, z, flags, True):
+                rule = COUNTER
+            elif words == 1:
+                rule = ONE_WORD
+            cuts = 0
+            if rule == 0 and words <= most:
+                cuts = cut_anywhere(data, a, z, any_, False, mark, base)
+                last = ANYWHERE
+                for edge in (END, START):
+                    hit = cut_at_edge(
+                        edge,
+                        data,
+                        a,
+                        z,
+                        mark,
+                        base,
+                        cuts > 0,
+                        line,
+                        where,
+                        ends if edge == END else starts,
+                        False,
+                        most,
+                        True,
+                        True,
+                    )
+                    cuts += hit
+                    last = edge if hit else last
+                if cuts and not is_written(data, a, z, mark, base):
+                    rule = last
+            if rule:
+                drop_line(k, start, end, bottom, mark, base, rule)
+                out[r, 0] += 1
+            elif cuts:
+                out[r, 1] += 1
+            if rule or cuts:
+                out[r, 3] += words
+        out[r, 4] = bottom - offsets[r]
+        if out[r, 0] or out[r, 1]:
+            out[r, 4] = mark_ends(data, offsets[r], bottom, mark, base, SPACE)
+    return out

@@ -1,0 +1,91 @@
+"""Dedup of passages in plain Python, read from top to bottom.
+
+`c4_lines` is what TensorFlow Datasets' c4_utils.py does with pages of different URLs: of the URLs
+that hold a line, the one whose md5 is least keeps it, once; then pages with too few sentences go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+
+
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def key_of(piece: str) -> str:
+    return md5(piece.strip().lower())
+
+
+def c4_lines(pages: dict[str, str]) -> dict[str, str]:
+    """URL -> text of the lines that stay; pages: URL -> text. Blank lines are no copies of each
+    other (in C4 there are none: its cleaner took them)."""
+    holders: dict[str, set[str]] = defaultdict(set)
+    for url, text in pages.items():
+        for line in text.split("\n"):
+            holders[key_of(line)].add(url)
+    keeper = {key: min(urls, key=md5) for key, urls in holders.items()}
+    out = {}
+    for url, text in pages.items():
+        kept, seen = [], set()
+        for line in text.split("\n"):
+            key = key_of(line)
+            if line.strip():
+                if keeper[key] != url or key in seen:
+                    continue
+                seen.add(key)
+            kept.append(line)
+        out[url] = "\n".join(kept)
+    return out
+
+
+def cut_sentences(pages: dict[str, list[str]], span: int) -> dict[str, list[str]]:
+    """id -> sentences that stay; pages: id -> sentences, in the order in which they are preferred.
+    Every sentence of a span that stood before, in this page or one before it, goes."""
+    seen: set[tuple[str, ...]] = set()
+    out = {}
+    for name, sentences in pages.items():
+        folded = [s.strip().lower() for s in sentences]
+        gone: set[int] = set()
+        for i in range(len(folded) - span + 1):
+            passage = tuple(folded[i : i + span])
+            if passage in seen:
+                gone.update(range(i, i + span))
+            seen.add(passage)
+        out[name] = [s for i, s in enumerate(sentences) if i not in gone]
+    return out
+
+
+def murmur3(data: bytes) -> tuple[int, int]:
+    """MurmurHash3_x64_128 of bytes, seed 0."""
+    mask = (1 << 64) - 1
+    c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+
+    def rotate(value: int, left: int) -> int:
+        return ((value << left) | (value >> (64 - left))) & mask
+
+    def final(value: int) -> int:
+        value = ((value ^ (value >> 33)) * 0xFF51AFD7ED558CCD) & mask
+        value = ((value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53) & mask
+        return value ^ (value >> 33)
+
+    one = two = 0
+    whole = len(data) // 16 * 16
+    for i in range(0, whole, 16):
+        k1 = int.from_bytes(data[i : i + 8], "little")
+        k2 = int.from_bytes(data[i + 8 : i + 16], "little")
+        one ^= (rotate((k1 * c1) & mask, 31) * c2) & mask
+        one = ((rotate(one, 27) + two) * 5 + 0x52DCE729) & mask
+        two ^= (rotate((k2 * c2) & mask, 33) * c1) & mask
+        two = ((rotate(two, 31) + one) * 5 + 0x38495AB5) & mask
+    tail = data[whole:]
+    k1, k2 = int.from_bytes(tail[:8], "little"), int.from_bytes(tail[8:], "little")
+    two ^= (rotate((k2 * c2) & mask, 33) * c1) & mask
+    one ^= (rotate((k1 * c1) & mask, 31) * c2) & mask
+    one, two = one ^ len(data), two ^ len(data)
+    one = (one + two) & mask
+    two = (two + one) & mask
+    one, two = final(one), final(two)
+    one = (one + two) & mask
+    return one, (two + one) & mask

@@ -1,0 +1,91 @@
+"""RefinedWeb's line rules in plain Python, read from top to bottom.
+
+`dclm` runs DCLM's modifiers one after the other: each splits the page at newlines, changes lines,
+joins them and (all but the one on words) strips the page. `paper` judges each line once.
+"""
+
+from __future__ import annotations
+
+import re
+
+COUNTED = "likes|shares|comments|retweets|reposts|quotes|bookmarks|upvotes|downvotes|downloads"
+COUNTED += "|views|followers"
+COUNTER = re.compile(rf"^\W*\d(?:,|\.|\d)*(?:k|m|b)?\s+(?:{COUNTED})\W*$")
+SINGULAR = re.compile(rf"^\W*\d(?:,|\.|\d)*(?:k|m|b)?\s+(?:{COUNTED.replace('s|', 's?|')}?)\W*$")
+BREAK = re.compile(r"[\x00\t\n\x0b\x0c\r ]+")
+
+
+def dclm_words(text: str) -> int:
+    return sum(word[0].isalnum() for word in BREAK.split(text) if word)
+
+
+def share(line: str, test) -> float:
+    return sum(map(test, line)) / len(line) if line else 0.0
+
+
+def edit_short(lines: list[str], pattern: re.Pattern[str], most: int) -> list[str]:
+    out = []
+    for line in lines:
+        if len(line.split()) <= most:
+            changed = pattern.sub("", line)
+            if line and not changed.strip():
+                continue
+            line = changed
+        out.append(line)
+    return out
+
+
+def dclm(text: str, most: int = 10) -> tuple[str, int, int]:
+    """(what is left, words before, words gone)."""
+    words = dclm_words(text)
+
+    def stage(change, strip=True):
+        nonlocal text
+        text = "\n".join(change(text.split("\n")))
+        text = text.strip() if strip else text
+
+    stage(lambda lines: [x for x in lines if share(x, str.isupper) <= 0.5])
+    stage(lambda lines: [x for x in lines if share(x, str.isdigit) <= 0.999999])
+    stage(lambda lines: [x for x in lines if not COUNTER.search(x.lower())])
+    stage(lambda lines: [x for x in lines if not x or len(x.split()) >= 2], strip=False)
+    for pattern in (r"\s?(?:items in cart)", r"\s?(?:read more...)$", r"^(?:sign-in)\s?"):
+        stage(lambda lines, p=re.compile(pattern, re.I): edit_short(lines, p, most))
+    return text, words, words - dclm_words(text)
+
+
+def paper(text: str, most: int = 10) -> tuple[str, int, int]:
+    """(what is left, words before, words gone)."""
+    before = gone = 0
+    flagged = False
+    out = []
+    for line in text.split("\n"):
+        words = len(line.split())
+        before += words
+        written = "".join(line.split())
+        if not words:
+            out.append(line)
+        elif (
+            share(written, str.isupper) > 0.5
+            or written.isdigit()
+            or SINGULAR.search(line.lower())
+            or words == 1
+        ):
+            gone += words
+            flagged = True
+        elif words <= most:
+            changed = re.sub(r"\s?items in cart", "", line, flags=re.I)
+            for pattern in (r"\s?read more\.\.\.(?=\s*$)", r"^(\s*)sign-in\s?"):
+                found = re.search(pattern, changed, re.I)
+                short = len(changed.split()) <= most
+                if found and short:
+                    lead = found.group(1) if found.groups() else ""
+                    changed = changed[: found.start()] + lead + changed[found.end() :]
+            if changed != line:
+                gone += words
+                flagged = True
+            if changed.strip():
+                out.append(changed)
+        else:
+            out.append(line)
+    left = "\n".join(out)
+    return left.strip() if flagged else left, before, gone

@@ -1,0 +1,172 @@
+"""RefinedWeb lines: kernels decide as the plain reference does, and every cut is on record."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from filter_texts import JUNK, PROSE, real_texts, texts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_refinedweb import dclm, dclm_words, paper
+
+from curate.documents import documents
+from curate.filters.refinedweb import RefinedWebLines
+
+REFERENCE = {"dclm": dclm, "paper": paper}
+PIECES = [
+    *(
+        "3 likes",
+        "1 like",
+        "2,5K Comments",
+        "(10 views)",
+        "7 views.",
+        "½ likes",
+        "٣ likes",
+        "3likes",
+    ),
+    *("3.1 b  shares!", "4 liKes", "5 ſhares", "12 345", "12345", "²³", "1", "2024-01-01", "x1"),
+    *("Sign-in", "SİGN-IN now", "sign-in to read", "ſign-ın", "xsign-in", "items in cart", "Items"),
+    *("3 ITEMS IN CART", "items in cartitems in cart", "Read more...", "Read more", "read more of"),
+    *(
+        "read moré…",
+        "Read more…日本",
+        "MENU BAR",
+        "Mixed CASE LINE",
+        "ÀÉ ö",
+        "Ⅷ Ⅸ",
+        "word",
+        "two words",
+    ),
+    *(" ", "  ", "\n", "\n\n", " \n ", "\t", "\r", "\x85", "\x00", "\u3000", "\x1c", "é", "_", "."),
+    *("one two three four five six seven eight nine", "This is a line of plain and simple words. "),
+]
+pages = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+lines = st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map(" ".join), max_size=12).map(
+    "\n".join
+)
+
+
+def replayed(text: str, edits: list[dict[str, Any]] | None) -> str:
+    data, out, at = text.encode(), b"", 0
+    for e in edits or []:
+        out += data[at : e["start"]] + e["replacement"].encode()
+        at = e["end"]
+    return (out + data[at:]).decode()
+
+
+def check(values: list[str | None], variant: str, most: float = 0.05) -> int:
+    """Compares kernel and reference; returns how many are kept."""
+    ids = [str(i) for i in range(len(values))]
+    step = RefinedWebLines(variant=variant, max_removed_words=most)
+    docs = step.apply(documents({"id": ids, "text": values}).within(step.name))
+    kept, rejected = (t.to_pylist() for t in docs.split())
+    found = {row["id"]: row for row in (*kept, *rejected)}
+    for name, text in zip(ids, values, strict=True):
+        want, before, gone = REFERENCE[variant](text or "")
+        row = found[name]
+        assert row["refinedweb_lines.words"] == before, text
+        share = gone / before if before else 0
+        assert row["refinedweb_lines.removed_words"] == pytest.approx(share, abs=1e-12), text
+        reasons = {r["rule"] for r in row.get("reasons") or []}
+        expected = {"empty"} if before == 0 else {"removed_words"} if share > most else set()
+        if before and share <= most and not want.strip():
+            expected = {"nothing_left"}
+        assert reasons == expected, text
+        if reasons:
+            assert row["text"] == text
+        else:
+            assert row["text"] == want, text
+            assert replayed(text or "", row.get("edits")) == want, text
+    return len(kept)
+
+
+@pytest.mark.parametrize("variant", REFERENCE)
+@settings(max_examples=300, deadline=None)
+@given(st.lists(pages | lines | texts, max_size=5))
+def test_kernels_decide_as_the_reference_on_any_mixture(variant, values):
+    check(values, variant, most=9)
+
+
+@pytest.mark.parametrize("variant", REFERENCE)
+def test_kernels_decide_as_the_reference_on_real_text_with_menus_in_it(variant):
+    draw = random.Random(3)
+    mixed = []
+    for text in real_texts():
+        parts = text.split("\n")
+        for _ in range(draw.randrange(6)):
+            parts.insert(draw.randrange(len(parts) + 1), draw.choice(PIECES))
+        mixed.append("\n".join(parts))
+    check([*JUNK, None, *mixed], variant)
+    check(mixed, variant, most=9)
+
+
+def cut_rules(text: str, **choice: Any) -> list[tuple[str, str]]:
+    step = RefinedWebLines(max_removed_words=1, **choice)
+    docs = step.apply(documents({"id": ["a"], "text": [text]}).within(step.name))
+    data = text.encode()
+    row = docs.split()[0].to_pylist()[0]
+    return [(e["rule"], data[e["start"] : e["end"]].decode()) for e in row.get("edits") or []]
+
+
+def test_every_cut_names_its_rule():
+    text = PROSE + (
+        "HOME ABOUT us\n123\n3 likes\nMenu\nSee 3 items in cart now\nThe rest of it. Read more...\n"
+        "Sign-in here please"
+    )
+    for variant in REFERENCE:
+        assert cut_rules(text, variant=variant) == [
+            ("uppercase", "HOME ABOUT us\n"),
+            ("numeric", "123\n"),
+            ("counter", "3 likes\n"),
+            ("one_word", "Menu\n"),
+            ("anywhere", " items in cart"),
+            ("line_end", " Read more..."),
+            ("line_start", "Sign-in "),
+        ]
+
+
+def test_where_the_readings_differ():
+    body = PROSE * 3
+    # DCLM's periods match any character, and it knows no single like.
+    for line, by_dclm, by_paper in (
+        ("A word to read more of it", [], []),
+        ("Here you may read more of", [("line_end", " read more of")], []),
+        ("1 like", [], [("counter", "1 like\n")]),
+        ("12 345", [], [("numeric", "12 345\n")]),
+        ("A BC d", [], [("uppercase", "A BC d\n")]),  # 3 of 6 characters, 3 of 4 written
+    ):
+        text = f"{line}\n{body}".rstrip()
+        assert cut_rules(text, variant="dclm") == by_dclm
+        assert cut_rules(text, variant="paper") == by_paper
+
+
+def test_a_twentieth_of_the_words_is_allowed():
+    body = " ".join(["word"] * 95)
+    allowed, more = f"{body}\nA B C D E", f"{body[5:]}\nA B C D E"
+    for variant in REFERENCE:
+        step = RefinedWebLines(variant=variant)
+        docs = step.apply(documents({"text": [allowed, more]}).within(step.name))
+        row = docs.split()[1].to_pylist()
+        assert docs.marked().tolist() == [False, True]
+        assert (row[0]["rule"], row[0]["threshold"]) == ("removed_words", 0.05)
+        assert row[0]["value"] == pytest.approx(5 / 99)
+
+
+def test_words_are_counted_as_fasttext_cuts_them():
+    fasttext = pytest.importorskip("fasttext")
+    for text in (*JUNK, *PIECES, PROSE, "a\x00b \x1c c\x85d\u3000e\n(f) é"):
+        tokens = fasttext.FastText.tokenize(text)
+        assert dclm_words(text) == sum(t[0].isalnum() for t in tokens)
+
+
+def test_decisions_do_not_depend_on_the_batch_and_empty_batches_pass():
+    values = [f"{PROSE}{p}\n{PROSE}" for p in PIECES]
+    for variant in REFERENCE:
+        step = RefinedWebLines(variant=variant)
+        whole = step.apply(documents({"text": values}).within(step.name))
+        single = [step.apply(documents({"text": [v]}).within(step.name)) for v in values]
+        assert whole.text.to_pylist() == [d.text[0].as_py() for d in single]
+        for none in ([], [None]):
+            step.apply(documents({"text": none}).within(step.name)).split()
