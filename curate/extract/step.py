@@ -15,7 +15,7 @@ from curate.extract.encoding import decode
 from curate.steps import Step
 
 MAX_DEPTH = 512  # where browsers stop nesting too (Blink: kMaximumHTMLParserDOMTreeDepth)
-WALK_BLOCKS, WALK_TAGS = 4 * MAX_DEPTH, 32 * MAX_DEPTH  # fewer cannot cost much time
+MAX_WORK = 20_000_000  # elements times blocks: half a second of main content at worst
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
@@ -28,18 +28,18 @@ class TooDeep(Exception):
 
 
 def nesting(html: str) -> int:
-    """Depth of the page's tree; 0 where too few elements open for the depth to matter.
+    """Depth of the page's tree; 0 where it cannot matter.
 
-    The main content mode takes time with the square of the depth, most of all of nested `div` and
-    `article` elements (8,000: 2 seconds, 32,000: 55), so a page may be built to stall it. Walking
-    the tree costs more than extraction, so it is done for pages with many elements alone.
+    The main content mode looks at all that is inside of each `div` and `article`, so nested ones
+    cost time with the square of their number, and a page may be built to stall it
+    (benchmarks/hostile_pages.py). Walking the tree costs more than extraction, so it is done
+    for pages alone that have enough of both for that.
     """
     tags = html.count("<")
-    if tags <= WALK_BLOCKS:
+    if tags * tags <= MAX_WORK:
         return 0
     lower = html.lower()
-    blocks = lower.count("<div") + lower.count("<article")
-    if blocks <= WALK_BLOCKS and tags <= WALK_TAGS:
+    if tags * (lower.count("<div") + lower.count("<article")) <= MAX_WORK:
         return 0
     from resiliparse.parse.html import HTMLTree, traverse_dom
 
@@ -102,7 +102,7 @@ class Extract(Step):
     max_html_bytes: int = Field(
         5 << 20,
         ge=1,
-        description="larger pages are dropped: parsed, one takes up to 130 times that",
+        description="larger pages are dropped: parsed, they take many times their size in memory",
     )
 
     def apply(self, docs: Documents) -> Documents:
