@@ -1,0 +1,59 @@
+"""The shipped recipes run, and name where their constants come from."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.demo.texts import load_articles
+from curate.recipe import load, shipped
+from curate.run import Options, run_recipe
+
+PUBLISHED = ("c4", "fineweb", "massiveweb", "refinedweb")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if find_spec("fasttext") is None:
+        pytest.skip("no fasttext for this Python")
+    from curate.demo.language import train_demo_model
+
+    return train_demo_model(tmp_path_factory.mktemp("language"), quiet=True)
+
+
+@pytest.fixture(scope="module")
+def articles(shared_bench: Any) -> Path:
+    """The demo's articles as JSON lines, each twice with another address, and one in bad shape."""
+    rows = [
+        {"id": f"{a.id}/{n}", "text": a.text, "url": f"https://site{n}.example/{a.id}"}
+        for a in load_articles()
+        for n in range(2)
+    ]
+    return shared_bench.jsonl("articles.jsonl", [*rows, {"id": "bare", "text": "", "url": None}])
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_recipe_keeps_prose_and_drops_the_rest(
+    name: str, model: Path, articles: Path, shared_bench: Any
+) -> None:
+    sets = () if name == "c4" else (f"language.model={model}",)
+    out = shared_bench.folder / name
+    totals = run_recipe(load(name, sets), [str(articles)], out, Options(1, True)).totals()
+    assert totals["read"] == totals["kept"] + totals["rejected"]
+    kept = shared_bench.ids(name)
+    english = {a.id for a in load_articles() if a.lang == "en"}
+    if name != "c4":
+        assert {i.rpartition("/")[0] for i in kept} <= english
+    copies = [i.rpartition("/")[0] for i in kept]
+    assert len(copies) == len(set(copies)) > 60
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_recipe_says_whose_it_is(name: str) -> None:
+    text = files("pipelines").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    assert " et al. 20" in text.split("name:")[0]
+    assert name in shipped()
