@@ -4,9 +4,10 @@
 
 Both judge the same English documents: pieces of novels and documentation, and copies of them with
 repeated lines, lists, cut-off sentences and symbols, so that rules have documents near their limit.
-DataTrove runs in an environment of its own (peer_env.sh), each rule alone. What differs, differs by
-word segmentation (curate/filters/tokens.py); lines are judged alike. Exit status 1 where fewer than
-98 % of the decisions of a filter agree.
+DataTrove runs in an environment of its own (peer_env.sh), each rule alone. Ours run twice: with our
+words, and with the words that DataTrove's spaCy cut put in the place of ours ("its words"), which
+shows what differs by word segmentation (curate/filters/tokens.py) and what does not. Exit status 1
+where fewer than 98 % of a filter's decisions agree, or any differs with the same words.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ import random
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import ROOT, last_json, peer_python, pieces
+
+if TYPE_CHECKING:
+    from curate.documents import Documents
 
 LEAST = 0.98
 FILTERS = ("gopher_quality", "gopher_repetition", "fineweb_quality")
@@ -51,13 +56,49 @@ def worsened(text: str, rng: random.Random) -> str:
     return "\n".join(line[: int(5 + 80 * dose)] for line in lines)
 
 
-def our_decisions(texts: list[str]) -> tuple[dict[str, list[bool]], list[dict[str, object]]]:
+def with_words(docs: Documents, texts: list[str], words: list[list[str]]) -> None:
+    """Puts these words in the place of those that our filters would cut."""
+    import numpy as np
+
+    from curate.filters.punctuation import PUNCTUATION
+    from curate.filters.tokens import Tokens, describe
+    from curate.text.words import character_tables
+
+    data, offsets = docs.buffers()
+    start: list[int] = []
+    chars: list[int] = []
+    size: list[int] = []
+    rows = [0]
+    for text, of_text, base in zip(texts, words, offsets.tolist(), strict=False):
+        at = done = 0
+        place = base
+        for word in of_text:
+            at = text.index(word, done)
+            place += len(text[done:at].encode())
+            start.append(place)
+            chars.append(len(word))
+            size.append(len(word.encode()))
+            place += size[-1]
+            done = at + len(word)
+        rows.append(len(start))
+    first = np.array(start, np.int64)
+    last = first + np.array(size, np.int64)
+    described = describe(data, first, last, character_tables()[0], PUNCTUATION, False, False)
+    found = Tokens(np.array(rows, np.int64), first, np.array(chars, np.int32), *described)
+    docs.table_of("tokens.symbols", lambda: found)
+
+
+def our_decisions(
+    texts: list[str], words: list[list[str]] | None = None
+) -> tuple[dict[str, list[bool]], list[dict[str, object]]]:
     """({filter or filter.rule: [whether it drops the document, ...]}, measured values)."""
     from curate.documents import documents
     from curate.steps import Step, step_class
 
     dropped: dict[str, list[bool]] = {}
     docs = documents({"text": texts})
+    if words is not None:
+        with_words(docs, texts, words)
     for name in FILTERS:
         step = step_class(name)(variant="datatrove")
         assert isinstance(step, Step)
@@ -82,15 +123,22 @@ def main() -> None:
         file.flush()
         peer = ROOT / "benchmarks" / "peers" / "datatrove_quality.py"
         theirs = last_json([peer_python(), str(peer), "rules", file.name])
+        words = last_json([peer_python(), str(peer), "words", file.name])
+    same, _ = our_decisions(texts, words)
     print(f"{len(texts)} documents, {len(real)} as they are and {len(real)} worsened")
-    print(f"{'rule':<46}{'ours':>7}{'theirs':>8}{'agree':>9}")
+    print(f"{'rule':<46}{'ours':>7}{'theirs':>8}{'agree':>9}{'its words':>11}")
     examples = []
+    none = [False] * len(texts)
     failed = False
     for name, their in theirs.items():
-        our = ours.get(name, [False] * len(texts))
+        our = ours.get(name, none)
         agree = sum(a == b for a, b in zip(our, their, strict=True))
-        failed |= name in FILTERS and agree < LEAST * len(texts)
-        print(f"{name:<46}{sum(our):>7}{sum(their):>8}{agree / len(texts):>9.2%}")
+        alike = sum(a == b for a, b in zip(same.get(name, none), their, strict=True))
+        failed |= name in FILTERS and (agree < LEAST * len(texts) or alike < len(texts))
+        print(
+            f"{name:<46}{sum(our):>7}{sum(their):>8}{agree / len(texts):>9.2%}"
+            f"{alike / len(texts):>11.2%}"
+        )
         if "." in name:
             differing = [i for i in range(len(texts)) if our[i] != their[i]]
             examples += [(name, i, our[i]) for i in differing[:2]]

@@ -2,6 +2,7 @@
 filters; runs in DataTrove's own environment and prints one JSON line.
 
 datatrove_quality.py rules DOCUMENTS.jsonl    {rule: [whether it drops the document, ...]}
+datatrove_quality.py words DOCUMENTS.jsonl    [[word, ...], ...], as its filters cut them
 datatrove_quality.py time DOCUMENTS.jsonl     seconds of each filter, for bench_filters.py
 """
 
@@ -83,6 +84,14 @@ def fineweb_rules() -> dict:
     return {f"fineweb_quality.{k}": FineWebQualityFilter(**{**off, **v}) for k, v in on.items()}
 
 
+def words(path: str) -> None:
+    from datatrove.utils.text import split_into_words
+    from datatrove.utils.typeshelper import Languages
+
+    texts = [json.loads(line) for line in Path(path).read_text().split("\n")[:-1]]
+    print(json.dumps([split_into_words(text, Languages.english) for text in texts]))
+
+
 def timed(path: str) -> None:
     from datatrove.data import Document
     from datatrove.pipeline.filters import (
@@ -136,4 +145,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    {"rules": main, "time": timed}[sys.argv[1]](sys.argv[2])
+    {"rules": main, "words": words, "time": timed}[sys.argv[1]](sys.argv[2])

@@ -97,7 +97,7 @@ def _flags_of(data, start, end, kinds, punctuation):
 
 
 @njit(cache=True, nogil=True)
-def _describe(data, start, end, kinds, punctuation, fold, whole):
+def describe(data, start, end, kinds, punctuation, fold, whole):
     """(hash: uint64[tokens], flags: uint8[tokens]) of tokens data[start:end]; fold: stop words in
     any case; whole: a token that begins with a letter has no hash and no ellipsis inside."""
     n = len(start)
@@ -188,7 +188,7 @@ def _split_tokens(docs: Documents, fold: bool) -> Tokens:
     tables = segments(docs)
     found = tables.words
     kinds = character_tables()[0]
-    described = _describe(data, found.start, found.end, kinds, PUNCTUATION, fold, False)
+    described = describe(data, found.start, found.end, kinds, PUNCTUATION, fold, False)
     return Tokens(found.lines[tables.lines.rows], found.start, found.chars, *described)
 
 
@@ -199,7 +199,7 @@ def symbol_tokens(docs: Documents) -> Tokens:
         data, offsets = docs.buffers()
         kinds, lower = character_tables()
         rows, start, end, chars = cut_symbols(data, offsets, kinds, lower)
-        described = _describe(data, start, end, kinds, PUNCTUATION, False, True)
+        described = describe(data, start, end, kinds, PUNCTUATION, False, True)
         return Tokens(rows, start, chars, *described)
 
     return docs.table_of("tokens.symbols", build)
@@ -213,7 +213,7 @@ def joined_tokens(docs: Documents) -> Tokens:
         kinds = character_tables()[0]
         t = words(docs)
         rows, start, end, chars = _join(data, t.rows, t.start, t.end, t.chars, kinds)
-        described = _describe(data, start, end, kinds, PUNCTUATION, False, True)
+        described = describe(data, start, end, kinds, PUNCTUATION, False, True)
         return Tokens(rows, start, chars, *described)
 
     return docs.table_of("tokens.joined", build)
