@@ -135,7 +135,7 @@ def main() -> None:
                 write(texts, path)
             out = Path(folder, f"out-{copies}-{len(verify)}")
             command = [sys.executable, "-m", "curate.cli", "dedup", path, "--method", "minhash"]
-            done = watched([*command, *verify, "-o", str(out), "--workers", "2", "--quiet"])
+            done = watched([*command, *verify, "-o", str(out), "--workers", "2", "--quiet"], 0.1)
             if done.status:
                 sys.exit(done.output)
             record = json.loads((out / "run.json").read_text())
