@@ -12,7 +12,7 @@ DEFAULT = "default"
 class DefaultGroup(TyperGroup):
     """`group IN...` runs the hidden command named `default`; `group sub` runs `sub`.
 
-    `group --help` shows the default's help as long as there is nothing else to show.
+    `group --help` shows the default's help, and the subcommands behind it.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -27,3 +27,11 @@ class DefaultGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         # Usage lines read `llmcurate dedup`, as the user typed it.
         return ("" if name == DEFAULT else name), command, rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        action = self.commands[DEFAULT]
+        inner = type(ctx)(action, parent=ctx.parent, info_name=ctx.info_name)
+        action.format_usage(inner, formatter)
+        action.format_help_text(inner, formatter)
+        action.format_options(inner, formatter)
+        self.format_commands(ctx, formatter)

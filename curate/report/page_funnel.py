@@ -105,8 +105,9 @@ def _row(r: Row, total: int, about: str, ratio: float) -> list[str]:
     if r.payload_in:
         pages = f"{amount(r.payload_in)} HTML"
         came = f"{came}<small>+ {pages}</small>" if r.text_in else pages
-    went = "" if r.text_out is None else amount(r.text_out)
-    tokens = "" if r.text_out is None else charts.short(r.text_out / ratio)
+    text_out = None if r.text_out == 0 and r.payload_in else r.text_out  # pages go on as they are
+    went = "" if text_out is None else amount(text_out)
+    tokens = "" if text_out is None else charts.short(text_out / ratio)
     left = bar(r.after, total, f"{r.after} of {total} documents left", gone=r.dropped)
     share = f"<small>{percent(r.after, total)}</small>"
     counts = [count(r.before), count(r.dropped), count(r.after)]

@@ -212,3 +212,13 @@ def test_init_never_overwrites(tmp_path: Path) -> None:
     (bad / "llmcurate.yaml").write_text("rums: x\n")
     done = llmcurate("dedup", cwd=bad)
     assert done.returncode == 2 and "unknown key 'rums'" in done.stderr
+
+
+def test_help_of_a_group_shows_its_default_action_and_the_subcommands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from curate.cli import invoke
+
+    invoke(["language", "--help"])
+    shown = capsys.readouterr().out
+    assert "--keep" in shown and "--threshold" in shown and "evaluate" in shown
