@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
-from curate.text.words import PRIME, ascii_fold, character_tables, mix, word_hashes
+from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
 
 EMPTY = np.uint32(0xFFFFFFFF)
 WORD, CHAR, BYTE = range(3)

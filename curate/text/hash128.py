@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from curate.text.hashing import load8, load_few
+from curate.text.hashing import load8, load_few, mix
 
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)
@@ -24,15 +24,6 @@ _8, _16 = np.uint64(8), np.uint64(16)
 @njit(nogil=True, inline="always")
 def _rotate(value, left):
     return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
-
-
-@njit(nogil=True, inline="always")
-def _final(value):
-    value ^= value >> np.uint64(33)
-    value *= np.uint64(0xFF51AFD7ED558CCD)
-    value ^= value >> np.uint64(33)
-    value *= np.uint64(0xC4CEB9FE1A85EC53)
-    return value ^ (value >> np.uint64(33))
 
 
 @njit(cache=True, nogil=True)
@@ -59,6 +50,6 @@ def hash128(data: np.ndarray, start: int, end: int) -> tuple[int, int]:
     two ^= size
     one += two
     two += one
-    one, two = _final(one), _final(two)
+    one, two = mix(one), mix(two)
     one += two
     return one, two + one

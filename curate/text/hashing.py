@@ -44,6 +44,16 @@ def stir(value):
 
 
 @njit(nogil=True)
+def mix(value):
+    """Murmur3's 64-bit finaliser: every bit of the input moves every bit of the output."""
+    value ^= value >> np.uint64(33)
+    value *= np.uint64(0xFF51AFD7ED558CCD)
+    value ^= value >> np.uint64(33)
+    value *= np.uint64(0xC4CEB9FE1A85EC53)
+    return value ^ (value >> np.uint64(33))
+
+
+@njit(nogil=True)
 def hash_bytes(data, start, end):
     """A 64-bit hash of data[start:end]; equal bytes, equal hash."""
     value = np.uint64(end - start)

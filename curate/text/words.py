@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 
 if TYPE_CHECKING:
@@ -83,16 +84,6 @@ def character_tables() -> tuple[np.ndarray, np.ndarray]:
         block = kinds[first : last + 1]
         block[block == LETTER] = CLUSTER
     return kinds, lower
-
-
-@njit(nogil=True)
-def mix(value):
-    """Murmur3's 64-bit finaliser: every bit of the input moves every bit of the output."""
-    value ^= value >> np.uint64(33)
-    value *= np.uint64(0xFF51AFD7ED558CCD)
-    value ^= value >> np.uint64(33)
-    value *= np.uint64(0xC4CEB9FE1A85EC53)
-    return value ^ (value >> np.uint64(33))
 
 
 @njit(cache=True, nogil=True)
