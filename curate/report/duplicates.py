@@ -30,11 +30,13 @@ class Pair:
 
 @dataclass
 class Method:
-    """One dedup's figures. sizes: clusters by the bound of SIZES that they reach."""
+    """One dedup's figures. sizes: clusters by the bound of SIZES that they reach; passages: whether
+    members are passages, which were cut, and not whole documents, which were dropped."""
 
     name: str
     clusters: int = 0
     members: int = 0
+    passages: bool = False
     sizes: dict[int, int] = field(default_factory=dict)
     largest: list[tuple[int, str]] = field(default_factory=list)  # members, the id that stays
     similarity: Histogram | None = None
@@ -45,6 +47,7 @@ class Method:
         found: dict[str, Any] = {
             "clusters": self.clusters,
             "members": self.members,
+            "of": "passages" if self.passages else "documents",
             "dropped": self.members - self.clusters,
             "sizes": {str(k): v for k, v in self.sizes.items()},
             "largest": [[n, kept] for n, kept in self.largest],
@@ -60,14 +63,16 @@ def gather(store: Store) -> list[Method]:
         return []
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE clusters AS
-        SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id
+        SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id,
+               count(span_start) AS spans
         FROM decisions GROUP BY method, cluster"""
     )
     found = []
-    for name, clusters, members in store.rows(
-        "SELECT method, count(*), sum(size)::BIGINT FROM clusters GROUP BY method ORDER BY method"
+    for name, clusters, members, spans in store.rows(
+        """SELECT method, count(*), sum(size)::BIGINT, sum(spans)::BIGINT FROM clusters
+        GROUP BY method ORDER BY method"""
     ):
-        method = Method(name, clusters, members)
+        method = Method(name, clusters, members, spans > 0)
         for size, n in store.rows(
             "SELECT size, count(*) FROM clusters WHERE method = ? GROUP BY size ORDER BY size",
             [name],
@@ -101,6 +106,8 @@ def _similarities(store: Store, method: Method) -> None:
 def _pairs(store: Store, methods: list[Method]) -> None:
     chosen: dict[str, list[tuple[str, str, float]]] = {}
     for method in methods:
+        if method.passages:
+            continue  # what was cut stands among the examples of cuts
         part = "FROM decisions WHERE method = ? AND partner_id IS NOT NULL AND partner_id <> id"
         rows = store.rows(
             f"SELECT id, partner_id, similarity {part} ORDER BY similarity, {KEY}, id LIMIT 1",
@@ -119,7 +126,7 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     found = places(store.paths, ids)
     texts = read_rows(found.values(), ["text"], CHARS)
     for method in methods:
-        for a, b, similarity in chosen[method.name]:
+        for a, b, similarity in chosen.get(method.name, ()):
             if a in found and b in found:
                 one, two = (texts[found[i]]["text"] or "" for i in (a, b))
                 method.pairs.append(Pair(a, b, similarity, one, two))

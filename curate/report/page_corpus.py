@@ -30,7 +30,8 @@ def duplicates(figures: Figures) -> tuple[str, str, str]:
         "duplicates",
         "Duplicates",
         lead(
-            "Documents that are copies of each other form a cluster; one of them stays."
+            "Documents, or passages of them, that are copies of each other form a cluster; one of"
+            " them stays."
             " <b>Similarity</b> is the share of short runs of words (shingles) that two texts have"
             " in common: 1 means all of them. <code>decisions.parquet</code> lists every member."
         ),
@@ -45,17 +46,19 @@ def _method(method: Method) -> str:
         for bound, n in sorted(method.sizes.items())
     ]
     dropped = method.members - method.clusters
-    left = table(["documents in a cluster", "clusters", ""], body, numbers={1})
+    copies = "copy" if dropped == 1 else "copies"
+    of, gone = ("passages", "cut") if method.passages else ("documents", "dropped")
+    left = table([f"{of} in a cluster", "clusters", ""], body, numbers={1})
     largest = ", ".join(f"{count(n)} ({name(kept)})" for n, kept in method.largest[:3])
     parts = [
         f"<h3>{shown(method.name)}</h3><p class=about>{count(method.clusters)} clusters with"
-        f" {count(method.members)} documents; {count(dropped)} copies dropped. The largest, with"
-        f" the document that stays: {largest}.</p>{left}"
+        f" {count(method.members)} {of}; {count(dropped)} {copies} {gone}. The largest, with"
+        f" the document that keeps a copy: {largest}.</p>{left}"
     ]
     if method.similarity is not None:
         chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
         parts.append(
-            f"<figure>{chart}<figcaption>similarity of the dropped copies to their partner"
+            f"<figure>{chart}<figcaption>similarity of the copies to their partner"
             "</figcaption></figure>"
         )
     pairs = "".join(_pair(p, i == 0) for i, p in enumerate(method.pairs))

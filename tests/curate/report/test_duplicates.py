@@ -60,3 +60,17 @@ def test_figures_of_copies_are_in_the_record(shared_bench: Any, methods: list[Me
     figures = read_record(Path(shared_bench.folder / "out"))["figures"]
     assert figures["duplicates"]["minhash"]["dropped"] == 3
     assert figures["duplicates"]["exact:text"]["sizes"] == {"3": 1}
+
+
+def test_passages_that_were_cut_are_not_called_documents(bench: Any) -> None:
+    shared = "This line stands on both of these pages and on no other."
+    own = "goes on in its own way."
+    rows = [{"id": f"p{i}", "text": f"{shared}\nPage {i} {own}"} for i in range(2)]
+    steps = [{"dedup_passages": {"min_sentences": 0}}, {"dedup_exact": {}}]
+    bench.run(steps, bench.jsonl("in.jsonl", rows))
+    with opened(bench.folder / "out") as store:
+        assert store is not None
+        (lines,) = duplicates.gather(store)
+    assert (lines.passages, lines.members, lines.dump()["of"]) == (True, 2, "passages")
+    page = (bench.folder / "out" / "report.html").read_text()
+    assert "2 passages; 1 copy cut" in page
