@@ -217,6 +217,11 @@ def demo(
     run_demo(out, workers, as_json, quiet, tuple(sets or ()))
 
 
+# Commands that are sure to work on documents, and options with which they do not.
+_ON_DOCUMENTS = ("run", "extract", "filter", "dedup", "language")
+_NO_RUN = {"--help", "-h", "--dry-run"}
+
+
 def main() -> None:
     """The console script: one line for an error, its exit code, a traceback only with --debug."""
     arguments = sys.argv[1:]
@@ -227,7 +232,11 @@ def main() -> None:
 
 def invoke(arguments: list[str], debug: bool = False) -> int:
     """Runs the command line and returns its exit code."""
+    from curate.engines import ahead
+
     command = typer.main.get_command(app)
+    if arguments[:1] and arguments[0] in _ON_DOCUMENTS and not _NO_RUN.intersection(arguments):
+        ahead.start()
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -243,6 +252,8 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
             print(getattr(error, "trace", "") or "", end="", file=sys.stderr)
             traceback.print_exc()
         return _report(error)
+    finally:
+        ahead.stop()
 
 
 def _report(error: Exception) -> int:

@@ -11,15 +11,14 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from curate.engines import ahead
 from curate.errors import CurateError, RunFailed
 
 Task = dict[str, Any]
@@ -80,17 +79,8 @@ class LocalEngine:
         self.close()
 
     def _start(self) -> _Worker:
-        home = str(Path(__file__).resolve().parents[2])
-        paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        path = os.pathsep.join(dict.fromkeys(paths))
-        one = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "curate.engines.worker", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **one, **self._environment, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C reaches this process, which ends the workers
-        )
+        process = None if self._environment else ahead.take()
+        process = process or ahead.spawn(self._environment)
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         worker = _Worker(process)

@@ -91,6 +91,8 @@ def main() -> None:
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
+    for module in sys.argv[2:]:  # what the first task will need
+        importlib.import_module(module)
     for line in sys.stdin.buffer:
         send(_run(json.loads(line)))
 

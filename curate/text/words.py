@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 OTHER, LETTER, DIGIT, CONNECTOR, MARK, CLUSTER = range(6)
+_BLOCK = 256  # code points that are looked at together
 # Word flags.
 HAS_LETTER, HAS_DIGIT, IS_CLUSTER = 1, 2, 4
 
@@ -65,21 +66,27 @@ def character_tables() -> tuple[np.ndarray, np.ndarray]:
     """(class: uint8[0x110000], lower: int32[0x110000]) of every code point."""
     kinds = np.zeros(sys.maxunicode + 1, np.uint8)
     lower = np.arange(sys.maxunicode + 1, dtype=np.int32)
-    for code in (*range(0x40000), *range(0xE0000, 0xF0000)):  # no other plane holds characters
-        letter = chr(code)
-        category = unicodedata.category(letter)
-        if category[0] == "L":
-            kinds[code] = LETTER
-        elif category[0] == "M":
-            kinds[code] = MARK
-        elif category[0] == "N":
-            kinds[code] = DIGIT if letter.isalnum() else OTHER
-        elif letter == "_":
-            kinds[code] = CONNECTOR
-        if category == "Lu" or category == "Lt":
-            small = letter.lower()
-            if len(small) == 1:
-                lower[code] = ord(small)
+    for start in (*range(0, 0x40000, _BLOCK), *range(0xE0000, 0xF0000, _BLOCK)):  # no other
+        # What is not printable is no letter, mark or number; most blocks are all letters or empty.
+        letters = "".join(filter(str.isprintable, map(chr, range(start, start + _BLOCK))))
+        if len(letters) == _BLOCK and letters.isalpha() and letters.lower() == letters:
+            kinds[start : start + _BLOCK] = LETTER
+            continue
+        for letter in letters:
+            code = ord(letter)
+            category = unicodedata.category(letter)
+            if category[0] == "L":
+                kinds[code] = LETTER
+            elif category[0] == "M":
+                kinds[code] = MARK
+            elif category[0] == "N":
+                kinds[code] = DIGIT if letter.isalnum() else OTHER
+            elif letter == "_":
+                kinds[code] = CONNECTOR
+            if category == "Lu" or category == "Lt":
+                small = letter.lower()
+                if len(small) == 1:
+                    lower[code] = ord(small)
     for first, last in UNSPACED:
         block = kinds[first : last + 1]
         block[block == LETTER] = CLUSTER
