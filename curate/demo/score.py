@@ -29,7 +29,7 @@ WANTED = {
     "dropped:exact_text": "one page a text kept",
     "dropped:near": "one of both kept",
     "replaced:pii": "replaced in the text",
-    "kept:substring": "kept: no step looks for passages",
+    "kept:substring": "kept: waits for the suffix array",
 }
 PII_RULES = {"email": "email", "ip": "ip", "phone": "phone"}  # type in the truth: rule of the step
 
