@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import ROOT, last_json, peak_mib, peer_python, pieces
+from benchmarks.shared_texts import ROOT, in_batches, last_json, peak_mib, peer_python, pieces
 
 TARGET = 20_000
 BATCH = 1000
@@ -29,16 +29,10 @@ def ours(path: str) -> None:
     """Prints the figures of our filter over the documents in a file."""
     import pyarrow as pa
 
-    from curate.documents import documents
     from curate.filters.c4 import C4
 
     pa.set_cpu_count(1)
-    texts = [json.loads(line)["text"] for line in Path(path).read_text().split("\n")[:-1]]
-    batches = [
-        documents({"id": [str(k) for k in range(i, i + len(part))], "text": part})
-        for i in range(0, len(texts), BATCH)
-        for part in [texts[i : i + BATCH]]
-    ]
+    batches = in_batches(path, BATCH)
     step = C4()
     step.apply(batches[0].within("c4")).split()
     times = []

@@ -5,8 +5,8 @@
 C4, Gopher quality, Gopher repetition and FineWeb quality, with the split into kept and rejected,
 one process and one core each, in three orders: C4 first (the others judge what it leaves), C4 last,
 and FineWeb's own (repetition, quality, C4 without its rule on end marks, FineWeb). DataTrove's
-filters get the first 300 documents one after the other, each document through all of them, as its
-pipelines do. Exit status 1 under 15,000 documents a second with C4 first.
+filters get 300 of the documents, evenly drawn, each through all of them one after the other, as in
+its pipelines. Exit status 1 under 15,000 documents a second with C4 first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import ROOT, last_json, peak_mib, peer_python, shifted
+from benchmarks.shared_texts import ROOT, in_batches, last_json, peak_mib, peer_python, shifted
 
 TARGET = 15_000
 BATCH, PASSES, PEER_DOCUMENTS = 1000, 5, 300
@@ -36,18 +36,12 @@ def ours(path: str) -> None:
     """Prints seconds by pass and kept documents of each order over a file of JSON lines."""
     import pyarrow as pa
 
-    from curate.documents import documents
     from curate.engines.worker import keep_memory
     from curate.recipe import make_step
 
     pa.set_cpu_count(1)
     keep_memory()  # as every worker does
-    texts = [json.loads(line)["text"] for line in Path(path).read_text().split("\n")[:-1]]
-    batches = [
-        documents({"id": [str(k) for k in range(i, i + len(part))], "text": part})
-        for i in range(0, len(texts), BATCH)
-        for part in [texts[i : i + BATCH]]
-    ]
+    batches = in_batches(path, BATCH)
     found = {}
     for name, order in ORDERS.items():
         settings = {"require_end_mark": False} if name == "FineWeb's" else {}
@@ -81,7 +75,8 @@ def main() -> None:
         path.write_text("".join(json.dumps({"id": "", "text": t}) + "\n" for t in texts))
         mine = last_json([sys.executable, __file__, "--ours", str(path)])
         few = Path(folder, "few.jsonl")
-        few.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts[:PEER_DOCUMENTS]))
+        drawn = texts[:: max(1, len(texts) // PEER_DOCUMENTS)][:PEER_DOCUMENTS]
+        few.write_text("".join(json.dumps({"text": t}) + "\n" for t in drawn))
         peer = ROOT / "benchmarks" / "peers" / "datatrove_quality.py"
         theirs = last_json([peer_python(), str(peer), "time", str(few)])
     rates = {}
@@ -93,9 +88,9 @@ def main() -> None:
             f" {rates[name] * size / 1e6:6.1f} MB/s, {one['kept']} kept"
         )
     print(f"  llmcurate: peak {mine['peak_mib']:.0f} MiB")
-    peer_rate = PEER_DOCUMENTS / sum(theirs["seconds"].values())
+    peer_rate = len(drawn) / sum(theirs["seconds"].values())
     for name, seconds in theirs["seconds"].items():
-        print(f"  DataTrove 0.10.1, {name:<24}{PEER_DOCUMENTS / seconds:8.0f} documents/s")
+        print(f"  DataTrove 0.10.1, {name:<24}{len(drawn) / seconds:8.0f} documents/s")
     print(f"  DataTrove 0.10.1, all four{peer_rate:16.0f} documents/s")
     print(f"  DataTrove 0.10.1: peak {theirs['peak_mib']:.0f} MiB")
     first = rates["C4 first"]

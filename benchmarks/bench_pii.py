@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.shared_texts import ROOT, last_json, peer_python, pieces
+from benchmarks.shared_texts import ROOT, in_batches, last_json, peer_python, pieces
 
 TARGET = 20_000
 BATCH = 1000
@@ -32,12 +32,7 @@ def ours(path: str, numbers: bool) -> None:
     from curate.filters.pii import Pii
 
     pa.set_cpu_count(1)
-    texts = [json.loads(line)["text"] for line in Path(path).read_text().split("\n")[:-1]]
-    batches = [
-        documents({"id": [str(k) for k in range(i, i + len(part))], "text": part})
-        for i in range(0, len(texts), BATCH)
-        for part in [texts[i : i + BATCH]]
-    ]
+    batches = in_batches(path, BATCH)
     step = Pii(phones=numbers, credit_cards=numbers)
     step.apply(documents({"text": ["a@b.com 8.8.8.8 +1 212 555 0123"]}).within("pii")).split()
     times = []

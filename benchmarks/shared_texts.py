@@ -16,7 +16,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from curate.documents import Documents
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
@@ -56,6 +59,18 @@ def shifted(count: int, size: int = 3400) -> list[str]:
             if len(found) >= count:
                 return found[:count]
     return found
+
+
+def in_batches(path: str, size: int) -> list[Documents]:
+    """The texts of a file of JSON lines as batches of that many documents."""
+    from curate.documents import documents
+
+    texts = [json.loads(line)["text"] for line in Path(path).read_text().split("\n")[:-1]]
+    return [
+        documents({"id": [str(k) for k in range(i, i + len(part))], "text": part})
+        for i in range(0, len(texts), size)
+        for part in [texts[i : i + size]]
+    ]
 
 
 def peak_mib(pid: int | str = "self") -> float:

@@ -35,7 +35,7 @@ def beat(first: int, last: int) -> None:
 
 def keep_memory() -> None:
     """Lets this process keep freed memory for its next arrays. Else glibc gives the megabytes of
-    every batch back, and getting them again, page by page, takes a tenth of the time."""
+    every batch back, only to hand them out again page by page."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, the most that glibc allows

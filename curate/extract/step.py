@@ -15,7 +15,7 @@ from curate.extract.encoding import decode
 from curate.steps import Step
 
 MAX_DEPTH = 512  # where browsers stop nesting too (Blink: kMaximumHTMLParserDOMTreeDepth)
-MAX_WORK = 20_000_000  # elements times blocks: half a second of main content at worst
+MAX_WORK = 20_000_000  # elements times blocks: about a second of main content at worst
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 

@@ -43,7 +43,6 @@ def test_a_command_that_fails_leaves_no_worker(capsys: pytest.CaptureFixture[str
     assert ahead.take() is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it takes half a second")
 def test_a_killed_parent_takes_its_worker_with_it() -> None:
     code = (
         "import time; from curate.engines import ahead; ahead.start()\n"

@@ -142,6 +142,13 @@ def real_texts() -> tuple[str, ...]:
     return tuple(found)
 
 
+def measured(docs: Documents, step: str) -> list[dict[str, object]]:
+    """Each row's columns of a step, by their names without it."""
+    mine = [n for n in docs.table.column_names if n.startswith(f"{step}.")]
+    rows = docs.table.select(mine).to_pylist()
+    return [{n.removeprefix(f"{step}."): v for n, v in row.items()} for row in rows]
+
+
 def applied(step: Step, values: list[str | None]) -> tuple[Documents, list[set[str]]]:
     """The batch after a step, and each row's rules."""
     ids = [str(i) for i in range(len(values))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from filter_texts import JUNK, PROSE, applied, real_texts, texts
+from filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_fineweb import fineweb
@@ -17,14 +17,10 @@ LONG = "this line has more than thirty characters{}\n"
 
 def check(values: list[str | None], variant: str) -> None:
     docs, rules = applied(FineWebQuality(variant=variant), values)
+    found = measured(docs, "fineweb_quality")
     for row, text in enumerate(values):
         want, fires = fineweb(text or "", variant)
-        found = {
-            name.removeprefix("fineweb_quality."): docs.table[name][row].as_py()
-            for name in docs.table.column_names
-            if name.startswith("fineweb_quality.")
-        }
-        assert found == want, (variant, text)
+        assert found[row] == want, (variant, text)
         assert rules[row] == fires, (variant, text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from filter_texts import JUNK, PROSE, applied, real_texts, texts
+from filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_gopher import joined_words, quality, quality_rules, symbol_words
@@ -21,14 +21,10 @@ PLAIN = "The man and the woman " + "slowly home " * 22
 
 def check(values: list[str | None], variant: str) -> None:
     docs, rules = applied(GopherQuality(variant=variant), values)
-    columns = {
-        name.removeprefix("gopher_quality."): docs.table[name].to_pylist()
-        for name in docs.table.column_names
-        if name.startswith("gopher_quality.")
-    }
+    found = measured(docs, "gopher_quality")
     for row, text in enumerate(values):
         want = quality(text or "", variant)
-        assert {name: column[row] for name, column in columns.items()} == want, (variant, text)
+        assert found[row] == want, (variant, text)
         assert rules[row] == quality_rules(want), (variant, text)
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from filter_texts import JUNK, PROSE, applied, real_texts, texts
+from filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_gopher import repetition, repetition_rules
@@ -19,14 +19,10 @@ VARIANTS = ("paper", "datatrove", "dolma", "dclm")
 
 def check(values: list[str | None], variant: str) -> None:
     docs, rules = applied(GopherRepetition(variant=variant), values)
-    columns = {
-        name.removeprefix("gopher_repetition."): docs.table[name].to_pylist()
-        for name in docs.table.column_names
-        if name.startswith("gopher_repetition.")
-    }
+    found = measured(docs, "gopher_repetition")
     for row, text in enumerate(values):
         want = repetition(text or "", variant)
-        assert {name: column[row] for name, column in columns.items()} == want, (variant, text)
+        assert found[row] == want, (variant, text)
         assert rules[row] == repetition_rules(text or "", want, variant), (variant, text)
 
 
