@@ -103,7 +103,8 @@ def run_demo(
     began = time.perf_counter()
     create(out)
     web = _write_web(out / "web")
-    say(f"wrote {web.documents} pages and {web.others} other records to {out / 'web'}", quiet)
+    others = f"{web.others} other records (robots.txt, images, redirects)"
+    say(f"wrote {web.documents} pages and {others} to {out / 'web'}", quiet)
     recipe = _recipe(out, sets, quiet)
     from curate.formats.inputs import plan_inputs
 
