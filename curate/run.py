@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from curate import assemble, deaths, interrupt
-from curate.atomic import clear_temporary, replacing, write_text
+from curate.atomic import clear_temporary, write_text
 from curate.engines.local import LocalEngine, Task
 from curate.errors import RunFailed, UsageError, disk_error
 from curate.formats.inputs import plan_inputs
@@ -245,30 +245,13 @@ class _Run:
         return stage_folder(self.out, stage.folder_name) / f"decisions-{stage.sketch_key}.parquet"
 
     def _resolve(self, stage: MapStage) -> dict[str, Any]:
-        from curate.database import database, literal, paths_literal
-        from curate.stage_files import part_path
-        from curate.steps import Sketches
+        from curate.resolving import resolve
 
-        assert stage.sketch is not None
         folder = stage_folder(self.out, stage.folder_name)
-        files = [part_path(folder, p, _sketch_kind(stage)) for p in range(self.parts)]
-        say(f"{stage.sketch.label}: resolving", self.options.quiet)
-        with (
-            database(folder / ".spill-resolve", self.options.count()) as db,
-            replacing(self._decisions(stage)) as aside,
-        ):
-            raw = f"read_parquet({paths_literal(files)})"
-            if stage.index == 0:
-                ids = literal(folder / "ids.parquet")
-                db.execute(
-                    f"""CREATE VIEW sketches AS
-                    SELECT s.* REPLACE (coalesce(i.id, s.id) AS id) FROM {raw} s
-                    LEFT JOIN (SELECT part, _n AS n, id FROM read_parquet({ids})) i
-                    ON s.part = i.part AND s.n = i.n"""
-                )
-            else:
-                db.execute(f"CREATE VIEW sketches AS SELECT * FROM {raw}")
-            return stage.sketch.resolve(Sketches(db, aside))
+        say(f"{stage.sketch.label if stage.sketch else ''}: resolving", self.options.quiet)
+        return resolve(
+            stage, folder, self.parts, self._decisions(stage), _sketch_kind(stage), self.options
+        )
 
     # -- corpus and rejected ---------------------------------------------------------------
 

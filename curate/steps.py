@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from curate.documents import Documents
+    from curate.sketches import Sketches
 
 
 class Settings(BaseModel):
@@ -96,18 +97,6 @@ class Step(Settings):
     def apply(self, docs: Documents) -> Documents:
         """The batch after this step; called on `docs.within(self.label)`."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Sketches:
-    """All sketches of a corpus, for `resolve`: a DuckDB relation named `sketches`.
-
-    Its columns are those that `sketch` returned, and `part`, `n` (the document's key in the run)
-    and `id` (settled).
-    """
-
-    connection: Any
-    decisions: Path
 
 
 class CorpusStep(Settings):

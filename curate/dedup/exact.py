@@ -16,7 +16,8 @@ import xxhash
 from curate.database import literal
 from curate.dedup import survivors
 from curate.documents import Documents
-from curate.steps import CorpusStep, Sketches
+from curate.sketches import Sketches
+from curate.steps import CorpusStep
 
 _SPACE = re.compile(r"\s+")
 

@@ -19,7 +19,8 @@ from curate.dedup import survivors
 from curate.dedup.minhash_presets import PRESETS, midpoint
 from curate.dedup.minhash_text import normal_form
 from curate.documents import Documents
-from curate.steps import CorpusStep, Sketches
+from curate.sketches import Sketches
+from curate.steps import CorpusStep
 from curate.text.buffers import as_large_string, text_buffers
 
 # Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long

@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from curate.dedup import survivors
 from curate.documents import Documents
-from curate.steps import CorpusStep, Sketches
+from curate.sketches import Sketches
+from curate.steps import CorpusStep
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
 # DataTrove's SentDedupConfig; C4's code has no rule on words.
