@@ -65,8 +65,8 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     from curate.database import database
     from curate.dedup.passages import DedupPassages
     from curate.documents import documents
+    from curate.sketches import Sketches
     from curate.stage import sketch_rows
-    from curate.steps import Sketches
 
     choice: dict[str, Any] = {"min_words": 0, "min_sentences": 0, "survivor": "first"}
     step = DedupPassages(unit="sentences", **choice)
@@ -74,7 +74,7 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder, database(Path(folder, "spill")) as db:
         db.register("sketches", sketch_rows(step, docs.table, 0))
         path = Path(folder, "decisions.parquet")
-        step.resolve(Sketches(db, path))
+        step.resolve(Sketches(db, path, path.parent))
         done = step.apply(docs.within(step.label), pq.read_table(path))
     kept = done.split()[0]
     return dict(zip(kept["id"].to_pylist(), kept["text"].to_pylist(), strict=True))

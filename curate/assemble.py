@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from xxhash import xxh3_128_intdigest
 
 from curate.atomic import replacing, sync_folder, write_text
-from curate.database import database, literal, paths_literal
+from curate.database import database, literal
 from curate.documents import REASON_COLUMNS
 from curate.stage_files import changed_ids, part_path, public, read_kept, with_ids
 from curate.table_writer import conform, writing
 
 BATCH_ROWS = 1000
 DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"
+OTHER_CORPUS = "partner_corpus"
 
 
 def rejected_schema(folders: list[Path]) -> pa.Schema:
@@ -29,6 +32,20 @@ def rejected_schema(folders: list[Path]) -> pa.Schema:
     )
     fields = [f for f in schema if f.name not in REASON_COLUMNS]
     return pa.schema([*fields, *(schema.field(n) for n in REASON_COLUMNS)])
+
+
+def _ids_hash(path: Path) -> str:
+    """The sum of the ids' xxh3-128 hashes modulo 2^128: the same for any order of documents."""
+    total = 0
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["id"], use_threads=False):
+            total += sum(map(xxh3_128_intdigest, batch.column(0).cast(pa.binary()).to_pylist()))
+    return f"{total % 2**128:032x}"
+
+
+def total_ids(hashes: Iterable[str]) -> str:
+    """The hash of all ids from those of the files."""
+    return f"{sum(int(h, 16) for h in hashes) % 2**128:032x}"
 
 
 def _copied(source: Path, target: Path) -> dict[str, Any]:
@@ -88,13 +105,14 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
         kept = _renamed(folders[0], part, changed, target)
     else:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
-    kept |= {"name": name, "text_bytes": payload["kept_bytes"]}
+    kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": _ids_hash(target)}
     rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
     return {"kept": kept, "rejected": {"name": name, **rejected}}
 
 
 # Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest
 # keeps the name that the contract gives it.
+MANIFEST_VERSION = 2  # 2: with a hash of the ids of each file
 MANIFESTS = {"corpus": "manifest.json", "rejected": "_manifest.json"}
 
 
@@ -102,7 +120,7 @@ def write_manifest(folder: Path, name: str, files: list[dict[str, Any]], stage: 
     """The folder's manifest, written last: a folder that has one is complete."""
     entries = {f["name"]: {k: v for k, v in f.items() if k != "name"} for f in files}
     manifest = {
-        "version": 1,
+        "version": MANIFEST_VERSION,
         "documents": sum(f["documents"] for f in files),
         "text_bytes": sum(f["text_bytes"] for f in files),
         "stage": stage,
@@ -111,13 +129,21 @@ def write_manifest(folder: Path, name: str, files: list[dict[str, Any]], stage: 
     write_text(folder / name, json.dumps(manifest, indent=1) + "\n")
 
 
+def kept_ids(out: Path) -> str:
+    """A hash of the set of ids in OUT/corpus."""
+    manifest = json.loads((out / "corpus" / MANIFESTS["corpus"]).read_text(encoding="utf-8"))
+    return total_ids(f["ids"] for f in manifest["files"].values())
+
+
 def is_complete(folder: Path, stage: str) -> bool:
     """Whether the folder holds every file of its manifest, and of that stage."""
     try:
         manifest = json.loads((folder / MANIFESTS[folder.name]).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return manifest["stage"] == stage and all((folder / f).exists() for f in manifest["files"])
+    if manifest["version"] != MANIFEST_VERSION or manifest["stage"] != stage:
+        return False
+    return all((folder / f).exists() for f in manifest["files"])
 
 
 def clear_unfinished(out: Path) -> None:
@@ -141,15 +167,19 @@ def swap(new: Path, old: Path) -> None:
 
 
 def write_decisions(parts: list[Path], out: Path) -> None:
-    """OUT/decisions.parquet: the decisions of every CorpusStep, in their order."""
+    """OUT/decisions.parquet: the decisions of every CorpusStep, in their order; with the column
+    partner_corpus where one of them was against earlier corpora."""
+    named = [OTHER_CORPUS in pq.read_schema(path).names for path in parts]
+    selects = []
+    for nth, (path, known) in enumerate(zip(parts, named, strict=True)):
+        corpus = OTHER_CORPUS if known else f"NULL::VARCHAR AS {OTHER_CORPUS}"
+        source = f"read_parquet({literal(path)})"
+        selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {source}")
+    columns = f"{DECISIONS}, {OTHER_CORPUS}" if any(named) else DECISIONS
+    union = " UNION ALL ".join(selects)
     with database(out.parent / ".spill-decisions") as db, replacing(out) as aside:
-        selects = [
-            f"SELECT {i} AS nth, part, n, {DECISIONS} FROM read_parquet({paths_literal([p])})"
-            for i, p in enumerate(parts)
-        ]
-        union = " UNION ALL ".join(selects)
         db.execute(
-            f"COPY (SELECT {DECISIONS} FROM ({union}) ORDER BY nth, part, n)"
+            f"COPY (SELECT {columns} FROM ({union}) ORDER BY nth, part, n, span_start)"
             f" TO {literal(aside)} (FORMAT parquet)"
         )
 

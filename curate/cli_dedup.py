@@ -1,5 +1,6 @@
 """`llmcurate dedup`."""
 
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from typing import Annotated, Optional
@@ -7,9 +8,13 @@ from typing import Annotated, Optional
 import typer
 
 from curate.cli_group import DEFAULT, DefaultGroup
-from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
+from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 
 dedup_app = typer.Typer(cls=DefaultGroup, rich_markup_mode=None, help="Keep one of each copy.")
+
+
+def _option(text: str) -> object:
+    return typer.Option(help=text, show_default=False)
 
 
 @dedup_app.command(DEFAULT, hidden=True)
@@ -17,44 +22,53 @@ def dedup(
     inputs: Inputs = None,
     out: Out = None,
     method: Annotated[
-        str, typer.Option(help="How copies are found: exact, minhash, lines or sentences.")
-    ] = "exact",
-    key: Annotated[str, typer.Option(help="What is compared: text or url.")] = "text",
-    survivor: Annotated[
-        Optional[str],  # noqa: UP045
+        str,
         typer.Option(
-            help="longest (default), newest, c4 (default of lines and sentences: least md5 of the"
-            " URL), first, best:COLUMN or prefer-source:A,B."
+            help="How copies are found: exact, url, minhash, lines or sentences; several"
+            " one after the other with +, as in exact+minhash."
+        ),
+    ] = "exact",
+    survivor: Annotated[
+        Optional[str],
+        _option(
+            "longest (default), newest, c4 (default of lines and sentences: least md5 of the URL),"
+            " first, best:COLUMN or prefer-source:A,B."
         ),
     ] = None,
+    against: Annotated[
+        Optional[list[str]],
+        _option("OUT (or NAME=OUT) of an earlier run: its documents count as seen; repeatable."),
+    ] = None,
+    max_removal: Annotated[
+        Optional[float], _option("Stop where a larger share would go: 0.9.")
+    ] = None,
+    key: Annotated[Optional[str], _option("exact: what is compared, text or url.")] = None,
     normalize: Annotated[
-        Optional[bool],  # noqa: UP045
-        typer.Option(help="Compare normal forms (text: case and spaces; url: as C4 does)."),
+        Optional[bool],
+        _option("exact: compare normal forms (text: case and spaces; url: as C4 does)."),
     ] = None,
     preset: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Bands and rows of fineweb (default), lee2022, refinedweb or dclm."),
+        Optional[str],
+        _option("minhash: bands and rows of fineweb (default), lee2022, refinedweb or dclm."),
     ] = None,
-    bands: Annotated[Optional[int], typer.Option(help="Bands of a signature.")] = None,  # noqa: UP045
-    rows: Annotated[Optional[int], typer.Option(help="Rows of a band.")] = None,  # noqa: UP045
+    bands: Annotated[Optional[int], _option("minhash: bands of a signature.")] = None,
+    rows: Annotated[Optional[int], _option("minhash: rows of a band.")] = None,
     verify: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Least exact Jaccard similarity of a match."),
+        Optional[float], _option("minhash: least exact Jaccard similarity of a match.")
     ] = None,
-    ngram: Annotated[Optional[int], typer.Option(help="Units a shingle: 5 words.")] = None,  # noqa: UP045
-    shingle: Annotated[Optional[str], typer.Option(help="word, char or byte.")] = None,  # noqa: UP045
+    ngram: Annotated[Optional[int], _option("minhash: units a shingle: 5 words.")] = None,
+    shingle: Annotated[Optional[str], _option("minhash: word, char or byte.")] = None,
     span: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Sentences that are compared together: 3."),
+        Optional[int], _option("sentences: how many are compared together: 3.")
     ] = None,
     min_sentences: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Least sentences left of a document that lost some: 3."),
+        Optional[int],
+        _option("lines, sentences: least sentences left of a document that lost some: 3."),
     ] = None,
     min_words: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Least words left of it: 0 for lines, 50 for sentences."),
+        Optional[int], _option("lines, sentences: least words left of it: 0, 50 for sentences.")
     ] = None,
+    sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -67,13 +81,27 @@ def dedup(
     Near duplicates: llmcurate dedup corpus/ -o out --method minhash --verify 0.8
 
     Lines that stand elsewhere, cut as C4 does: llmcurate dedup corpus/ -o out --method lines
+
+    New documents beside an earlier run: llmcurate dedup new/ -o out2 --method minhash --against out
     """
     from curate import commands
 
+    options = {
+        "survivor": survivor,
+        "against": tuple(against) if against else None,
+        "max_removal": max_removal,
+        "key": key,
+        "normalize": normalize,
+        "preset": preset,
+        "bands": bands,
+        "rows": rows,
+        "verify": verify,
+        "ngram": ngram,
+        "shingle": shingle,
+        "span": span,
+        "min_sentences": min_sentences,
+        "min_words": min_words,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)
-    near = {"preset": preset, "bands": bands, "rows": rows, "verify": verify}
-    near |= {"ngram": ngram, "shingle": shingle}
-    near = {name: value for name, value in near.items() if value is not None}
-    passage = {"span": span, "min_sentences": min_sentences, "min_words": min_words}
-    passage = {name: value for name, value in passage.items() if value is not None}
-    commands.dedup(method, key, survivor, normalize, near, passage, inputs or [], how)
+    commands.dedup(method, given, tuple(sets or ()), inputs or [], how)

@@ -45,46 +45,16 @@ def steps(
     return _execute(compose(title, chosen, sets), inputs, how, title)
 
 
-# --method: the step, and its unit.
-DEDUP = {
-    "exact": ("dedup_exact", ""),
-    "minhash": ("dedup_minhash", ""),
-    "lines": ("dedup_passages", "line"),
-    "sentences": ("dedup_passages", "sentences"),
-}
-
-
 def dedup(
-    method: str,
-    key: str,
-    survivor: str | None,
-    normalize: bool | None,
-    near: dict[str, Any],
-    passage: dict[str, Any],
-    inputs: list[str],
-    how: How,
+    method: str, options: dict[str, Any], sets: tuple[str, ...], inputs: list[str], how: How
 ) -> Outcome:
-    """`llmcurate dedup`; near, passage: the options given that only minhash, or only lines and
-    sentences, have."""
-    step, unit = DEDUP.get(method, ("", ""))
-    if not step:
-        raise UsageError(f"--method {method}: known: {', '.join(DEDUP)}")
-    exact: dict[str, Any] = {"key": key} if key != "text" else {}
-    exact |= {} if normalize is None else {"normalize": normalize}
-    owners = (("exact", exact), ("minhash", near), ("lines or sentences", passage))
-    settings: dict[str, Any] = {} if survivor is None else {"survivor": survivor}
-    for owner, given in owners:
-        if given and method not in owner.split():
-            raise UsageError(f"--{next(iter(given)).replace('_', '-')} needs --method {owner}")
-        settings |= given
-    if unit:
-        settings["unit"] = unit
-    recipe = compose("dedup", [(step, settings)], ())
-    if method == "minhash":
-        from curate.dedup.minhash import DedupMinhash
-        from curate.dedup.minhash_presets import curve_text
+    """`llmcurate dedup`; options: those given, by the field of a step."""
+    from curate.dedup import methods
 
-        say(curve_text(*DedupMinhash(**settings).banding), how.quiet)
+    recipe = compose("dedup", methods.chosen(method, options), sets)
+    for step in recipe.document_steps:
+        for line in step.forecast():
+            say(line, how.quiet)
     return _execute(recipe, inputs, how, "dedup")
 
 

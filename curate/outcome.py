@@ -37,6 +37,7 @@ class Outcome:
     stages: list[dict[str, Any]] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
 
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
@@ -58,6 +59,7 @@ class Outcome:
             "bytes_in": first.get("bytes_in", 0),
             "bytes_out": last.get("bytes_out", 0),
             "seconds": round(self.seconds, 3),
+            "kept_ids": self.kept_ids,
             "by_rule": dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
         }
 

@@ -1,30 +1,115 @@
-"""A CorpusStep's decisions over a stage's sketches."""
+"""A CorpusStep's decisions over a stage's sketches, checked before anything is applied."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curate.atomic import replacing
-from curate.database import database
-from curate.outcome import Options
-from curate.plan import MapStage
-from curate.sketches import Sketches, SketchFile, view
-from curate.stage_files import part_path
+from curate.database import database, literal
+from curate.errors import RunFailed
+from curate.indexes import Index, earlier_files
+from curate.sketches import MARK, SketchedCorpus, Sketches, view
+
+if TYPE_CHECKING:
+    from curate.dedup.step import DedupStep
+    from curate.steps import CorpusStep
 
 
 def resolve(
-    stage: MapStage, folder: Path, parts: int, decisions: Path, kind: str, options: Options
+    step: CorpusStep,
+    corpus: SketchedCorpus,
+    own: Path,
+    decisions: Path,
+    size: tuple[int, int],
+    workers: int,
 ) -> dict[str, Any]:
-    """Writes the decisions; returns the step's counts. folder: the stage's; kind: its sketches'."""
-    assert stage.sketch is not None
-    ids = folder / "ids.parquet" if stage.index == 0 else None
-    files = tuple(SketchFile(p, part_path(folder, p, kind), p, ids) for p in range(parts))
-    own = folder / f"resolve-{stage.sketch_key}"
+    """Writes the decisions; returns the step's counts. own: the step's folder; size: documents and
+    bytes of text that reached the step.
+
+    RunFailed where more would go than the step's `max_removal` allows.
+    """
+    from curate.dedup.step import DedupStep
+
+    earlier = step.earlier() if isinstance(step, DedupStep) else []
     own.mkdir(exist_ok=True)
     with (
-        database(folder / ".spill-resolve", options.count()) as db,
+        database(corpus.folder / ".spill-resolve", workers) as db,
         replacing(decisions) as aside,
     ):
+        files = (*earlier_files(earlier), *corpus.files())
         view(db, files)
-        return stage.sketch.resolve(Sketches(db, aside, own, files))
+        named = tuple((index.name, index.own) for index in earlier)
+        if not earlier:
+            found = step.resolve(Sketches(db, aside, own, files))
+        else:
+            whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
+            found = step.resolve(Sketches(db, whole, own, files, named))
+            found |= _own_decisions(db, whole, aside, earlier)
+        if isinstance(step, DedupStep):
+            _guard(db, aside, step, size)
+        return found
+
+
+def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> dict[str, Any]:
+    """Writes the decisions on this run's documents alone, with the corpora of their partners."""
+    # MARK, corpus, MARK, id: ids may hold the mark too.
+    def second(column: str) -> str:
+        return f"instr(substr({column}, 2), {mark})"
+
+    def plain(column: str) -> str:
+        rest = f"substr({column}, {second(column)} + 2)"
+        return f"CASE WHEN starts_with({column}, {mark}) THEN {rest} ELSE {column} END"
+
+    mark = literal(MARK)
+    name = f"substr(partner_id, 2, {second('partner_id')} - 1)"
+    db.execute(
+        f"""COPY (
+        SELECT * REPLACE ({plain("kept_id")} AS kept_id, {plain("partner_id")} AS partner_id),
+               CASE WHEN starts_with(partner_id, {mark}) THEN {name} END AS partner_corpus
+        FROM read_parquet({literal(whole)}) WHERE part >= 0
+        ORDER BY part, n, span_start NULLS FIRST, span_end
+        ) TO {literal(path)} (FORMAT parquet)"""
+    )
+    rows = db.execute(
+        f"""SELECT count(DISTINCT cluster), count(*), count(*) FILTER ("drop")
+        FROM read_parquet({literal(path)})"""
+    ).fetchone()
+    counts = dict(zip(("clusters", "members", "dropped"), map(int, rows), strict=True))
+    by_corpus = db.execute(
+        f"""SELECT partner_corpus, count(*) FROM read_parquet({literal(path)})
+        WHERE "drop" AND partner_corpus IS NOT NULL GROUP BY 1 ORDER BY 1"""
+    ).fetchall()
+    hits = dict(by_corpus)
+    return {**counts, "against": {index.name: hits.get(index.name, 0) for index in earlier}}
+
+
+def _guard(db: Any, path: Path, step: DedupStep, size: tuple[int, int]) -> None:
+    """RunFailed where a dedup would remove more than it may."""
+    source = f"read_parquet({literal(path)})"
+    gone, cut = db.execute(
+        f"""WITH spans AS (
+          SELECT span_start AS a, span_end AS z, coalesce(max(span_end) OVER (
+            PARTITION BY part, n ORDER BY span_start, span_end
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS seen
+          FROM {source} WHERE "drop" AND span_start IS NOT NULL)
+        SELECT (SELECT count(DISTINCT (part, n)) FROM {source}
+                WHERE "drop" AND span_start IS NULL),
+               (SELECT coalesce(sum(greatest(0, z - greatest(a, seen))), 0)::BIGINT FROM spans)"""
+    ).fetchone()
+    for part, all_, what in ((gone, size[0], "documents"), (cut, size[1], "bytes")):
+        if all_ and part / all_ > step.max_removal:
+            raise RunFailed(
+                f"{step.label} would remove {part:,} of {all_:,} {what} ({part / all_:.1%}), more"
+                f" than max_removal {step.max_removal:g}{_most(db, source)}; nothing was removed."
+                " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
+            )
+
+
+def _most(db: Any, source: str) -> str:
+    """The largest cluster, as the likeliest cause."""
+    row = db.execute(
+        f"""SELECT kept_id, count(*) FROM {source} WHERE "drop" AND kept_id IS NOT NULL
+        GROUP BY kept_id ORDER BY 2 DESC, 1 LIMIT 1"""
+    ).fetchone()
+    return f"; {row[1]:,} of them are copies of {row[0]}" if row else ""

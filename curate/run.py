@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from curate import assemble, deaths, interrupt
+from curate import assemble, deaths, indexes, interrupt
 from curate.atomic import clear_temporary, write_text
 from curate.engines.local import LocalEngine, Task
 from curate.errors import RunFailed, UsageError, disk_error
@@ -24,6 +24,7 @@ from curate.outcome import Options, Outcome
 from curate.plan import MapStage, RunPlan, plan_run, stage_folder
 from curate.progress import Progress, say
 from curate.recipe import Recipe
+from curate.sketches import SketchedCorpus
 from curate.traces import KINDS, cut_examples
 
 
@@ -119,6 +120,8 @@ class _Run:
                 self._map_stage(stage, engine)
             if self.plan.stages:
                 self._assemble(engine)
+                indexes.keep(self.out, self._indexes())
+                self.outcome.kept_ids = assemble.kept_ids(self.out)
         self._products()
         self.outcome.seconds = time.perf_counter() - began
         self._write_records()
@@ -134,12 +137,16 @@ class _Run:
             return False
         if self.plan.stages and not self._assembled(self.plan.corpus_key):
             return False
+        if self.plan.stages and not indexes.all_kept(self.out, self._indexes()):
+            return False
         record = json.loads(path.read_text(encoding="utf-8"))
         for product in record["products"]:
             if any(not (self.out / name).exists() for name in product["files"]):
                 return False
         self.outcome.stages, self.outcome.products = record["stages"], record["products"]
         self.outcome.seconds = record["totals"]["seconds"]
+        if self.plan.stages:
+            self.outcome.kept_ids = assemble.kept_ids(self.out)
         return True
 
     def _say_what_changes(self) -> None:
@@ -192,7 +199,9 @@ class _Run:
             )
         if stage.sketch:
             record["decided"] = self._once(
-                stage.sketch_key + ":resolved", self._decisions(stage), lambda: self._resolve(stage)
+                stage.sketch_key + ":resolved",
+                self._decisions(stage),
+                lambda: self._resolve(stage, record),
             )
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
@@ -244,14 +253,34 @@ class _Run:
     def _decisions(self, stage: MapStage) -> Path:
         return stage_folder(self.out, stage.folder_name) / f"decisions-{stage.sketch_key}.parquet"
 
-    def _resolve(self, stage: MapStage) -> dict[str, Any]:
+    def _own(self, stage: MapStage) -> Path:
+        return stage_folder(self.out, stage.folder_name) / f"resolve-{stage.sketch_key}"
+
+    def _corpus(self, stage: MapStage) -> SketchedCorpus:
+        folder = stage_folder(self.out, stage.folder_name)
+        return SketchedCorpus(folder, self.parts, _sketch_kind(stage), stage.index == 0)
+
+    def _resolve(self, stage: MapStage, record: dict[str, Any]) -> dict[str, Any]:
         from curate.resolving import resolve
 
-        folder = stage_folder(self.out, stage.folder_name)
-        say(f"{stage.sketch.label if stage.sketch else ''}: resolving", self.options.quiet)
+        assert stage.sketch is not None
+        say(f"{stage.sketch.label}: resolving", self.options.quiet)
         return resolve(
-            stage, folder, self.parts, self._decisions(stage), _sketch_kind(stage), self.options
+            stage.sketch,
+            self._corpus(stage),
+            self._own(stage),
+            self._decisions(stage),
+            (record["kept"], record["bytes_out"]),
+            self.options.count(),
         )
+
+    def _indexes(self) -> list[indexes.Made]:
+        """What the plan's dedups leave for later runs to compare with."""
+        return [
+            indexes.Made(stage.sketch, stage.sketch_key, self._corpus(stage), self._own(stage))
+            for stage in self.plan.stages
+            if stage.sketch is not None
+        ]
 
     # -- corpus and rejected ---------------------------------------------------------------
 

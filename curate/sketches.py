@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.database import literal, paths_literal
-from curate.stage_files import changed_ids, with_ids
+from curate.stage_files import changed_ids, part_path, with_ids
 
 # Stands before the name of an earlier corpus, and between it and an id.
 MARK = "\x1e"
@@ -31,6 +31,30 @@ class SketchFile:
     stored: int
     ids: Path | None = None
     corpus: str = ""
+
+
+@dataclass(frozen=True)
+class SketchedCorpus:
+    """The sketches of a stage. folder: the stage's; parts: its partitions; kind: the name of its
+    sketch files; settled: whether ids.parquet in the folder changes ids."""
+
+    folder: Path
+    parts: int
+    kind: str
+    settled: bool
+
+    @property
+    def ids(self) -> Path | None:
+        """The settled ids."""
+        return self.folder / "ids.parquet" if self.settled else None
+
+    def paths(self) -> list[Path]:
+        """One file a partition."""
+        return [part_path(self.folder, p, self.kind) for p in range(self.parts)]
+
+    def files(self) -> tuple[SketchFile, ...]:
+        """The same, as `Sketches` has them."""
+        return tuple(SketchFile(p, path, p, self.ids) for p, path in enumerate(self.paths()))
 
 
 @dataclass(frozen=True)

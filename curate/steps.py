@@ -66,6 +66,10 @@ class Settings(BaseModel):
         """Files whose content decides this step's output: word lists, models."""
         return []
 
+    def forecast(self) -> list[str]:
+        """What these settings are expected to do, for a user who is about to run them."""
+        return []
+
     def notes(self) -> list[str]:
         """What the report must say of these settings, such as a rule that is skipped."""
         return []

@@ -15,9 +15,9 @@ import xxhash
 
 from curate.database import literal
 from curate.dedup import survivors
+from curate.dedup.step import DedupStep, dropped
 from curate.documents import Documents
 from curate.sketches import Sketches
-from curate.steps import CorpusStep
 
 _SPACE = re.compile(r"\s+")
 
@@ -37,7 +37,7 @@ def normal_text(text: str) -> str:
     return _SPACE.sub(" ", text.lower()).strip()
 
 
-class DedupExact(CorpusStep):
+class DedupExact(DedupStep):
     """Keeps one document of each set with the same text or URL."""
 
     name: ClassVar[str] = "dedup_exact"
@@ -45,7 +45,6 @@ class DedupExact(CorpusStep):
     key: Literal["text", "url"] = "text"
     normalize: bool | None = None
     """Text: lower case, single blanks (off by default). URL: C4's normal form (on by default)."""
-    survivor: survivors.Survivor = "longest"
 
     @property
     def method(self) -> str:
@@ -104,12 +103,5 @@ class DedupExact(CorpusStep):
         return {"clusters": clusters, "members": members, "dropped": members - clusters}
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        mask = np.zeros(len(docs), np.bool_)
-        partner: list[str | None] = [None] * len(docs)
-        numbers = docs.table["_n"].to_numpy()
-        rows = decisions.filter(decisions["drop"])
-        at = np.searchsorted(numbers, rows["n"].to_numpy())
-        for row, kept in zip(at.tolist(), rows["partner_id"].to_pylist(), strict=True):
-            mask[row] = True
-            partner[row] = kept
+        mask, _, partner = dropped(docs, decisions)
         return docs.drop(mask, f"same_{self.key}", np.ones(len(docs)), 1.0, partner)

@@ -16,11 +16,11 @@ from pydantic import Field
 
 from curate.dedup import minhash_clusters as clusters
 from curate.dedup import survivors
-from curate.dedup.minhash_presets import PRESETS, midpoint
+from curate.dedup.minhash_presets import PRESETS, curve_text, midpoint
 from curate.dedup.minhash_text import normal_form
+from curate.dedup.step import DedupStep, dropped
 from curate.documents import Documents
 from curate.sketches import Sketches
-from curate.steps import CorpusStep
 from curate.text.buffers import as_large_string, text_buffers
 
 # Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
@@ -28,7 +28,7 @@ from curate.text.buffers import as_large_string, text_buffers
 NGRAM = {"word": 5, "char": 9, "byte": 16}
 
 
-class DedupMinhash(CorpusStep):
+class DedupMinhash(DedupStep):
     """Keeps one document of each set of near duplicates."""
 
     name: ClassVar[str] = "dedup_minhash"
@@ -46,8 +46,15 @@ class DedupMinhash(CorpusStep):
     verify: float | None = Field(None, gt=0.0, le=1.0)
     """Least exact Jaccard similarity of the sets of shingles; without it, sharing a band decides.
     """
-    survivor: survivors.Survivor = "longest"
     seed: int = Field(1, ge=0, lt=2**32)
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step."""
+        return "minhash"
+
+    def forecast(self) -> list[str]:
+        return [curve_text(*self.banding)]
 
     @property
     def banding(self) -> tuple[int, int]:
@@ -120,13 +127,5 @@ class DedupMinhash(CorpusStep):
         return clusters.write_decisions(db, sketches.decisions, similarity, forward=first)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        mask = np.zeros(len(docs), np.bool_)
-        similarity = np.zeros(len(docs))
-        partner: list[str | None] = [None] * len(docs)
-        gone = decisions.filter(decisions["drop"])
-        at = np.searchsorted(docs.table["_n"].to_numpy(), gone["n"].to_numpy())
-        mask[at] = True
-        similarity[at] = gone["similarity"].to_numpy()
-        for row, other in zip(at.tolist(), gone["partner_id"].to_pylist(), strict=True):
-            partner[row] = other
+        mask, similarity, partner = dropped(docs, decisions)
         return docs.drop(mask, "near_duplicate", similarity, self.threshold, partner)

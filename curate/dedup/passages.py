@@ -14,16 +14,16 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from curate.dedup import survivors
+from curate.dedup.step import DedupStep
 from curate.documents import Documents
 from curate.sketches import Sketches
-from curate.steps import CorpusStep
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
 # DataTrove's SentDedupConfig; C4's code has no rule on words.
 MIN_WORDS = {"line": 0, "sentences": 50}
 
 
-class DedupPassages(CorpusStep):
+class DedupPassages(DedupStep):
     """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
 
     name: ClassVar[str] = "dedup_passages"

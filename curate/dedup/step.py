@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from curate import indexes
 from curate.dedup import survivors
 from curate.documents import NUMBER, Documents
 from curate.steps import CorpusStep
@@ -16,13 +17,13 @@ from curate.steps import CorpusStep
 class DedupStep(CorpusStep):
     """The settings and the way of dropping that all dedups share."""
 
-    # Settings that documents may be compared across: everything else must be the same in an index.
+    # Settings that may differ between a run and the index it is compared with.
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})
 
     survivor: survivors.Survivor = "longest"
     against: tuple[str, ...] = ()
-    """Finished runs, or their indexes, whose documents count as earlier: with policy `first`, a
-    document that matches any of them goes, whether it was kept then or not."""
+    """Finished runs (`OUT` or `NAME=OUT`) whose documents count as earlier ones: a document that
+    matches any of them goes, whether it was kept then or not. The policy is `first`."""
     max_removal: float = Field(0.9, gt=0.0, le=1.0)
     """The largest share of documents (of bytes, where passages are cut) that may go."""
 
@@ -35,7 +36,7 @@ class DedupStep(CorpusStep):
             if isinstance(values["against"], str):
                 values["against"] = (values["against"],)
             if values["survivor"] != "first":
-                raise ValueError("against: earlier documents stay, so the policy must be `first`")
+                raise ValueError("against: earlier documents stay, so survivor must be `first`")
         return values
 
     @property
@@ -46,6 +47,26 @@ class DedupStep(CorpusStep):
     def comparable(self) -> dict[str, Any]:
         """The settings that this step and an index must share."""
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in self.free}
+
+    def earlier(self) -> list[indexes.Index]:
+        """The indexes of `against`, in order; UsageError where one cannot be used."""
+        found = [indexes.find(given, self) for given in self.against]
+        names = [index.name for index in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise indexes.twice(self.label, name)
+        return found
+
+    def identity(self) -> dict[str, Any]:
+        """Of `against`, names and contents instead of paths; without the guard, which decides
+        nothing."""
+        found = super().identity()
+        for key in ("against", "max_removal"):
+            del found["settings"][key]
+        if self.against:
+            found["settings"]["survivor"] = self.survivor
+            found["against"] = [[index.name, index.digest] for index in self.earlier()]
+        return found
 
 
 def dropped(
@@ -61,7 +82,8 @@ def dropped(
     mask[at] = True
     similarity[at] = gone["similarity"].to_numpy()
     others = gone["partner_id"].to_pylist()
-    corpora = gone["partner_corpus"].to_pylist()
+    known = "partner_corpus" in gone.column_names  # only decisions against earlier corpora
+    corpora = gone["partner_corpus"].to_pylist() if known else [None] * len(others)
     for row, other, corpus in zip(at.tolist(), others, corpora, strict=True):
         partner[row] = f"{other} in {corpus}" if corpus else other
     return mask, similarity, partner

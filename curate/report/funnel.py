@@ -96,6 +96,8 @@ def text(record: dict[str, Any]) -> str:
             f"kept {t['kept']} documents ({amount(t['bytes_out'])} of text),"
             f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
         )
+        if any(stage.get("decided") for stage in record["stages"]):
+            lines.append(f"hash of the kept ids: {t['kept_ids']}")
     elif t["read"]:
         rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t["by_rule"].items())
         refused = f", {t['rejected']} refused ({rules})" if t["rejected"] else ""

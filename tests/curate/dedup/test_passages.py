@@ -21,8 +21,8 @@ from curate.dedup.passage_keys import piece_keys
 from curate.dedup.passages import DedupPassages
 from curate.documents import documents
 from curate.errors import UsageError
+from curate.sketches import Sketches
 from curate.stage import sketch_rows
-from curate.steps import Sketches
 from curate.text.folding import lower_table
 
 LINES = [
@@ -66,7 +66,7 @@ def decide_here(rows: list[dict[str, Any]], **choice: Any) -> dict[str, dict[str
         db.register("rows", pa.concat_tables(sketch_rows(step, d.table, p) for p, d in batches))
         db.execute("CREATE VIEW sketches AS SELECT * FROM rows")
         path = Path(folder, "decisions.parquet")
-        step.resolve(Sketches(db, path))
+        step.resolve(Sketches(db, path, path.parent))
         decisions = pq.read_table(path)
     for part, docs in batches:
         mine = decisions.filter(pc.equal(decisions["part"], part))

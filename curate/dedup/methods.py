@@ -1,0 +1,57 @@
+"""The methods of `llmcurate dedup --method NAME`: each is one step, or a few in order.
+
+`exact+minhash` runs one method after the other. A method's options are the fields of its steps, so
+a new step brings its options with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from curate.errors import UsageError
+from curate.steps import step_class
+
+Chosen = list[tuple[str, dict[str, Any]]]
+
+# name -> steps with the settings that make them this method.
+METHODS: dict[str, Chosen] = {
+    "exact": [("dedup_exact", {})],
+    "url": [("dedup_exact", {"key": "url"})],
+    "minhash": [("dedup_minhash", {})],
+    "lines": [("dedup_passages", {"unit": "line"})],
+    "sentences": [("dedup_passages", {"unit": "sentences"})],
+}
+
+
+def _method(name: str) -> Chosen:
+    steps = METHODS.get(name)
+    if steps is None:
+        raise UsageError(f"--method {name}: known: {', '.join(METHODS)}, or several joined by +")
+    return steps
+
+
+def steps_of(method: str) -> Chosen:
+    """The steps of a method, or of several joined by `+`; UsageError lists the known ones."""
+    return [(step, dict(s)) for name in method.split("+") for step, s in _method(name.strip())]
+
+
+def chosen(method: str, options: dict[str, Any]) -> Chosen:
+    """The steps of a method with the options given; UsageError where none of them has one.
+
+    options: by field; each goes to all of the method's steps that have it.
+    """
+    steps = steps_of(method)
+    for option, value in options.items():
+        takers = [s for step, s in steps if takes(step, s, option)]
+        if not takers:
+            owners = [n for n, of in METHODS.items() if any(takes(*step, option) for step in of)]
+            flag = f"--{option.replace('_', '-')}"
+            raise UsageError(f"{flag} needs --method {' or '.join(owners)}")
+        for settings in takers:
+            settings[option] = value
+    return steps
+
+
+def takes(step: str, fixed: dict[str, Any], option: str) -> bool:
+    """Whether the step of a method leaves the option to the user."""
+    return option not in fixed and option in step_class(step).model_fields
