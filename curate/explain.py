@@ -89,6 +89,8 @@ def _passage(decision: dict[str, Any], name: str) -> str:
         return f"{which} had been seen before ({decision['similarity']:.0%}), where is not known"
     if partner is None:
         return f"{which} are the copy that stays of cluster {decision['cluster']}"
+    if decision["kept_id"] is None:
+        return f"{which} stand in {partner} too; no copy stays (cluster {decision['cluster']})"
     keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
     return f"{which} {keeper} (cluster {decision['cluster']})"
 

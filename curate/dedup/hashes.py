@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -64,9 +64,6 @@ HASHES: dict[str, Hash] = {
     "sha256": Hash(256, _sha256, "resists texts made to collide; known to every tool"),
     "sha1-64": Hash(64, _sha1_64, "CCNet's; collides by chance from 10^9 passages on"),
 }
-HashName = Literal["xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha1-64"]
-# A passage's key is held as two 64-bit numbers.
-PassageHash = Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"]
 
 
 @njit(cache=True, nogil=True)
