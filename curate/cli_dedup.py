@@ -31,8 +31,8 @@ def dedup(
     survivor: Annotated[
         Optional[str],
         _option(
-            "longest (default), newest, c4 (default of lines, sentences and paragraphs: least md5 of"
-            " the URL), first, best:COLUMN or prefer-source:A,B."
+            "longest (default), newest, c4 (default of lines, sentences and paragraphs: least md5"
+            " of the URL), first, best:COLUMN or prefer-source:A,B."
         ),
     ] = None,
     against: Annotated[
@@ -62,9 +62,7 @@ def dedup(
     ] = None,
     ngram: Annotated[Optional[int], _option("minhash: units a shingle: 5 words.")] = None,
     shingle: Annotated[Optional[str], _option("minhash: word, char or byte.")] = None,
-    span: Annotated[
-        Optional[int], _option("sentences: how many are compared together: 3.")
-    ] = None,
+    span: Annotated[Optional[int], _option("sentences: how many are compared together: 3.")] = None,
     keep: Annotated[
         Optional[str],
         _option("lines, sentences, paragraphs: copies that stay, one or none (CCNet)."),

@@ -45,9 +45,9 @@ class DedupExact(DedupStep):
     key: Literal["text", "url"] = "text"
     normalize: bool | None = None
     """Text: lower case, single blanks (off by default). URL: C4's normal form (on by default)."""
-    hash: Literal[
-        "xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha1-64"
-    ] = "xxh3-128"
+    hash: Literal["xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha1-64"] = (
+        "xxh3-128"
+    )
     """What texts are compared by; `llmcurate dedup hashes` shows speeds and odds of a collision."""
 
     @property

@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def digests(data: np.ndarray, offsets: np.ndarray, name: str) -> np.ndarray:
     digest = kind.digest()
     view = memoryview(data)  # type: ignore[arg-type]
     at = offsets.tolist()
-    found = b"".join([digest(view[a:b]) for a, b in zip(at, at[1:], strict=False)])
+    found = b"".join([digest(view[a:b]) for a, b in pairwise(at)])
     return np.frombuffer(found, np.uint8).reshape(-1, kind.bits // 8)
 
 

@@ -139,7 +139,8 @@ def piece_keys(
     if name == DEFAULT_HASH:
         _piece_keys(data, start, end, how, blank, keys, state)
     else:
-        keys = as_keys(digests(*_folded(data, start, end, how, blank, state), name))
+        folded, ends = _folded(data, start, end, how, blank, state)
+        keys = as_keys(digests(folded, ends, name))
     odd = np.flatnonzero(state == ODD).tolist()
     if odd:
         keys = keys if keys.flags.writeable else keys.copy()

@@ -30,9 +30,7 @@ def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
     return pa.Array.from_buffers(pa.large_binary(), len(rows) - 1, buffers)
 
 
-def unpacked(
-    column: pa.LargeBinaryArray, dtype: type[np.generic]
-) -> tuple[np.ndarray, np.ndarray]:
+def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
     """What was packed: (values: dtype[passages, 2], rows: int64[documents + 1])."""
     width = np.dtype(dtype).itemsize * 2
     if len(column) == 0:

@@ -5,8 +5,8 @@
 any three-sentence span occurring more than once". `paragraph`: CCNet's (Wenzek et al. 2020, section
 3.2; cc_net/dedup.py), a line whose normal form has no case, digits or typographic punctuation.
 
-`unit: paragraph, keep: none, hash: sha1-64` is what CCNet does, blank lines included. Equality is of
-hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
+`unit: paragraph, keep: none, hash: sha1-64` is what CCNet does, blank lines included. Equality is
+of hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ def ccnet_rows(draw: random.Random, lines: list[str], count: int) -> list[dict[s
     """Pages of those lines, lines of their own, and lines that they repeat themselves."""
     rows = []
     for i in range(count):
-        own = [f"Line {chr(97 + k)} of page {chr(97 + i % 26)}{chr(97 + i // 26)}" for k in range(3)]
+        own = [
+            f"Line {chr(97 + k)} of page {chr(97 + i % 26)}{chr(97 + i // 26)}" for k in range(3)
+        ]
         picked = [
             draw.choice(lines if draw.random() < 0.3 else own) for _ in range(draw.randrange(8))
         ]
@@ -181,7 +183,9 @@ def test_a_document_without_a_line_left_is_dropped_with_its_text(bench):
 
 
 def test_a_blank_line_at_the_end_is_told_from_the_next_documents_first_line(bench):
-    rows = [{"id": f"d{i}", "text": t} for i, t in enumerate(["one\n", "two", "", "three\n", "\nx"])]
+    rows = [
+        {"id": f"d{i}", "text": t} for i, t in enumerate(["one\n", "two", "", "three\n", "\nx"])
+    ]
     check(rows, decide(bench, rows, **CCNET))
 
 

@@ -20,7 +20,7 @@ from curate.dedup.passage_keys import UNITS, piece_keys
 from curate.dedup.passages import DedupPassages
 from curate.documents import documents
 from curate.errors import UsageError
-from curate.sketches import SketchFile, Sketches, view
+from curate.sketches import Sketches, SketchFile, view
 from curate.stage import sketch_rows
 
 LINES = [
