@@ -172,6 +172,7 @@ REGISTRY: dict[str, str] = {
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
     "pretrain": "curate.products:PretrainProduct",
+    "search_index": "curate.search_product:SearchIndexProduct",
     "language_model": "curate.language.product:LanguageModel",
 }
 

@@ -141,8 +141,8 @@ class DedupSuffixArray(DedupStep):
         from curate.dedup.suffix_array_cuts import left_over, marks_of
         from curate.text.cutting import cut_marked
 
-        mark = marks_of(docs, decisions)
-        cut, chars, written = left_over(docs, mark)
+        mark, rows = marks_of(docs, decisions)
+        cut, chars, written = left_over(docs, mark, rows)
         edited = cut > 0
         docs = docs.annotate("cut_bytes", cut)
         docs = docs.drop(edited & ~written, "nothing_left", chars, 1)

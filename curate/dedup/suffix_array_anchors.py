@@ -2,8 +2,9 @@
 
 A window of L symbols is represented by its anchor, the block of b symbols in it whose hash is least
 (winnowing: Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a window
-whose anchor's hash was seen at one place only stands once. Hashes share the slots of a table: a
-window that passes may still stand once, one that does not pass never stands twice.
+whose anchor's hash was seen at one place only stands once. Hashes are counted in two slots each of
+a table (a counting Bloom filter): a window that passes may still stand once, one that does not pass
+never stands twice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from curate.text.hashing import mix
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _SMALLEST, _LARGEST = 16, 32  # log2 of the slots: 16 KiB to 1 GiB
-_SLOTS = 16  # slots an anchor; one in sixteen single anchors then passes by chance
+_SLOTS = 64  # slots an anchor: of single anchors one in 1000 passes by chance, (2 / 64)^2
 
 
 def block_of(window: int) -> int:
@@ -99,11 +100,13 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
             continue
         if place != told:
             told = place
-            slot = (best * _BASE) >> np.uint64(shift)  # the least hashes begin alike
+            one = (best * _BASE) >> np.uint64(shift)  # the least hashes begin alike
+            two = mix(best) >> np.uint64(shift)
             if counting:
-                _add(table, slot)
+                _add(table, one)
+                _add(table, two)
             else:
-                passes = _twice(table, slot)
+                passes = _twice(table, one) and _twice(table, two)
         if not counting:
             marks[first - base] = passes
 

@@ -26,9 +26,9 @@ def _mark(offsets, rows, start, end, local, mark):
 
 
 @njit(cache=True, nogil=True)
-def _left(data, offsets, mark, cut, chars, written):
+def _left(data, offsets, rows, mark, cut, chars, written):
     base = offsets[0]
-    for r in range(len(offsets) - 1):
+    for r in rows:
         i, stop = offsets[r], offsets[r + 1]
         while i < stop:
             if mark[i - base]:
@@ -44,23 +44,26 @@ def _left(data, offsets, mark, cut, chars, written):
             i += n
 
 
-def marks_of(docs: Documents, decisions: pa.Table) -> np.ndarray:
-    """uint8[bytes of the batch]: GLOBAL or LOCAL where a decision cuts, else 0."""
+def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """(mark: uint8[bytes of the batch], GLOBAL or LOCAL where a decision cuts, else 0; rows:
+    int64[], those with a cut)."""
     _, offsets = docs.buffers()
     mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
     gone = decisions.filter(decisions["drop"])
     rows = np.searchsorted(docs.table[NUMBER].to_numpy(), gone["n"].to_numpy())
     start, end = gone["span_start"].to_numpy(), gone["span_end"].to_numpy()
     local = gone["local"].to_numpy(zero_copy_only=False) if len(gone) else np.empty(0, np.bool_)
-    _mark(offsets, rows.astype(np.int64), start, end, local, mark)
-    return mark
+    _mark(offsets, rows, start, end, local, mark)
+    return mark, np.unique(rows)
 
 
-def left_over(docs: Documents, mark: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
+def left_over(
+    docs: Documents, mark: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the rows named, 0 and False of others: (cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
     bool[rows], whether one of them is no white space)."""
     data, offsets = docs.buffers()
     cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
     written = np.zeros(len(docs), np.bool_)
-    _left(data, offsets, mark, cut, chars, written)
+    _left(data, offsets, rows, mark, cut, chars, written)
     return cut, chars, written

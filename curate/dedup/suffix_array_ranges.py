@@ -95,7 +95,7 @@ def _close(state, out, n):
 @njit(cache=True, nogil=True)
 def _join(data, found, base, begin, at, length, window, chars, total, state, out):
     """Passages of found[begin:]; (the place to go on from, how many). A passage goes on while
-    windows stand side by side and their first places in one region.
+    windows stand side by side and the first places of each begin within those before it.
 
     data: uint8[], looked at only where chars.
     """
@@ -115,8 +115,7 @@ def _join(data, found, base, begin, at, length, window, chars, total, state, out
         stop = window_end(data, first, window, chars, total)
         size = stop - first  # equal windows are equally long
         here = state[_REGION]
-        other = state[_OTHER]
-        if here >= 0 and at[other] <= first < at[other] + length[other]:
+        if here >= 0 and state[_FROM] <= first < state[_TO]:  # so in one region too
             state[_END] = p + size
             state[_FROM] = min(state[_FROM], first)
             state[_TO] = max(state[_TO], stop)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,44 +69,51 @@ def resolve(
 
     room: bytes that sorting may take, where not as the step says; bucket: as `passages` has it.
     """
+    room = room or step.room
+    if not step.keep_index:
+        return _decide(step, sketches, room, bucket)
+    # Most of the time compiled code sorts, on either side: both go on at once.
+    with ThreadPoolExecutor(1) as thread:
+        index = thread.submit(_keep_index, sketches, room // 2)
+        counts = _decide(step, sketches, room // 2, bucket)
+        index.result()
+    return counts
+
+
+def _decide(step: DedupSuffixArray, sketches: Sketches, room: int, bucket: int) -> dict[str, Any]:
     db, work = sketches.connection, sketches.folder / WORK
     work.mkdir(exist_ok=True)
-    if step.keep_index:
-        _keep_index(step, sketches)
-    none = step.keep == "none"
-    order = survivors.preference(step.survivor)
-    decide.number_documents(db, order)
+    decide.number_documents(db, survivors.preference(step.survivor))
     regions = _regions(step, sketches, work)
     text = mapped(work / "regions.text", _dtype(work))
-    chars = step.of == "characters"
+    chars, none = step.of == "characters", step.keep == "none"
     orders = Orders(work)
-    orders.sort(text, regions, step.window, chars, room or step.room)
+    orders.sort(text, regions, step.window, chars, room)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
     own_place = int(regions.at[own]) if own < len(regions.at) else regions.symbols
     windows = repeated(
-        text, orders.places(), orders.bases, orders.counts, step.window, chars, none,
-        own_place,
-    )  # fmt: skip
+        text, orders.places(), orders.bases, orders.counts, step.window, chars, none, own_place
+    )
     found = passages(windows, text, regions, step.window, chars, work / "windows", bucket)
     decide.take_passages(db, found, regions)
     decide.make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
         decide.replace_spans(db, _fitted(step, sketches))
     counts: dict[str, Any] = decide.write_decisions(db, sketches.decisions, none)
-    del text
+    del text, windows, found
     shutil.rmtree(work)
     cut = counts.pop("cut_bytes")
     counts["notes"] = [f"{step.told}: {counts['dropped']:,} passages, {cut:,} bytes are cut."]
     return counts
 
 
-def _keep_index(step: DedupSuffixArray, sketches: Sketches) -> None:
+def _keep_index(sketches: Sketches, room: int) -> None:
     from curate.search_index import IndexWriter, is_complete
 
     if is_complete(sketches.folder):
         return
-    writer = IndexWriter(sketches.folder, step.room)
+    writer = IndexWriter(sketches.folder, room)
     for batch in sketches.batches(["text"], _ROWS):
         if len(batch) and batch.column("part")[0].as_py() >= 0:
             writer.add(batch.column("id"), as_large_string(batch.column("text")))
