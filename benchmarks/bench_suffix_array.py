@@ -47,9 +47,10 @@ def texts(of: str) -> Iterator[str]:
 
     for path in need(f"{of}/*.jsonl.*"):
         with path.open("rb") as file:
+            zipped = path.suffix == ".gz"
             opened = (
-                gzip.open(file)
-                if path.suffix == ".gz"
+                gzip.GzipFile(fileobj=file)
+                if zipped
                 else zstandard.ZstdDecompressor().stream_reader(file)
             )
             for line in io.TextIOWrapper(opened, "utf-8"):
@@ -89,7 +90,9 @@ def measure(of: str, runs: int, settings: dict[str, object], folder: Path) -> tu
     print(f"{of}: {len(all_texts)} documents, {size / 1e6:.1f} MB, {settings or 'defaults'}")
     print(f"  {decided['notes'][0]} clusters {decided['clusters']}")
     print(f"  command   {size / a / 1e6:6.1f} MB/s, median {a:.2f} s of {sorted(ours)}")
-    print(f"            peak of a process {max(peaks):.0f} MiB ({max(peaks) * 2**20 / size:.1f} B/B)")
+    print(
+        f"            peak of a process {max(peaks):.0f} MiB ({max(peaks) * 2**20 / size:.1f} B/B)"
+    )
     print(f"  bare sort {size / b / 1e6:6.1f} MB/s, median {b:.2f} s of {sorted(bare)}")
     print(f"            {peak:.1f} bytes a byte")
     print(f"  ratio {b / a:.2f}")

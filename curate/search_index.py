@@ -39,6 +39,13 @@ def _digest(record: dict[str, Any]) -> str:
     return xxhash.xxh3_128_hexdigest(text.encode())
 
 
+def _holds(path: Path, text: np.ndarray) -> bool:
+    """Whether the file is that text."""
+    if not path.is_file() or path.stat().st_size != len(text):
+        return False
+    return bool(np.array_equal(np.memmap(path, np.uint8, "r"), text))
+
+
 def is_complete(folder: Path) -> bool:
     """Whether a whole index lies in the folder."""
     return (folder / RECORD).is_file()
@@ -60,7 +67,7 @@ class IndexWriter:
         self._chunks: list[dict[str, int]] = []
         self._text = np.empty(0, np.uint8)  # of the chunk at hand; memory comes as it is filled
         self._held = self._documents = self._bytes = self._of_chunk = 0
-        self._starts = open(folder / ".part-starts", "wb")
+        self._starts = (folder / ".part-starts").open("wb")
         self._schema = pa.schema([("id", pa.large_string())])
         self._ids = pa.OSFile(str(folder / ".part-ids"), "wb")
         self._id_writer = pa.ipc.new_file(self._ids, self._schema)
@@ -108,7 +115,8 @@ class IndexWriter:
         number = len(self._chunks)
         text = self._text[: self._held]
         path, order = (self._folder / _name(kind, number) for kind in ("text", "order"))
-        if not (order.exists() and order.stat().st_size == 4 * len(text)):
+        if not (order.exists() and _holds(path, text)):
+            order.unlink(missing_ok=True)
             with replacing(path) as aside:
                 text.tofile(aside)
             with replacing(order) as aside:

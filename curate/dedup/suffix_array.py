@@ -29,9 +29,6 @@ class DedupSuffixArray(DedupStep):
     """Cuts passages that stand elsewhere in the corpus, found with suffix arrays."""
 
     name: ClassVar[str] = "dedup_suffix_array"
-    free: ClassVar[frozenset[str]] = DedupStep.free | {
-        "threshold", "unit", "keep", "boundary", "min_chars", "keep_index", "memory_mib", "tokenizer"
-    }  # fmt: skip
 
     survivor: survivors.Survivor = "first"
     """With `keep: first`: which document's copy is the first one; arrival by default."""

@@ -38,7 +38,8 @@ class Sieve:
         self._table = np.zeros(1 << (bits - 2), np.uint8)
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
-        """Takes the anchors of documents: symbols uint8, uint16 or uint32; offsets int64[rows + 1]."""
+        """Takes the anchors of documents: symbols: uint8[], uint16[] or uint32[]; offsets:
+        int64[rows + 1]."""
         _count(symbols, offsets, self.window, self.block, self._table, self._shift)
 
     def passing(self, symbols: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -75,8 +76,7 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
     for i in range(start, start + block - 1):
         value = value * _BASE + np.uint64(symbols[i]) + np.uint64(1)
     best = np.uint64(0)
-    place = np.int64(-1)
-    told = np.int64(-1)
+    place = told = -1
     passes = False
     at = 0  # of the block in the ring
     for p in range(start, stop - block + 1):

@@ -60,8 +60,8 @@ def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarr
 def left_over(
     docs: Documents, mark: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the rows named, 0 and False of others: (cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
-    bool[rows], whether one of them is no white space)."""
+    """(cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
+    bool[rows], whether one of them is no white space) of the rows named, 0 and False of others."""
     data, offsets = docs.buffers()
     cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
     written = np.zeros(len(docs), np.bool_)

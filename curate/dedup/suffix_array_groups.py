@@ -123,9 +123,7 @@ def _merge(
                 out_first[n] = first if p != first else second
                 n += 1
             if next_[s] < stops[s]:
-                _push(
-                    data, places, bases, next_, heap, state[_HEAP], s, window, width, chars
-                )
+                _push(data, places, bases, next_, heap, state[_HEAP], s, window, width, chars)
                 state[_HEAP] += 1
             state[_AT] += 1
         if state[_HEAP] == 0:

@@ -58,8 +58,7 @@ def find_regions(data, offsets, marks, window, chars):
     n = 0
     for r in range(len(offsets) - 1):
         open_ = False
-        before = np.int64(-1)  # the last place whose window's end is known
-        stop = np.int64(-1)
+        before = stop = -1  # the last place whose window's end is known, and that end
         for i in range(offsets[r], offsets[r + 1]):
             if not marks[i - base] or (chars and continues(data[i])):
                 continue

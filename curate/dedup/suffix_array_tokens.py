@@ -48,7 +48,8 @@ class Encoder:
                 parts["token_end"].append(spans[:, 1].astype(np.uint32))
                 ends[r + 1] = len(encoding.ids)
         lists = pa.array(np.cumsum(ends), pa.int64())
-        kinds = {"tokens": self.dtype, "token_start": np.uint32, "token_end": np.uint32}
+        place = np.dtype(np.uint32)
+        kinds = {"tokens": self.dtype, "token_start": place, "token_end": place}
         return {
             name: pa.LargeListArray.from_arrays(
                 lists, pa.array(np.concatenate([np.empty(0, kinds[name]), *values]))

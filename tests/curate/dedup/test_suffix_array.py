@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_substrings import in_bytes, on_characters, on_lines, on_words, spans_to_cut
@@ -19,7 +16,6 @@ from curate.database import database
 from curate.dedup.suffix_array import DedupSuffixArray
 from curate.dedup.suffix_array_resolve import resolve
 from curate.documents import documents
-from curate.errors import UsageError
 from curate.sketches import Sketches, SketchFile, view
 from curate.stage import sketch_rows
 
@@ -70,10 +66,14 @@ def without(text: str, spans: list[tuple[int, int]]) -> str | None:
 
 
 def units_of(text: str, unit: str) -> list[bytes]:
-    return [c.encode() for c in text] if unit == "characters" else [bytes([b]) for b in text.encode()]
+    return (
+        [c.encode() for c in text] if unit == "characters" else [bytes([b]) for b in text.encode()]
+    )
 
 
-def expected(texts: list[str], window: int, unit: str, boundary: str, none: bool) -> list[str | None]:
+def expected(
+    texts: list[str], window: int, unit: str, boundary: str, none: bool
+) -> list[str | None]:
     units = [units_of(t, unit) for t in texts]
     out = []
     for text, of, spans in zip(texts, units, spans_to_cut(units, window, none), strict=True):
