@@ -31,12 +31,15 @@ class Pair:
 @dataclass
 class Method:
     """One dedup's figures. sizes: clusters by the bound of SIZES that they reach; passages: whether
-    members are passages, which were cut, and not whole documents, which were dropped."""
+    members are passages, which were cut, and not whole documents, which were dropped; dropped: the
+    members that went."""
 
     name: str
     clusters: int = 0
     members: int = 0
     passages: bool = False
+    unknown: int = 0  # what went without a cluster: seen before, nobody knows where
+    dropped: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
     largest: list[tuple[int, str]] = field(default_factory=list)  # members, the id that stays
     similarity: Histogram | None = None
@@ -48,10 +51,12 @@ class Method:
             "clusters": self.clusters,
             "members": self.members,
             "of": "passages" if self.passages else "documents",
-            "dropped": self.members - self.clusters,
+            "dropped": self.dropped,
             "sizes": {str(k): v for k, v in self.sizes.items()},
             "largest": [[n, kept] for n, kept in self.largest],
         }
+        if self.unknown:
+            found["unknown"] = self.unknown
         if self.similarity is not None:
             found["similarity"] = self.similarity.dump()
         return found
@@ -61,18 +66,24 @@ def gather(store: Store) -> list[Method]:
     """The figures of each method in decisions.parquet."""
     if not store.has_decisions:
         return []
+    # A member went if it has a partner, or if no copy stays.
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE clusters AS
         SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id,
-               count(span_start) AS spans
-        FROM decisions GROUP BY method, cluster"""
+               count(*) FILTER (partner_id IS NOT NULL OR kept_id IS NULL) AS gone
+        FROM decisions WHERE cluster IS NOT NULL GROUP BY method, cluster"""
     )
     found = []
-    for name, clusters, members, spans in store.rows(
-        """SELECT method, count(*), sum(size)::BIGINT, sum(spans)::BIGINT FROM clusters
+    for name, unknown, spans in store.rows(
+        """SELECT method, count(*) - count(cluster), count(span_start) FROM decisions
         GROUP BY method ORDER BY method"""
     ):
-        method = Method(name, clusters, members, spans > 0)
+        ((clusters, members, gone),) = store.rows(
+            """SELECT count(*), coalesce(sum(size), 0)::BIGINT, coalesce(sum(gone), 0)::BIGINT
+            FROM clusters WHERE method = ?""",
+            [name],
+        )
+        method = Method(name, clusters, members, spans > 0, unknown, gone)
         for size, n in store.rows(
             "SELECT size, count(*) FROM clusters WHERE method = ? GROUP BY size ORDER BY size",
             [name],
@@ -108,7 +119,8 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     for method in methods:
         if method.passages:
             continue  # what was cut stands among the examples of cuts
-        part = "FROM decisions WHERE method = ? AND partner_id IS NOT NULL AND partner_id <> id"
+        part = """FROM decisions WHERE method = ? AND partner_id IS NOT NULL AND partner_id <> id
+        AND partner_corpus IS NULL"""
         rows = store.rows(
             f"SELECT id, partner_id, similarity {part} ORDER BY similarity, {KEY}, id LIMIT 1",
             [method.name],
