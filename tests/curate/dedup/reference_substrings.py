@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import defaultdict
+from typing import Any
 
 Span = tuple[int, int]
+Row = dict[str, Any]
 
 
 def windows_to_cut(
@@ -87,3 +90,18 @@ def _shrunk(spans: list[Span], edges: list[int]) -> list[Span]:
         if len(inner) > 1:
             out.append((inner[0], inner[-1]))
     return out
+
+
+def pages_of(draw: random.Random, count: int) -> list[Row]:
+    """Pages of random words, of which many have runs of words of other pages."""
+    words = [f"w{i}é" for i in range(500)]
+    runs = [" ".join(draw.choices(words, k=20)) for _ in range(20)]
+    rows = []
+    for i in range(count):
+        parts = [
+            draw.choice(runs) if draw.random() < 0.4 else " ".join(draw.choices(words, k=15))
+            for _ in range(draw.randrange(6))
+        ]
+        text = draw.choice((" ", "\n")).join(parts)
+        rows.append({"id": f"d{i:03d}", "text": text, "url": f"https://host-{i}.test/"})
+    return rows
