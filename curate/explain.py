@@ -90,8 +90,9 @@ def _passage(decision: dict[str, Any], name: str) -> str:
     if partner is None:
         return f"{which} are the copy that stays of cluster {decision['cluster']}"
     if decision["kept_id"] is None:
-        return f"{which} stand in {partner} too; no copy stays (cluster {decision['cluster']})"
-    keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
+        keeper = f"stand in {'it' if partner == name else partner} too; no copy stays"
+    else:
+        keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
     return f"{which} {keeper} (cluster {decision['cluster']})"
 
 
