@@ -177,6 +177,7 @@ REGISTRY: dict[str, str] = {
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
     "dedup_passages": "curate.dedup.passages:DedupPassages",
+    "dedup_semantic": "curate.dedup.semantic:DedupSemantic",
     "dedup_suffix_array": "curate.dedup.suffix_array:DedupSuffixArray",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
