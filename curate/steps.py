@@ -166,6 +166,7 @@ REGISTRY: dict[str, str] = {
     "language": "curate.language.step:Language",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
+    "dedup_bloom": "curate.dedup.bloom:DedupBloom",
     "dedup_passages": "curate.dedup.passages:DedupPassages",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
