@@ -45,8 +45,18 @@ class MapStage:
 
     @property
     def sketch_key(self) -> str:
-        """Names the sketch and its decisions; empty without a sketch."""
-        return _hash(self.key, self.sketch.identity()) if self.sketch else ""
+        """Names the sketches; empty without one."""
+        return _hash(self.key, self.sketch.sketch_identity()) if self.sketch else ""
+
+    @property
+    def folder_key(self) -> str:
+        """Names the folder of the step that resolves the sketches."""
+        return _hash(self.sketch_key, self.sketch.folder_identity()) if self.sketch else ""
+
+    @property
+    def decisions_key(self) -> str:
+        """Names the decisions over the sketches."""
+        return _hash(self.folder_key, self.sketch.identity()) if self.sketch else ""
 
     @property
     def labels(self) -> list[str]:
@@ -81,7 +91,7 @@ class RunPlan:
     @property
     def digest(self) -> str:
         """Changes when any output may change."""
-        keys = [s.key + s.sketch_key for s in self.stages] + [p.key for p in self.products]
+        keys = [s.key + s.decisions_key for s in self.stages] + [p.key for p in self.products]
         return _hash(self.inputs.fingerprint(), keys)
 
     @property

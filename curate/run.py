@@ -199,7 +199,7 @@ class _Run:
             )
         if stage.sketch:
             record["decided"] = self._once(
-                stage.sketch_key + ":resolved",
+                stage.decisions_key + ":resolved",
                 self._decisions(stage),
                 lambda: self._resolve(stage, record),
             )
@@ -233,7 +233,7 @@ class _Run:
             "sketch": stage.sketch.identity() if stage.sketch else None,
             "sketch_kind": _sketch_kind(stage),
         }
-        path = folder / f"stage{stage.sketch_key and '-' + stage.sketch_key}.json"
+        path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
         write_text(path, json.dumps(spec, indent=1))
         return path
 
@@ -251,10 +251,11 @@ class _Run:
         return settle_ids(self.plan.inputs, folder)
 
     def _decisions(self, stage: MapStage) -> Path:
-        return stage_folder(self.out, stage.folder_name) / f"decisions-{stage.sketch_key}.parquet"
+        folder = stage_folder(self.out, stage.folder_name)
+        return folder / f"decisions-{stage.decisions_key}.parquet"
 
     def _own(self, stage: MapStage) -> Path:
-        return stage_folder(self.out, stage.folder_name) / f"resolve-{stage.sketch_key}"
+        return stage_folder(self.out, stage.folder_name) / f"resolve-{stage.folder_key}"
 
     def _corpus(self, stage: MapStage) -> SketchedCorpus:
         folder = stage_folder(self.out, stage.folder_name)
@@ -277,7 +278,7 @@ class _Run:
     def _indexes(self) -> list[indexes.Made]:
         """What the plan's dedups leave for later runs to compare with."""
         return [
-            indexes.Made(stage.sketch, stage.sketch_key, self._corpus(stage), self._own(stage))
+            indexes.Made(stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage))
             for stage in self.plan.stages
             if stage.sketch is not None
         ]

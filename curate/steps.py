@@ -109,6 +109,16 @@ class CorpusStep(Settings):
     def open(self) -> None:
         """As for a Step."""
 
+    def sketch_identity(self) -> dict[str, Any]:
+        """What decides the sketches: a part of `identity()`. Settings that only `resolve` and
+        `apply` use are absent, so that another value of them does not sketch again."""
+        return self.identity()
+
+    def folder_identity(self) -> dict[str, Any]:
+        """What decides the content of the step's own folder: a part of `identity()`. Settings that
+        `resolve` uses after what it keeps there are absent."""
+        return self.identity()
+
     def sketch(self, docs: Documents) -> pa.Table:
         """One row a document, in order; what resolve needs to know of it. What it needs of parts
         of a document is a list column."""

@@ -17,7 +17,8 @@ from curate.steps import CorpusStep
 class DedupStep(CorpusStep):
     """The settings and the way of dropping that all dedups share."""
 
-    # Settings that may differ between a run and the index it is compared with.
+    # Settings that may differ between a run and the index it is compared with. Sketches do not
+    # depend on them, except that the survivor may be chosen by a column of its own.
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})
 
     survivor: survivors.Survivor = "longest"
@@ -67,6 +68,12 @@ class DedupStep(CorpusStep):
             found["settings"]["survivor"] = self.survivor
             found["against"] = [[index.name, index.digest] for index in self.earlier()]
         return found
+
+    def sketch_identity(self) -> dict[str, Any]:
+        found = self.identity()
+        settings = {k: v for k, v in found["settings"].items() if k not in self.free}
+        settings["survivor"] = survivors.sketched(self.survivor)
+        return {k: v for k, v in found.items() if k != "against"} | {"settings": settings}
 
 
 def dropped(

@@ -66,6 +66,11 @@ def preference(policy: str) -> str:
     return f"(CASE source {ranks} ELSE {len(quoted)} END), size DESC, id"
 
 
+def sketched(policy: str) -> str:
+    """The policy as far as `columns` depends on it."""
+    return policy if policy == "c4" or column_of(policy) else ""
+
+
 def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
     """The sketch columns that `preference` orders by: size, date, source, score, url_md5."""
     column = column_of(policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 GOOD = "\n".join(["The river runs past the old mill and on."] * 4)
-STEPS: list[Any] = [{"c4": {}}, {"dedup_exact": {}}]
+STEPS: list[Any] = [{"c4": {}}, {"dedup_exact": {"max_removal": 1}}]
 
 
 def test_bytes_out_of_a_step_are_bytes_into_the_next(bench: Any) -> None:
