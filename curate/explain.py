@@ -74,10 +74,18 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
 
+def _seen(decision: dict[str, Any]) -> str:
+    """What is known of a match without a partner."""
+    share = f"{decision['similarity']:.1%}"
+    return f"{share} of them was seen before (a Bloom filter does not know where)"
+
+
 def _passage(decision: dict[str, Any], name: str) -> str:
     """One line on a passage that stands more than once."""
     start, end, partner = decision["span_start"], decision["span_end"], decision["partner_id"]
     which = f"  {decision['method']}: bytes {start} to {end} of its input"
+    if decision["cluster"] is None:
+        return f"{which} were cut: {_seen(decision)}"
     if partner is None:
         return f"{which} are the copy that stays of cluster {decision['cluster']}"
     keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
@@ -99,7 +107,9 @@ def text(found: dict[str, Any], most: int = 40) -> str:
     for d in found["decisions"]:
         if d["span_start"] is not None:
             continue
-        if d["partner_id"]:
+        if d["cluster"] is None:
+            lines.append(f"  {d['method']}: dropped: {_seen(d)}")
+        elif d["partner_id"]:
             similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
             lines.append(
                 f"  {d['method']}: copy of {d['partner_id']}{similar};"

@@ -3,13 +3,12 @@
 The rules of DCLM's bff (Li et al. 2024; dedup/bff/src/main.rs) and of Dolma's deduper (Soldaini et
 al. 2024; src/deduper.rs), but in the order of the input: workers make the keys, one pass over them
 looks up and inserts. So a run gives the same result whatever the number of workers, and a resumed
-run the same as one that was not killed. A Bloom filter answers "seen" of a share of new n-grams, the
-rate of false positives, and it does not know where it has seen one.
+run the same as one that was not killed. A Bloom filter answers "seen" of a share of new n-grams
+too, the rate of false positives, and it does not know where it has seen one.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -69,6 +68,14 @@ class DedupBloom(DedupStep):
             raise ValueError("key: url needs mode: dolma-document")
         return self
 
+    def sketch_identity(self) -> dict[str, Any]:
+        found = super().sketch_identity()
+        later = {"threshold", "false_positives"}
+        settings = {k: v for k, v in found["settings"].items() if k not in later}
+        if self.mode == "paragraph":
+            settings["mode"] = "old-both"  # the same keys
+        return found | {"settings": settings}
+
     @property
     def method(self) -> str:
         """How decisions name this step: `bloom:` and the mode."""
@@ -77,6 +84,10 @@ class DedupBloom(DedupStep):
     @property
     def _dolma(self) -> bool:
         return self.mode.startswith("dolma-")
+
+    @property
+    def _what(self) -> str:
+        return f"{self.mode.removeprefix('dolma-')}s" if self._dolma else "n-grams"
 
     @property
     def limit(self) -> float:
@@ -114,6 +125,7 @@ class DedupBloom(DedupStep):
         from curate.atomic import clear_temporary, replacing
         from curate.dedup.bloom_filter import BloomFilter, grown_from
         from curate.dedup.bloom_pass import Rules, count_keys, decide
+        from curate.dedup.bloom_report import report
 
         rules = Rules(
             0.0 if self._dolma else self.threshold,
@@ -132,17 +144,10 @@ class DedupBloom(DedupStep):
             bloom.make_room(self.expected or count_keys(sketches))
             tally = decide(sketches, bloom, rules, self.method)
             bloom.finish()
-        from curate.dedup.bloom_report import report
-
-        return report(bloom, tally, before, self.false_positives, self.expected)
+        return report(bloom, tally, before, self._what, self.expected)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         from curate.dedup.bloom_cuts import without_seen
 
         at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
         return without_seen(docs, at, decisions, self.limit, CUT)
-
-
-def filter_of(index: Path) -> Path:
-    """The filter in the folder of an index (OUT/index/LABEL)."""
-    return index / "own" / FILTER

@@ -22,6 +22,9 @@ HASH = "blocked512-mul"  # names the above in a filter's file
 _M = np.uint64(0x9E3779B97F4A7C15)
 _32, _55, _6, _3 = np.uint64(32), np.uint64(55), np.uint64(6), np.uint64(3)
 _63, _ONE = np.uint64(63), np.uint64(1)
+# Masks that add up the bits of a word.
+_PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_BYTES, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 # Columns of the array `slices`: int64[slices, 5].
 FIRST, BLOCKS, PROBES, CAPACITY, INSERTED = range(5)
 
@@ -118,10 +121,10 @@ def add_keys(words, slices, keys, hits):
 @njit(cache=True, nogil=True)
 def count_bits(words):
     """Set bits in words: uint64[n]."""
-    total = 0
-    for word in words:
-        w = word - ((word >> _ONE) & np.uint64(0x5555555555555555))
-        w = (w & np.uint64(0x3333333333333333)) + ((w >> np.uint64(2)) & np.uint64(0x3333333333333333))
-        w = (w + (w >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-        total += np.int64((w * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    total = np.int64(0)
+    for w in words:
+        w -= (w >> _ONE) & _PAIRS
+        w = (w & _FOURS) + ((w >> np.uint64(2)) & _FOURS)
+        w = (w + (w >> np.uint64(4))) & _BYTES
+        total += np.int64((w * _ONES) >> np.uint64(56))
     return total

@@ -31,7 +31,8 @@ class Pair:
 @dataclass
 class Method:
     """One dedup's figures. sizes: clusters by the bound of SIZES that they reach; passages: whether
-    members are passages, which were cut, and not whole documents, which were dropped."""
+    members are passages, which were cut, and not whole documents, which were dropped; unlinked: of
+    a method that knows no partners, the documents dropped and the passages cut."""
 
     name: str
     clusters: int = 0
@@ -41,6 +42,7 @@ class Method:
     largest: list[tuple[int, str]] = field(default_factory=list)  # members, the id that stays
     similarity: Histogram | None = None
     pairs: list[Pair] = field(default_factory=list)
+    unlinked: tuple[int, int] | None = None
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
@@ -54,6 +56,9 @@ class Method:
         }
         if self.similarity is not None:
             found["similarity"] = self.similarity.dump()
+        if self.unlinked is not None:
+            found["of"] = "documents and passages"
+            found["documents"], found["passages"] = self.unlinked
         return found
 
 
@@ -65,7 +70,7 @@ def gather(store: Store) -> list[Method]:
         """CREATE OR REPLACE TEMP TABLE clusters AS
         SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id,
                count(span_start) AS spans
-        FROM decisions GROUP BY method, cluster"""
+        FROM decisions WHERE cluster IS NOT NULL GROUP BY method, cluster"""
     )
     found = []
     for name, clusters, members, spans in store.rows(
@@ -84,6 +89,13 @@ def gather(store: Store) -> list[Method]:
             ORDER BY size DESC, kept_id LIMIT {LARGEST}""",
             [name],
         )
+        _similarities(store, method)
+        found.append(method)
+    for name, members, spans in store.rows(
+        """SELECT method, count(*), count(span_start) FROM decisions WHERE cluster IS NULL
+        GROUP BY method ORDER BY method"""
+    ):
+        method = Method(name, 0, members, spans > 0, unlinked=(members - spans, spans))
         _similarities(store, method)
         found.append(method)
     _pairs(store, found)

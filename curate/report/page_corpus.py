@@ -39,7 +39,21 @@ def duplicates(figures: Figures) -> tuple[str, str, str]:
     )
 
 
+def _unlinked(method: Method) -> str:
+    """A method that knows what was seen before, but not where."""
+    documents, passages = method.unlinked or (0, 0)
+    said = (
+        f"{count(documents)} documents dropped and {count(passages)} passages cut because most of"
+        " them was seen before. A Bloom filter does not know where: there are no pairs to show."
+    )
+    return f"<p class=about>{said}</p>"
+
+
 def _method(method: Method) -> str:
+    if method.unlinked is not None:
+        chart = _similarity(method, "share of each that was seen before")
+        head = f"<h3>{shown(method.name)}</h3>"
+        return f"<article class=card>{head}{_unlinked(method)}{chart}</article><br>"
     most = max(method.sizes.values())
     body = [
         [_size(bound), count(n), bar(n, most, f"{n} clusters")]
@@ -55,14 +69,16 @@ def _method(method: Method) -> str:
         f" {count(method.members)} {of}; {count(dropped)} {copies} {gone}. The largest, with"
         f" the document that keeps a copy: {largest}.</p>{left}"
     ]
-    if method.similarity is not None:
-        chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
-        parts.append(
-            f"<figure>{chart}<figcaption>similarity of the copies to their partner"
-            "</figcaption></figure>"
-        )
+    parts.append(_similarity(method, "similarity of the copies to their partner"))
     pairs = "".join(_pair(p, i == 0) for i, p in enumerate(method.pairs))
     return f"<article class=card>{''.join(parts)}{pairs}</article><br>"
+
+
+def _similarity(method: Method, caption: str) -> str:
+    if method.similarity is None:
+        return ""
+    chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
+    return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
 
 
 def _size(bound: int) -> str:

@@ -158,7 +158,7 @@ def uax_hashes(data, start, stop, kinds, states, starts, ends, out):
     Both tables come from `class_table` and `state_table`. The path over ASCII has one branch a
     character, since where words end cannot be predicted.
     """
-    words = 0
+    words = np.int64(0)
     state = np.int64(START)
     joined = False  # the last character was a ZWJ
     solid = np.int64(0)  # the piece holds more than white space
