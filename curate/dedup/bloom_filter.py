@@ -214,7 +214,7 @@ class BloomFilter:
     def measured_rate(self, probes: int = PROBES) -> float:
         """False positives among random keys, of which none was inserted (all but surely: of 2^64
         possible ones a filter holds few)."""
-        keys = np.random.default_rng(self.seed).integers(0, 2**64, probes, np.uint64)
+        keys = np.random.default_rng((self.seed, PROBES)).integers(0, 2**64, probes, np.uint64)
         return self.count(keys) / probes
 
     def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
@@ -242,8 +242,12 @@ class BloomFilter:
             for (_, b, p, c, n), rate in zip(self.slices, self._rates, strict=True)
         ]
         header = Header(
-            keys=self.keys, seed=self.seed, rate=self.rate, slices=slices,
-            parents=self.parents, checksum=self.checksum,
+            keys=self.keys,
+            seed=self.seed,
+            rate=self.rate,
+            slices=slices,
+            parents=self.parents,
+            checksum=self.checksum,
         )
         text = json.dumps(header.model_dump()).encode()
         if len(text) > HEADER - _FRONT.size:

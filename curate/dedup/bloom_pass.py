@@ -90,7 +90,18 @@ def in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached
 
 @njit(cache=True, nogil=True)
 def documents_first(
-    words, slices, key_rows, keys, unit_rows, first, last, threshold, reached, hits, seen, own,
+    words,
+    slices,
+    key_rows,
+    keys,
+    unit_rows,
+    first,
+    last,
+    threshold,
+    reached,
+    hits,
+    seen,
+    own,
     total,
 ):
     """bff's `both` as its comments plan it: a document goes by the share of all its keys; of one
@@ -189,13 +200,21 @@ def _batch(
         own = np.zeros(len(first), np.int64)
         total = np.zeros(len(batch), np.int64)
         documents_first(
-            bloom.words, bloom.slices, key_rows, keys, unit_rows, first, last, *limit, hits, seen,
-            own, total,
+            bloom.words,
+            bloom.slices,
+            key_rows,
+            keys,
+            unit_rows,
+            first,
+            last,
+            *limit,
+            hits,
+            seen,
+            own,
+            total,
         )
     else:
-        in_order(
-            bloom.words, bloom.slices, key_rows, keys, unit_rows, first, *limit, hits, seen
-        )
+        in_order(bloom.words, bloom.slices, key_rows, keys, unit_rows, first, *limit, hits, seen)
         own = first
         total = np.concatenate([[0], np.cumsum(seen)])
         total = total[unit_rows[1:]] - total[unit_rows[:-1]]
@@ -206,7 +225,7 @@ def _batch(
     rows = np.repeat(np.arange(len(batch)), np.diff(unit_rows))
     cut = np.flatnonzero(gone & ~dropped[rows])
     share = np.divide(total, all_keys, out=np.zeros(len(batch)), where=all_keys > 0)
-    known = np.flatnonzero(total > 0)
+    known = np.flatnonzero((total > 0) | dropped)
     tally.documents += int(dropped.sum())
     tally.passages += len(cut)
     spans = [_lists(batch.column(c))[1][cut] for c in ("start", "end")]

@@ -4,8 +4,8 @@ For exchange of small filters over strings, such as URLs; hashing is done in Pyt
 time. The file: `<dQQQQ` (error rate, slices, bits a slice, capacity, count), then the bits, the
 first one lowest in its byte. A key sets one bit in each slice: the digest of salt + key, for as
 many salts as it takes, cut into numbers modulo the bits of a slice. The hash depends on how many
-bits of digest are needed: xxh3-128, sha1, sha256, sha384 or sha512. Versions before 4.0 took md5 where 4.0
-takes xxh3-128; a file does not say which version made it.
+bits of digest are needed: xxh3-128, sha1, sha256, sha384 or sha512. Versions 3.0 and 3.1 took md5
+where 4.0 takes xxh3-128; a file does not say which version made it.
 """
 
 from __future__ import annotations

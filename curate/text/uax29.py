@@ -155,8 +155,8 @@ def uax_hashes(data, start, stop, kinds, states, starts, ends, out):
     """Words of data[start:stop]: their positions and hashes are put into starts, ends: int64[] and
     out: uint64[], each of stop - start + 1 or more. Returns their number.
 
-    Both tables come from `class_table` and `state_table`. The path over ASCII has one branch a
-    character, since where words end cannot be predicted.
+    Both tables come from `class_table` and `state_table`. No branch depends on where
+    words end, which cannot be predicted.
     """
     words = np.int64(0)
     state = np.int64(START)
@@ -213,7 +213,13 @@ def _table(data, offsets, kinds, states):
     for r in range(rows):
         row_words[r] = words
         words += uax_hashes(
-            data, offsets[r], offsets[r + 1], kinds, states, start[words:], end[words:],
+            data,
+            offsets[r],
+            offsets[r + 1],
+            kinds,
+            states,
+            start[words:],
+            end[words:],
             value[words:],
         )
     row_words[rows] = words
