@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numba import njit
 
-from curate.dedup.bloom_kernel import insert_new, look_up
+from curate.dedup.bloom_kernel import AHEAD, insert_new, look_up, touch
 
 if TYPE_CHECKING:
     from curate.dedup.bloom_filter import BloomFilter
@@ -76,16 +76,23 @@ def _over(seen, keys, threshold, reached):
 def in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached, hits, seen):
     """Looks up one unit after the other and inserts the keys of those that stay.
 
-    seen: int64[units], how many keys of each were there.
+    seen: int64[units], how many keys of each were there. Returns what `touch` does.
     """
+    read = np.uint64(0)
+    ahead = np.int64(0)
     for r in range(len(key_rows) - 1):
         at = key_rows[r]
         for u in range(unit_rows[r], unit_rows[r + 1]):
             stop = at + count[u]
+            if stop > ahead:
+                reach = min(np.int64(len(keys)), stop + AHEAD)
+                read |= touch(words, slices, keys, ahead, reach)
+                ahead = reach
             seen[u] = look_up(words, slices, keys, at, stop, hits)
             if not _over(seen[u], count[u], threshold, reached):
                 insert_new(words, slices, keys, at, stop, hits)
             at = stop
+    return read
 
 
 @njit(cache=True, nogil=True)
@@ -109,8 +116,9 @@ def documents_first(
     unit that goes. All keys are looked up before any is inserted.
 
     seen, own: int64[units], keys that lie within each unit; total: int64[rows], keys that were
-    there.
+    there. Returns what `touch` does.
     """
+    read = np.uint64(0)
     most = np.int64(0)
     for r in range(len(key_rows) - 1):
         most = max(most, key_rows[r + 1] - key_rows[r])
@@ -118,6 +126,7 @@ def documents_first(
     finish = np.empty(most, np.int64)
     for r in range(len(key_rows) - 1):
         at, stop = key_rows[r], key_rows[r + 1]
+        read |= touch(words, slices, keys, at, stop)
         total[r] = look_up(words, slices, keys, at, stop, hits)
         k = j = 0
         for u in range(unit_rows[r], unit_rows[r + 1]):
@@ -136,6 +145,7 @@ def documents_first(
                 if _over(seen[u], own[u], threshold, reached):
                     hits[at + k] = 1  # goes with the unit: not inserted
         insert_new(words, slices, keys, at, stop, hits)
+    return read
 
 
 def _lists(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
