@@ -77,7 +77,7 @@ def _number(value: float | None) -> str:
 def _seen(decision: dict[str, Any]) -> str:
     """What is known of a match without a partner."""
     share = f"{decision['similarity']:.1%}"
-    return f"{share} of them was seen before (a Bloom filter does not know where)"
+    return f"{share} of it was seen before (a Bloom filter does not know where)"
 
 
 def _passage(decision: dict[str, Any], name: str) -> str:
