@@ -24,7 +24,7 @@ def dedup(
     method: Annotated[
         str,
         typer.Option(
-            help="How copies are found: exact, url, minhash, lines or sentences; several"
+            help="How copies are found: exact, url, minhash, lines, sentences or newest; several"
             " one after the other with +, as in exact+minhash."
         ),
     ] = "exact",

@@ -74,18 +74,19 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
 
-def _seen(decision: dict[str, Any]) -> str:
-    """What is known of a match without a partner."""
-    share = f"{decision['similarity']:.1%}"
-    return f"{share} of it was seen before (a Bloom filter does not know where)"
+def _partner(decision: dict[str, Any]) -> str | None:
+    """The id of the partner, with the earlier corpus that it lies in."""
+    corpus = decision.get("partner_corpus")
+    return f"{decision['partner_id']} in {corpus}" if corpus else decision["partner_id"]
 
 
 def _passage(decision: dict[str, Any], name: str) -> str:
     """One line on a passage that stands more than once."""
-    start, end, partner = decision["span_start"], decision["span_end"], decision["partner_id"]
+    start, end = decision["span_start"], decision["span_end"]
+    partner = _partner(decision)
     which = f"  {decision['method']}: bytes {start} to {end} of its input"
     if decision["cluster"] is None:
-        return f"{which} were cut: {_seen(decision)}"
+        return f"{which} had been seen before ({decision['similarity']:.0%}), where is not known"
     if partner is None:
         return f"{which} are the copy that stays of cluster {decision['cluster']}"
     keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
@@ -107,12 +108,12 @@ def text(found: dict[str, Any], most: int = 40) -> str:
     for d in found["decisions"]:
         if d["span_start"] is not None:
             continue
+        similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
         if d["cluster"] is None:
-            lines.append(f"  {d['method']}: dropped: {_seen(d)}")
+            lines.append(f"  {d['method']}: seen before{similar}, where is not known")
         elif d["partner_id"]:
-            similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
             lines.append(
-                f"  {d['method']}: copy of {d['partner_id']}{similar};"
+                f"  {d['method']}: copy of {_partner(d)}{similar};"
                 f" {d['kept_id']} stays (cluster {d['cluster']})"
             )
         else:

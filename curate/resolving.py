@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ def resolve(
     """
     from curate.dedup.step import DedupStep
 
+    began = time.perf_counter()
     earlier = step.earlier() if isinstance(step, DedupStep) else []
     own.mkdir(exist_ok=True)
     with (
@@ -48,7 +50,7 @@ def resolve(
             found |= _own_decisions(db, whole, aside, earlier)
         if isinstance(step, DedupStep):
             _guard(db, aside, step, size)
-        return found
+    return {**found, "seconds": round(time.perf_counter() - began, 3)}
 
 
 def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> dict[str, Any]:

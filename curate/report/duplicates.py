@@ -31,18 +31,19 @@ class Pair:
 @dataclass
 class Method:
     """One dedup's figures. sizes: clusters by the bound of SIZES that they reach; passages: whether
-    members are passages, which were cut, and not whole documents, which were dropped; unlinked: of
-    a method that knows no partners, the documents dropped and the passages cut."""
+    members are passages, which were cut, and not whole documents, which were dropped; dropped: the
+    members that went."""
 
     name: str
     clusters: int = 0
     members: int = 0
     passages: bool = False
+    unknown: int = 0  # what went without a cluster: seen before, nobody knows where
+    dropped: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
     largest: list[tuple[int, str]] = field(default_factory=list)  # members, the id that stays
     similarity: Histogram | None = None
     pairs: list[Pair] = field(default_factory=list)
-    unlinked: tuple[int, int] | None = None
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
@@ -50,15 +51,14 @@ class Method:
             "clusters": self.clusters,
             "members": self.members,
             "of": "passages" if self.passages else "documents",
-            "dropped": self.members - self.clusters,
+            "dropped": self.dropped,
             "sizes": {str(k): v for k, v in self.sizes.items()},
             "largest": [[n, kept] for n, kept in self.largest],
         }
+        if self.unknown:
+            found["unknown"] = self.unknown
         if self.similarity is not None:
             found["similarity"] = self.similarity.dump()
-        if self.unlinked is not None:
-            found["of"] = "documents and passages"
-            found["documents"], found["passages"] = self.unlinked
         return found
 
 
@@ -66,18 +66,24 @@ def gather(store: Store) -> list[Method]:
     """The figures of each method in decisions.parquet."""
     if not store.has_decisions:
         return []
+    # A member went if it has a partner, or if no copy stays.
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE clusters AS
         SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id,
-               count(span_start) AS spans
+               count(*) FILTER (partner_id IS NOT NULL OR kept_id IS NULL) AS gone
         FROM decisions WHERE cluster IS NOT NULL GROUP BY method, cluster"""
     )
     found = []
-    for name, clusters, members, spans in store.rows(
-        """SELECT method, count(*), sum(size)::BIGINT, sum(spans)::BIGINT FROM clusters
+    for name, unknown, spans in store.rows(
+        """SELECT method, count(*) - count(cluster), count(span_start) FROM decisions
         GROUP BY method ORDER BY method"""
     ):
-        method = Method(name, clusters, members, spans > 0)
+        ((clusters, members, gone),) = store.rows(
+            """SELECT count(*), coalesce(sum(size), 0)::BIGINT, coalesce(sum(gone), 0)::BIGINT
+            FROM clusters WHERE method = ?""",
+            [name],
+        )
+        method = Method(name, clusters, members, spans > 0, unknown, gone)
         for size, n in store.rows(
             "SELECT size, count(*) FROM clusters WHERE method = ? GROUP BY size ORDER BY size",
             [name],
@@ -89,13 +95,6 @@ def gather(store: Store) -> list[Method]:
             ORDER BY size DESC, kept_id LIMIT {LARGEST}""",
             [name],
         )
-        _similarities(store, method)
-        found.append(method)
-    for name, members, spans in store.rows(
-        """SELECT method, count(*), count(span_start) FROM decisions WHERE cluster IS NULL
-        GROUP BY method ORDER BY method"""
-    ):
-        method = Method(name, 0, members, spans > 0, unlinked=(members - spans, spans))
         _similarities(store, method)
         found.append(method)
     _pairs(store, found)
@@ -120,7 +119,8 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     for method in methods:
         if method.passages:
             continue  # what was cut stands among the examples of cuts
-        part = "FROM decisions WHERE method = ? AND partner_id IS NOT NULL AND partner_id <> id"
+        part = """FROM decisions WHERE method = ? AND partner_id IS NOT NULL AND partner_id <> id
+        AND partner_corpus IS NULL"""
         rows = store.rows(
             f"SELECT id, partner_id, similarity {part} ORDER BY similarity, {KEY}, id LIMIT 1",
             [method.name],

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.report import duplicates, examples, rules
+from curate.report import ages, duplicates, examples, rules
+from curate.report.ages import Ages
 from curate.report.duplicates import Method
 from curate.report.examples import Example
 from curate.report.rules import RuleFigures
@@ -26,18 +27,23 @@ class Figures:
     examples: dict[str, list[Example]] = field(default_factory=dict)
     duplicates: list[Method] = field(default_factory=list)
     languages: dict[str, tuple[int, int]] = field(default_factory=dict)
+    ages: Ages | None = None
 
     def dump(self) -> dict[str, Any]:
         """As JSON values, without texts."""
         return {
             **self.rules.dump(),
             "duplicates": {m.name: m.dump() for m in self.duplicates},
+            **({"ages": self.ages.dump()} if self.ages else {}),
             "languages": {k: {"kept": a, "rejected": b} for k, (a, b) in self.languages.items()},
         }
 
 
-def gather(out: Path) -> Figures:
-    """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded."""
+def gather(out: Path, by_date: bool = False) -> Figures:
+    """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
+
+    by_date: a dedup chose by date, so that ages are of interest.
+    """
     found = Figures()
     with opened(out) as store:
         if store is None:
@@ -46,6 +52,8 @@ def gather(out: Path) -> Figures:
         found.examples = examples.gather(store, found.rules.rules)
         found.duplicates = duplicates.gather(store)
         found.languages = _languages(store)
+        if by_date:
+            found.ages = ages.gather(store)
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.report import page_corpus, page_end, page_funnel, page_rules
+from curate.report import page_corpus, page_dedup, page_end, page_funnel, page_rules
 from curate.report.figures import Figures
 from curate.report.html import shown
 from curate.report.style import STYLE
@@ -47,7 +47,8 @@ def render(record: dict[str, Any], figures: Figures) -> str:
         page_rules.chapter(figures),
         page_rules.overlap(figures),
         page_rules.cuts(record),
-        page_corpus.duplicates(figures),
+        page_dedup.chapter(record, figures),
+        page_dedup.ages(figures),
         page_corpus.languages(figures),
         page_corpus.measures(figures),
         page_end.products(record),

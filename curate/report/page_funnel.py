@@ -126,7 +126,9 @@ def speed(record: dict[str, Any]) -> tuple[str, str, str]:
             before = spent.get(label, (0.0, 0))
             spent[label] = (before[0] + seconds, before[1] + worked)
     most = max((s for s, _ in spent.values()), default=0.0)
-    order = {label: i for i, label in enumerate(["read", *(r.step for r in rows)])}
+    steps = [r.step for r in rows]
+    order = {label: i for i, label in enumerate(["read", *steps])}
+    order |= {f"{step}: deciding": order[step] for step in steps}
     known = {"read": "read: opening and parsing the input", "write": "write: parquet files"}
     body = []
     for label, (seconds, worked) in sorted(
@@ -146,8 +148,8 @@ def speed(record: dict[str, Any]) -> tuple[str, str, str]:
         lead(
             "Seconds of work, added up over all workers, and how much text (for extraction: page"
             " source) went through in a second. A step's first batch of a new installation holds"
-            " the compilation of its code. A dedup stands with its map phase and its decisions'"
-            " application; resolving is not in it."
+            " the compilation of its code. A dedup stands with what its workers did, and apart from"
+            " that with its decisions over the whole corpus."
             + (f" A worker held {amount(peak)} of memory at most." if peak else "")
         ),
         table(["step", "", "seconds", "MB/s"], body, numbers={2, 3}),

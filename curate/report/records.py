@@ -97,7 +97,8 @@ def write_records(outcome: Outcome) -> None:
     _write_corrupt(outcome)
     _write_json(outcome.out / "run.json", data)
     try:
-        figures = gather(outcome.out) if outcome.plan.stages else Figures()
+        by_date = any(s["settings"].get("survivor") == "newest" for s in data["steps"])
+        figures = gather(outcome.out, by_date) if outcome.plan.stages else Figures()
         data["figures"] = figures.dump()
     except Exception as error:
         figures = Figures()

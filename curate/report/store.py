@@ -70,7 +70,11 @@ def opened(out: Path) -> Iterator[Store | None]:
             source = f"read_parquet({paths_literal(paths)})"
             db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
         if decisions.exists():
-            db.execute(f"CREATE VIEW decisions AS SELECT * FROM read_parquet({literal(decisions)})")
+            # Only runs against earlier corpora have the column.
+            named = "partner_corpus" in pq.read_schema(decisions).names
+            more = "" if named else ", NULL::VARCHAR AS partner_corpus"
+            source = f"read_parquet({literal(decisions)})"
+            db.execute(f"CREATE VIEW decisions AS SELECT *{more} FROM {source}")
         yield Store(db, kept, gone, columns, names, decisions.exists())
 
 

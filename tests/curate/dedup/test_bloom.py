@@ -251,9 +251,9 @@ def test_what_goes_names_its_share_and_the_threshold_and_what_stays_its_share(be
         assert d["cluster"] is d["kept_id"] is d["partner_id"] is None
     assert decisions["b", 0]["span_end"] == len(one)
     found = explain([bench.folder / "out"], "c")
-    assert "dropped: 100.0% of it was seen before (a Bloom filter does not" in explained(found)
+    assert "bloom:old-both: seen before with similarity 1.000, where is not" in explained(found)
     found = explain([bench.folder / "out"], "b")
-    assert f"bytes 0 to {len(one)} of its input were cut: 100.0%" in explained(found)
+    assert f"bytes 0 to {len(one)} of its input had been seen before (100%)" in explained(found)
 
 
 def test_the_report_says_how_full_and_how_wrong_the_filter_is(bench):
@@ -268,9 +268,10 @@ def test_the_report_says_how_full_and_how_wrong_the_filter_is(bench):
     (curve,) = decided["curves"]
     assert curve["mark"][0] == decided["inserted"] and curve["y"] == sorted(curve["y"])
     page = (bench.folder / "out/report.html").read_text()
-    assert "bloom:old-both" in page and "does not know where" in page
+    assert "bloom:old-both" in page and "had been seen before, not where" in page
     record = json.loads((bench.folder / "out/run.json").read_text())
-    assert "unlinked" not in json.dumps(record)
+    figures = record["figures"]["duplicates"]["bloom:old-both"]
+    assert (figures["clusters"], figures["unknown"]) == (0, decided["dropped"])
 
 
 def corpora() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
