@@ -74,7 +74,8 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
         ) TO {literal(path)} (FORMAT parquet)"""
     )
     rows = db.execute(
-        f"""SELECT count(DISTINCT cluster), count(*), count(*) FILTER ("drop")
+        f"""SELECT count(DISTINCT cluster), count(*) FILTER ("drop" OR cluster IS NOT NULL),
+               count(*) FILTER ("drop")
         FROM read_parquet({literal(path)})"""
     ).fetchone()
     counts = dict(zip(("clusters", "members", "dropped"), map(int, rows), strict=True))

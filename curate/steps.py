@@ -176,6 +176,7 @@ REGISTRY: dict[str, str] = {
     "language": "curate.language.step:Language",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
+    "dedup_bloom": "curate.dedup.bloom:DedupBloom",
     "dedup_passages": "curate.dedup.passages:DedupPassages",
     "dedup_semantic": "curate.dedup.semantic:DedupSemantic",
     "dedup_suffix_array": "curate.dedup.suffix_array:DedupSuffixArray",

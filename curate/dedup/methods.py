@@ -21,6 +21,7 @@ METHODS: dict[str, Chosen] = {
     "lines": [("dedup_passages", {"unit": "line"})],
     "sentences": [("dedup_passages", {"unit": "sentences"})],
     "suffix-array": [("dedup_suffix_array", {})],
+    "bloom": [("dedup_bloom", {})],
     "semantic": [("dedup_semantic", {})],
     # Stale data: of each URL, then of each cluster of near duplicates, the newest version.
     "newest": [
