@@ -59,9 +59,7 @@ def _spans(docs: Documents, found: list[tuple[int, int, int, int]], offsets: np.
     where text stays on both sides."""
     marked = docs.marked()
     found = [f for f in found if not marked[f[0]]]
-    rows, start, end, rule = (np.array(c, np.int64) for c in zip(*found, strict=True)) if found else (
-        np.empty(0, np.int64) for _ in range(4)
-    )
+    rows, start, end, rule = np.array(found, np.int64).reshape(-1, 4).T
     joined = np.zeros(len(rows), np.int64)
     k = 0
     while k < len(rows):

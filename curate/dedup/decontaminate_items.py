@@ -81,7 +81,7 @@ def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str 
     """(own id, text) of every row."""
     file = _file(path, label)
     if file.format == "parquet":
-        rows = _parquet(path)
+        rows = _parquet(path, label)
     elif file.format == "text":
         text = _content(file, label).decode("utf-8", "replace").removeprefix("\ufeff")
         rows = ({"text": line} for line in text.split("\n") if line.strip())
@@ -98,7 +98,9 @@ def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str 
         yield str(own) if usable else None, _text(row, fields)
     if fields and missed:
         have = ", ".join(sorted(seen)) or "no row"
-        raise UsageError(f"{label}: {path} has none of the fields {', '.join(fields)} (has: {have})")
+        raise UsageError(
+            f"{label}: {path} has none of the fields {', '.join(fields)} (has: {have})"
+        )
 
 
 def _file(path: str, label: str) -> InputFile:
@@ -122,10 +124,8 @@ def _content(file: InputFile, label: str) -> bytes:
     damage: list[str] = []
     parts: list[bytes] = []
     size = 0
+    note = lambda offset, what: damage.append(f"{what} at byte {offset}")  # noqa: E731
     with open_input(file.path) as source:
-        if file.codec == "plain":
-            return source.read(MOST_BYTES)
-        note = lambda offset, what: damage.append(f"{what} at byte {offset}")  # noqa: E731
         for chunk in decompressed_chunks(source, file.codec, note):
             parts.append(bytes(chunk))
             size += len(chunk)
@@ -167,11 +167,15 @@ def _json(file: InputFile, label: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _parquet(path: str) -> Iterator[dict[str, Any]]:
+def _parquet(path: str, label: str) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as source:
+    try:
+        source = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UsageError(f"{label}: evals {path}: {str(error).splitlines()[0]}") from None
+    with source:
         names = [
             f.name
             for f in source.schema_arrow

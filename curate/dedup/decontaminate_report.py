@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.atomic import replacing
-from curate.dedup.decontaminate_windows import CHARACTERS, Windows
+from curate.dedup.decontaminate_windows import Windows
 from curate.sketches import Sketches
 
 MOST_CHARS = 500  # of the matched text of an item
@@ -68,9 +68,7 @@ def _by_set(windows: Windows) -> dict[str, np.ndarray]:
     return {name: np.array(rows) for name, rows in found.items()}
 
 
-def write(
-    sketches: Sketches, windows: Windows, path: Path, max_hits: int | None
-) -> dict[str, Any]:
+def write(sketches: Sketches, windows: Windows, path: Path, max_hits: int | None) -> dict[str, Any]:
     """Writes one row an item, in order of the sets; returns figures by set and sentences. After
     `decontaminate_resolve.decide`, whose tables are still there."""
     db = sketches.connection
@@ -140,9 +138,7 @@ def _runs(starts: np.ndarray, ends: np.ndarray, first: np.ndarray) -> Any:
     return zip(np.split(starts, cuts), np.split(ends, cuts), strict=True)
 
 
-def _told(
-    db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None
-) -> dict[str, Any]:
+def _told(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -> dict[str, Any]:
     """Figures by set, and the sentences of the report."""
     documents: Counter[str] = Counter(
         dict(
@@ -166,7 +162,7 @@ def _told(
         }
         notes.append(
             f"{name}: {found} of {checked} checked items ({found / max(1, checked):.1%}) are in"
-            f" {documents[name]} documents"
+            f" {documents[name]} document{'' if documents[name] == 1 else 's'}"
         )
     notes += said_of_sets(windows)
     (ignored,) = db.execute("SELECT count(*) FROM common").fetchone()

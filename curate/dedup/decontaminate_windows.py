@@ -3,8 +3,8 @@
 Three ways of cutting an item into windows, each with its source:
 
 - `13-gram` (GPT-3, Brown et al. 2020): all runs of N words. N is the 5th percentile of the lengths
-  of a set's items in words, at least 8, at most 13 (appendix C). An item shorter than N words is one
-  window as a whole ("or that overlap with the whole example when it is shorter", section 4).
+  of a set's items in words, at least 8, at most 13 (appendix C). An item shorter than N words is
+  one window as a whole (section 4: "or that overlap with the whole example when it is shorter").
 - `50-char` (GPT-4 technical report, appendix C): runs of 50 letters and digits, "or the entire
   example if it's less than 50 characters". All runs, or `samples` random ones; the report takes 3.
 - `overlap` (PaLM, Chowdhery et al. 2022, section 8): all runs of 8 words.
@@ -185,9 +185,11 @@ def _table(
     return kernel.filter_bits(begins, shift), begins, lengths, keys, np.uint64(shift), least
 
 
-def find(docs: Documents, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(row, gram, first, last: int64[hits]): every place of a window in a batch, in order of row and
-    place; bytes of the document, `last` being the one behind."""
+def find(
+    docs: Documents, windows: Windows
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(row, gram, first, last: int64[hits]): every place of a window in a batch, in order of row
+    and place; bytes of the document, `last` being the one behind."""
     data, offsets = docs.buffers()
     room = _FIRST_ROOM
     while True:
@@ -196,14 +198,10 @@ def find(docs: Documents, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.
             count = 0
         elif windows.cutting.by_character:
             values = kernel.character_values()
-            count = kernel.find_characters(
-                data, offsets, values, windows.most, windows.table, hits
-            )
+            count = kernel.find_characters(data, offsets, values, windows.most, windows.table, hits)
         else:
             t = words(docs)
-            count = kernel.find_words(
-                offsets, t.rows, t.hash, t.start, t.end, windows.table, hits
-            )
+            count = kernel.find_words(offsets, t.rows, t.hash, t.start, t.end, windows.table, hits)
         if count <= room:
             gram, row, first, last = (a[:count] for a in hits)
             return row, gram, first, last
