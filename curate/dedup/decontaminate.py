@@ -1,7 +1,7 @@
 """Documents that hold items of evaluation sets are dropped, or cut where they hold them.
 
-A dedup against a small corpus that must not be in the training data. The ways of comparing are named
-after their sources (decontaminate_windows.py); cutting follows GPT-3 (decontaminate_cuts.py).
+A dedup against a small corpus that must not be in the training data. The ways of comparing are
+named after their sources (decontaminate_windows.py); cutting follows GPT-3 (decontaminate_cuts.py).
 """
 
 from __future__ import annotations

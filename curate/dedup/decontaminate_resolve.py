@@ -103,8 +103,8 @@ def decide(
 
 
 def _passages(db: Any) -> str:
-    """SQL of the passages to cut: matches of items that count, with their context, joined where they
-    touch; of each, the item that has most of its windows there."""
+    """SQL of the passages to cut: matches of items that count, with their context, joined where
+    they touch; of each, the item that has most of its windows there."""
     db.execute(
         """CREATE OR REPLACE TABLE places AS
         SELECT h.part, h.n, h.gram, h.a, h.z, c.item, c.share
