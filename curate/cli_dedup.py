@@ -24,15 +24,15 @@ def dedup(
     method: Annotated[
         str,
         typer.Option(
-            help="How copies are found: exact, url, minhash, lines, sentences or newest; several"
-            " one after the other with +, as in exact+minhash."
+            help="How copies are found: exact, url, minhash, lines, sentences, paragraphs or"
+            " newest; several one after the other with +, as in exact+minhash."
         ),
     ] = "exact",
     survivor: Annotated[
         Optional[str],
         _option(
-            "longest (default), newest, c4 (default of lines and sentences: least md5 of the URL),"
-            " first, best:COLUMN or prefer-source:A,B."
+            "longest (default), newest, c4 (default of lines, sentences and paragraphs: least md5"
+            " of the URL), first, best:COLUMN or prefer-source:A,B."
         ),
     ] = None,
     against: Annotated[
@@ -47,6 +47,10 @@ def dedup(
         Optional[bool],
         _option("exact: compare normal forms (text: case and spaces; url: as C4 does)."),
     ] = None,
+    hash: Annotated[
+        Optional[str],
+        _option("exact, lines, sentences, paragraphs: what is compared (llmcurate dedup hashes)."),
+    ] = None,
     preset: Annotated[
         Optional[str],
         _option("minhash: bands and rows of fineweb (default), lee2022, refinedweb or dclm."),
@@ -58,15 +62,21 @@ def dedup(
     ] = None,
     ngram: Annotated[Optional[int], _option("minhash: units a shingle: 5 words.")] = None,
     shingle: Annotated[Optional[str], _option("minhash: word, char or byte.")] = None,
-    span: Annotated[
-        Optional[int], _option("sentences: how many are compared together: 3.")
+    span: Annotated[Optional[int], _option("sentences: how many are compared together: 3.")] = None,
+    keep: Annotated[
+        Optional[str],
+        _option("lines, sentences, paragraphs: copies that stay, one or none (CCNet)."),
     ] = None,
     min_sentences: Annotated[
         Optional[int],
-        _option("lines, sentences: least sentences left of a document that lost some: 3."),
+        _option(
+            "lines, sentences, paragraphs: least sentences left of a document that lost some: 3,"
+            " 0 for paragraphs."
+        ),
     ] = None,
     min_words: Annotated[
-        Optional[int], _option("lines, sentences: least words left of it: 0, 50 for sentences.")
+        Optional[int],
+        _option("lines, sentences, paragraphs: least words left of it: 0, 50 for sentences."),
     ] = None,
     sets: Sets = None,
     workers: Workers = 0,
@@ -82,6 +92,8 @@ def dedup(
 
     Lines that stand elsewhere, cut as C4 does: llmcurate dedup corpus/ -o out --method lines
 
+    As CCNet does: llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
+
     New documents beside an earlier run: llmcurate dedup new/ -o out2 --method minhash --against out
     """
     from curate import commands
@@ -92,6 +104,8 @@ def dedup(
         "max_removal": max_removal,
         "key": key,
         "normalize": normalize,
+        "hash": hash,
+        "keep": keep,
         "preset": preset,
         "bands": bands,
         "rows": rows,
@@ -105,3 +119,21 @@ def dedup(
     given = {name: value for name, value in options.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.dedup(method, given, tuple(sets or ()), inputs or [], how)
+
+
+@dedup_app.command("hashes")
+def hashes(
+    documents: Annotated[
+        int, typer.Option(help="Generated documents.", min=1, max=1_000_000)
+    ] = 20_000,
+    size: Annotated[int, typer.Option("--bytes", help="Bytes of each.", min=1, max=4000)] = 2000,
+    as_json: Json = False,
+) -> None:
+    """Measure the hashes of exact dedup on this machine, beside their odds of a collision."""
+    import json
+
+    from curate.dedup.hashes import hash_speeds, hash_table
+
+    rows = hash_speeds(documents, size)
+    found = {"documents": documents, "bytes": size, "hashes": rows}
+    typer.echo(json.dumps(found) if as_json else hash_table(rows, size))

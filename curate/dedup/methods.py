@@ -20,6 +20,7 @@ METHODS: dict[str, Chosen] = {
     "minhash": [("dedup_minhash", {})],
     "lines": [("dedup_passages", {"unit": "line"})],
     "sentences": [("dedup_passages", {"unit": "sentences"})],
+    "paragraphs": [("dedup_passages", {"unit": "paragraph"})],
     "suffix-array": [("dedup_suffix_array", {})],
     "bloom": [("dedup_bloom", {})],
     "semantic": [("dedup_semantic", {})],
