@@ -9,8 +9,10 @@ import typer
 
 from curate.cli_group import DEFAULT, DefaultGroup
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_trials import clusters
 
 dedup_app = typer.Typer(cls=DefaultGroup, rich_markup_mode=None, help="Keep one of each copy.")
+dedup_app.command()(clusters)
 
 
 def _option(text: str) -> object:
@@ -58,9 +60,7 @@ def dedup(
     ] = None,
     ngram: Annotated[Optional[int], _option("minhash: units a shingle: 5 words.")] = None,
     shingle: Annotated[Optional[str], _option("minhash: word, char or byte.")] = None,
-    span: Annotated[
-        Optional[int], _option("sentences: how many are compared together: 3.")
-    ] = None,
+    span: Annotated[Optional[int], _option("sentences: how many are compared together: 3.")] = None,
     min_sentences: Annotated[
         Optional[int],
         _option("lines, sentences: least sentences left of a document that lost some: 3."),

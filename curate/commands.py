@@ -156,6 +156,35 @@ def explain(name: str, out: Path | None, as_json: bool) -> None:
     print(json.dumps(found, ensure_ascii=False, default=str) if as_json else explaining.text(found))
 
 
+def clusters(
+    out: Path | None,
+    show: int,
+    method: str | None,
+    least: int,
+    members: int,
+    width: int | None,
+    as_json: bool,
+) -> None:
+    """`llmcurate dedup clusters`."""
+    import shutil
+    import sys
+
+    from curate.report import clusters as browsing
+    from curate.report import clusters_text
+
+    if out is None:
+        runs = [p for _, p in reversed(_workspace("OUT").numbered())]
+        out = next((p for p in runs if (p / "decisions.parquet").exists()), None)
+        if out is None:
+            raise UsageError("no run of this workspace has a dedup: name an OUT folder")
+    found = browsing.browse(out, show, method, least, members)
+    if as_json:
+        print(json.dumps(clusters_text.dump(found), ensure_ascii=False))
+        return
+    columns = width or shutil.get_terminal_size((100, 24)).columns
+    print(clusters_text.text(found, columns, clusters_text.coloured(sys.stdout)))
+
+
 def stats(inputs: list[str], out: Path | None, as_json: bool) -> None:
     """`llmcurate stats`; nothing is written without OUT."""
     import sys

@@ -1,0 +1,38 @@
+"""`llmcurate dedup clusters`, `compare` and `evaluate`: looking at what dedups do."""
+
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from curate.cli_options import Json
+
+
+def clusters(
+    out: Annotated[
+        Optional[Path],
+        typer.Argument(metavar="[OUT]", help="A run's folder; in a workspace: the newest."),
+    ] = None,
+    show: Annotated[int, typer.Option(help="How many clusters, the largest first.", min=1)] = 20,
+    method: Annotated[
+        Optional[str], typer.Option(help="Only those of this method.", show_default=False)
+    ] = None,
+    min_size: Annotated[int, typer.Option(help="Least members of a cluster.", min=1)] = 2,
+    members: Annotated[
+        int, typer.Option(help="Members shown beside the copy that stays.", min=0, max=100)
+    ] = 2,
+    width: Annotated[
+        Optional[int], typer.Option(help="Columns of a line; of the terminal.", min=40)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the largest clusters of copies, with what differs in them.
+
+    Example: llmcurate dedup clusters out --show 5 --method minhash
+    """
+    from curate import commands
+
+    commands.clusters(out, show, method, min_size, members, width, as_json)
