@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from curate.cli_options import Json
+from curate.cli_options import Inputs, Json, Out, Quiet, Sets, Workers, how_of
 
 
 def clusters(
@@ -36,3 +36,34 @@ def clusters(
     from curate import commands
 
     commands.clusters(out, show, method, min_size, members, width, as_json)
+
+
+Methods = Annotated[
+    str, typer.Option(help="Methods of dedup, comma between; + for one after the other.")
+]
+
+
+def compare(
+    inputs: Inputs = None,
+    out: Out = None,
+    methods: Methods = "exact,minhash,exact+minhash",
+    tokenizer: Annotated[
+        Optional[Path],
+        typer.Option(help="Counts tokens with it: tokenizer.json or its folder.", metavar="PATH"),
+    ] = None,
+    sets: Sets = None,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run methods over the same text: what each leaves, their overlap, time and memory.
+
+    Every method is a run of its own in OUT/METHOD. Example:
+
+    llmcurate dedup compare corpus/ -o out --methods exact,lines,minhash,exact+minhash
+    """
+    from curate import commands
+
+    how = how_of(out, workers, as_json, False, quiet)
+    code = commands.compare(methods.split(","), tuple(sets or ()), tokenizer, inputs or [], how)
+    raise typer.Exit(code)

@@ -185,6 +185,43 @@ def clusters(
     print(clusters_text.text(found, columns, clusters_text.coloured(sys.stdout)))
 
 
+def compare(
+    methods: list[str],
+    sets: tuple[str, ...],
+    tokenizer: Path | None,
+    inputs: list[str],
+    how: How,
+) -> int:
+    """`llmcurate dedup compare`; 1 where a method failed."""
+    from curate.trials import compare as comparing
+    from curate.trials import compare_text
+
+    inputs, out = _inputs(inputs), _folder(how, "compare")
+    found = comparing.compare(inputs, methods, sets, out, tokenizer, how.workers, how.quiet)
+    if not how.quiet or not how.as_json:
+        print(compare_text.text(found))
+        print(f"page: {out / 'compare.html'}")
+    if how.as_json:
+        print(json.dumps({**found.dump(), "paths": _paths(out, "compare")}, ensure_ascii=False))
+    return 1 if found.failed else 0
+
+
+def _inputs(inputs: list[str]) -> list[str]:
+    """The inputs as given; in a workspace its newest corpus."""
+    return inputs or [str(_workspace("IN").need("corpus", "llmcurate run RECIPE IN..."))]
+
+
+def _folder(how: How, title: str) -> Path:
+    """OUT as given; in a workspace the next run."""
+    if how.out is not None:
+        return how.out
+    return _workspace("-o OUT").out_for(title, "")
+
+
+def _paths(out: Path, title: str) -> dict[str, str]:
+    return {title: str(out / f"{title}.json"), "page": str(out / f"{title}.html")}
+
+
 def stats(inputs: list[str], out: Path | None, as_json: bool) -> None:
     """`llmcurate stats`; nothing is written without OUT."""
     import sys
