@@ -67,3 +67,30 @@ def compare(
     how = how_of(out, workers, as_json, False, quiet)
     code = commands.compare(methods.split(","), tuple(sets or ()), tokenizer, inputs or [], how)
     raise typer.Exit(code)
+
+
+def evaluate(
+    inputs: Inputs = None,
+    out: Out = None,
+    methods: Methods = "exact,minhash,lines",
+    plant: Annotated[int, typer.Option(help="Plants of each kind.", min=1, max=10_000)] = 20,
+    seed: Annotated[int, typer.Option(help="Decides the sample and the plants.")] = 0,
+    documents: Annotated[
+        int, typer.Option(help="Most documents, drawn from the input.", min=1)
+    ] = 10_000,
+    sets: Sets = None,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Plant copies in a corpus and measure what methods find of them, and what else they remove.
+
+    Copies, near copies at six similarities, paragraphs and runs of text. Example:
+
+    llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
+    """
+    from curate import commands
+
+    how = how_of(out, workers, as_json, False, quiet)
+    plants = (plant, seed, documents)
+    commands.evaluate_dedup(methods.split(","), tuple(sets or ()), plants, inputs or [], how)

@@ -206,6 +206,26 @@ def compare(
     return 1 if found.failed else 0
 
 
+def evaluate_dedup(
+    methods: list[str],
+    sets: tuple[str, ...],
+    plants: tuple[int, int, int],
+    inputs: list[str],
+    how: How,
+) -> None:
+    """`llmcurate dedup evaluate`; plants: of each kind, seed, most documents."""
+    from curate.trials import evaluate as evaluating
+    from curate.trials import evaluate_text
+
+    inputs, out = _inputs(inputs), _folder(how, "evaluate")
+    found = evaluating.evaluate(inputs, methods, sets, out, *plants, how.workers, how.quiet)
+    if not how.quiet or not how.as_json:
+        print(evaluate_text.text(found))
+        print(f"page: {out / 'evaluate.html'}")
+    if how.as_json:
+        print(json.dumps({**found.dump(), "paths": _paths(out, "evaluate")}, ensure_ascii=False))
+
+
 def _inputs(inputs: list[str]) -> list[str]:
     """The inputs as given; in a workspace its newest corpus."""
     return inputs or [str(_workspace("IN").need("corpus", "llmcurate run RECIPE IN..."))]
