@@ -11,6 +11,7 @@ import typer
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
 from curate.version import __version__
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(dedup_app, name="dedup")
 app.add_typer(language_app, name="language")
 app.add_typer(tokenizer_app, name="tokenizer")
+app.add_typer(search_app, name="search")
 
 
 def _version(value: bool) -> None:

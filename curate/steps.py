@@ -177,10 +177,12 @@ REGISTRY: dict[str, str] = {
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
     "dedup_passages": "curate.dedup.passages:DedupPassages",
+    "dedup_suffix_array": "curate.dedup.suffix_array:DedupSuffixArray",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
     "pretrain": "curate.products:PretrainProduct",
+    "search_index": "curate.search_product:SearchIndexProduct",
     "language_model": "curate.language.product:LanguageModel",
 }
 
