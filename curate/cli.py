@@ -223,7 +223,7 @@ def demo(
 
 # Commands that are sure to work on documents, and options with which they do not.
 _ON_DOCUMENTS = ("run", "extract", "filter", "dedup", "decontaminate", "language")
-_NO_RUN = {"--help", "-h", "--dry-run"}
+_NO_RUN = {"--help", "-h", "--dry-run", "clusters", "compare"}
 
 
 def main() -> None:

@@ -9,8 +9,11 @@ import typer
 
 from curate.cli_group import DEFAULT, DefaultGroup
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_trials import clusters, compare, evaluate
 
 dedup_app = typer.Typer(cls=DefaultGroup, rich_markup_mode=None, help="Keep one of each copy.")
+for _command in (clusters, compare, evaluate):
+    dedup_app.command()(_command)
 
 
 def _option(text: str) -> object:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.atomic import replacing
 from curate.database import database, literal
-from curate.errors import RunFailed
+from curate.errors import TooMuchGone
 from curate.indexes import Index, earlier_files
 from curate.sketches import MARK, SketchedCorpus, Sketches, view
 
@@ -28,7 +28,7 @@ def resolve(
     """Writes the decisions; returns the step's counts. own: the step's folder; size: documents and
     bytes of text that reached the step.
 
-    RunFailed where more would go than the step's `max_removal` allows.
+    TooMuchGone where more would go than the step's `max_removal` allows.
     """
     from curate.dedup.step import DedupStep, Removal
 
@@ -88,7 +88,7 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
 
 
 def _guard(db: Any, path: Path, step: Removal, size: tuple[int, int]) -> None:
-    """RunFailed where a dedup would remove more than it may."""
+    """TooMuchGone where a dedup would remove more than it may."""
     source = f"read_parquet({literal(path)})"
     gone, cut = db.execute(
         f"""WITH spans AS (
@@ -102,11 +102,13 @@ def _guard(db: Any, path: Path, step: Removal, size: tuple[int, int]) -> None:
     ).fetchone()
     for part, all_, what in ((gone, size[0], "documents"), (cut, size[1], "bytes")):
         if all_ and part / all_ > step.max_removal:
-            raise RunFailed(
+            stop = TooMuchGone(
                 f"{step.label} would remove {part:,} of {all_:,} {what} ({part / all_:.1%}), more"
                 f" than max_removal {step.max_removal:g}{_most(db, source)}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
             )
+            stop.share = part / all_
+            raise stop
 
 
 def _most(db: Any, source: str) -> str:
