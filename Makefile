@@ -21,8 +21,9 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 demo: install
 	$(BIN)/llmcurate demo --out demo
 
+# Files side by side, one a core; those of one file one after the other.
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train pipelines tests benchmarks scripts

@@ -20,6 +20,7 @@ METHODS: dict[str, Chosen] = {
     "minhash": [("dedup_minhash", {})],
     "lines": [("dedup_passages", {"unit": "line"})],
     "sentences": [("dedup_passages", {"unit": "sentences"})],
+    "suffix-array": [("dedup_suffix_array", {})],
     # Stale data: of each URL, then of each cluster of near duplicates, the newest version.
     "newest": [
         ("dedup_exact", {"key": "url", "survivor": "newest"}),

@@ -232,7 +232,7 @@ def _english(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
             both,
             site.host_for(article.section),
             "substring_dup",
-            "kept:substring",  # until there is a step that looks for it
+            "cut:substring",
             source=donor.id,
             cluster=clusters[donor.id],
             planted={
