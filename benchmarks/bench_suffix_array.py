@@ -4,8 +4,8 @@
 
 Ours is the command from parquet to parquet, start-up of Python included: read, sketch, sieve, sort,
 merge, cut, write, and, unless keep_index is false, the search index of the whole corpus. The peer
-is one call of pydivsufsort.divsufsort on the corpus's bytes in memory, nothing else. The code is put
-in eight times, with other words renamed each time, since 7 MB are sorted before Python starts.
+is one call of pydivsufsort.divsufsort on the corpus's bytes in memory, nothing else. The code is
+put in eight times, with other words renamed each time: 7 MB are sorted before Python has started.
 OMP_NUM_THREADS=1, one worker. Exit status 1 below 0.35 of the peer's speed.
 """
 
