@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from curate.documents import Documents
 
 DEFAULT_HASH = "murmur3-128"
+TOO_LARGE = 1 << 32  # bytes of a document
 # States of a piece: without a key, with one, to be folded by Python.
 BLANK, WRITTEN, ODD = 0, 1, 2
 
@@ -193,13 +194,15 @@ def passages(
     docs: Documents, unit: str, span: int, name: str = DEFAULT_HASH, blank: bool = False
 ) -> Passages:
     """All passages of a batch; a document with fewer written pieces than a passage has none, and
-    so has an empty one."""
+    so has an empty one, and one that is too large."""
     kind = UNITS[unit]
     pieces = kind.pieces(docs)
     data, offsets = docs.buffers()
     keys, written = piece_keys(data, pieces.start, pieces.end, kind, name, blank)
-    if blank:
-        empty = np.flatnonzero(offsets[1:] == offsets[:-1])
-        if kind.lines:  # the one line of a document without a byte
-            written[pieces.rows[empty]] = False
+    size = np.diff(offsets)
+    without = size >= TOO_LARGE
+    if blank and kind.lines:
+        without |= size == 0  # such a document has one line
+    for row in np.flatnonzero(without).tolist():
+        written[pieces.rows[row] : pieces.rows[row + 1]] = False
     return Passages(*_spans(pieces.rows, offsets, pieces.start, pieces.end, keys, written, span))

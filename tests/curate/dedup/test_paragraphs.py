@@ -121,6 +121,15 @@ def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
     assert not found.keys[:, 0].any()
 
 
+def test_a_document_too_large_for_positions_has_no_passages(monkeypatch):
+    from curate.dedup import passage_keys
+
+    monkeypatch.setattr(passage_keys, "TOO_LARGE", 6)
+    docs = documents({"id": ["a", "b", "c"], "text": ["One\nx", "One\ntwo", ""]})
+    found = passage_keys.passages(docs, "line", 1)
+    assert found.rows.tolist() == [0, 2, 2, 2]
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(texts, min_size=1, max_size=6), st.sampled_from(["first", "longest", "c4"]))
 def test_with_keep_one_each_paragraph_stays_once_and_blank_lines_stay(values, policy):
