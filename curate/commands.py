@@ -58,6 +58,21 @@ def dedup(
     return _execute(recipe, inputs, how, "dedup")
 
 
+def decontaminate(
+    options: dict[str, Any], sets: tuple[str, ...], inputs: list[str], how: How
+) -> Outcome:
+    """`llmcurate decontaminate`; options: those given, by the field of the step."""
+    recipe = compose("decontaminate", [("decontaminate", options)], sets)
+    for line in recipe.document_steps[0].forecast():
+        say(line, how.quiet)
+    outcome = _execute(recipe, inputs, how, "decontaminate")
+    if not how.as_json:
+        for stage in outcome.stages:
+            for note in (stage.get("decided") or {}).get("notes", ()):
+                print(note)
+    return outcome
+
+
 def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: How) -> Outcome:
     """`llmcurate tokenizer encode`."""
     path = tokenizer or _workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
@@ -307,7 +322,7 @@ def _plan(recipe: Recipe, inputs: list[str], space: workspace.Workspace | None) 
 def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     """A command given web pages begins with extraction; recipes say so themselves."""
     first = recipe.steps[0].name if recipe.steps else ""
-    if recipe.name not in ("filter", "dedup") or first == "extract":
+    if recipe.name not in ("filter", "dedup", "decontaminate") or first == "extract":
         return recipe
     from curate.formats.inputs import find_files
 

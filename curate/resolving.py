@@ -13,7 +13,7 @@ from curate.indexes import Index, earlier_files
 from curate.sketches import MARK, SketchedCorpus, Sketches, view
 
 if TYPE_CHECKING:
-    from curate.dedup.step import DedupStep
+    from curate.dedup.step import Removal
     from curate.steps import CorpusStep
 
 
@@ -30,7 +30,7 @@ def resolve(
 
     TooMuchGone where more would go than the step's `max_removal` allows.
     """
-    from curate.dedup.step import DedupStep
+    from curate.dedup.step import DedupStep, Removal
 
     began = time.perf_counter()
     earlier = step.earlier() if isinstance(step, DedupStep) else []
@@ -48,7 +48,7 @@ def resolve(
             whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
             found = step.resolve(Sketches(db, whole, own, files, named))
             found |= _own_decisions(db, whole, aside, earlier)
-        if isinstance(step, DedupStep):
+        if isinstance(step, Removal):
             _guard(db, aside, step, size)
     return {**found, "seconds": round(time.perf_counter() - began, 3)}
 
@@ -74,7 +74,8 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
         ) TO {literal(path)} (FORMAT parquet)"""
     )
     rows = db.execute(
-        f"""SELECT count(DISTINCT cluster), count(*), count(*) FILTER ("drop")
+        f"""SELECT count(DISTINCT cluster), count(*) FILTER ("drop" OR cluster IS NOT NULL),
+               count(*) FILTER ("drop")
         FROM read_parquet({literal(path)})"""
     ).fetchone()
     counts = dict(zip(("clusters", "members", "dropped"), map(int, rows), strict=True))
@@ -86,7 +87,7 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
     return {**counts, "against": {index.name: hits.get(index.name, 0) for index in earlier}}
 
 
-def _guard(db: Any, path: Path, step: DedupStep, size: tuple[int, int]) -> None:
+def _guard(db: Any, path: Path, step: Removal, size: tuple[int, int]) -> None:
     """TooMuchGone where a dedup would remove more than it may."""
     source = f"read_parquet({literal(path)})"
     gone, cut = db.execute(
