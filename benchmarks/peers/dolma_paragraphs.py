@@ -2,7 +2,7 @@
 
     python dolma_paragraphs.py FOLDER PARAGRAPHS
 
-The compiled module is loaded alone: the package around it wants the libraries of its taggers. Prints
+The compiled module is loaded alone: the package around it wants its taggers' libraries. Prints
 seconds (wall and processor) as JSON; the attributes it writes say what it would cut.
 """
 
