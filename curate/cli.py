@@ -8,9 +8,11 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
 from curate.version import __version__
@@ -27,6 +29,7 @@ app = typer.Typer(
 app.add_typer(dedup_app, name="dedup")
 app.add_typer(language_app, name="language")
 app.add_typer(tokenizer_app, name="tokenizer")
+app.add_typer(search_app, name="search")
 
 
 def _version(value: bool) -> None:
@@ -200,6 +203,7 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(decontaminate)
 app.command()(stats)
 
 
@@ -218,8 +222,8 @@ def demo(
 
 
 # Commands that are sure to work on documents, and options with which they do not.
-_ON_DOCUMENTS = ("run", "extract", "filter", "dedup", "language")
-_NO_RUN = {"--help", "-h", "--dry-run"}
+_ON_DOCUMENTS = ("run", "extract", "filter", "dedup", "decontaminate", "language")
+_NO_RUN = {"--help", "-h", "--dry-run", "clusters", "compare"}
 
 
 def main() -> None:

@@ -89,7 +89,10 @@ def _passage(decision: dict[str, Any], name: str) -> str:
         return f"{which} had been seen before ({decision['similarity']:.0%}), where is not known"
     if partner is None:
         return f"{which} are the copy that stays of cluster {decision['cluster']}"
-    keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
+    if decision["kept_id"] is None:
+        keeper = f"stand in {'it' if partner == name else partner} too; no copy stays"
+    else:
+        keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
     return f"{which} {keeper} (cluster {decision['cluster']})"
 
 

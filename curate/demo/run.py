@@ -40,17 +40,20 @@ def _result(out: Path) -> Result:
     """What the run kept, rejected and replaced, by id."""
     kept: dict[str, str] = {}
     replaced: dict[str, Counter[str]] = {}
+    cut = set()
     for path in sorted((out / "corpus").glob("part-*.parquet")):
         for row in pq.read_table(path, columns=["id", "text", "edits"]).to_pylist():
             name = row["id"].strip("<>")
             kept[name] = row["text"]
             edits = [e["rule"] for e in row["edits"] or () if e["step"] == "pii"]
             replaced[name] = Counter(edits)
+            if any(e["step"] == "dedup_suffix_array" for e in row["edits"] or ()):
+                cut.add(name)
     rejected: dict[str, tuple[str, str]] = {}
     for path in sorted((out / "rejected").glob("part-*.parquet")):
         for row in pq.read_table(path, columns=["id", "step", "rule"]).to_pylist():
             rejected[row["id"].strip("<>")] = (row["step"], row["rule"])
-    return Result(kept, rejected, replaced)
+    return Result(kept, rejected, replaced, frozenset(cut))
 
 
 def _write_web(folder: Path) -> DemoWeb:

@@ -28,8 +28,8 @@ WANTED = {
     "dropped:exact_url": "one page an address kept",
     "dropped:exact_text": "one page a text kept",
     "dropped:near": "one of both kept",
+    "cut:substring": "one copy of the passage kept",
     "replaced:pii": "replaced in the text",
-    "kept:substring": "kept: waits for the suffix array",
 }
 PII_RULES = {"email": "email", "ip": "ip", "phone": "phone"}  # type in the truth: rule of the step
 
@@ -61,11 +61,13 @@ class Row:
 @dataclass(frozen=True)
 class Result:
     """What came out of a run. kept: id -> text; rejected: id -> (step, rule) of the first reason;
-    replaced: id -> how many spans of each PII rule were replaced in a kept document."""
+    replaced: id -> how many spans of each PII rule were replaced in a kept document; cut: ids of
+    kept documents that lost a passage of which a copy stands elsewhere."""
 
     kept: Mapping[str, str]
     rejected: Mapping[str, tuple[str, str]]
     replaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    cut: frozenset[str] = frozenset()
 
     def step(self, name: str) -> str:
         """The step that dropped a document, with the rule for exact dedup; "" for none."""
@@ -96,6 +98,9 @@ def score(
         group = [r for r in truth if _group(r) == (kind, expect, similarity)]
         if expect == "replaced:pii":
             rows += _pii(group, result)
+            continue
+        if expect == "cut:substring":
+            rows.append(_passages(group, result, truth))
             continue
         if expect.startswith("kept"):
             done = sum(_stands(r, result.kept, truth) for r in group)
@@ -170,6 +175,20 @@ def _stands(
     return bool(cluster) and any(
         r["id"] in kept for r in truth if r["cluster"] == cluster and r["kind"] in copies
     )
+
+
+def _passages(
+    group: Sequence[dict[str, Any]], result: Result, truth: Sequence[dict[str, Any]]
+) -> Row:
+    """Passages that two pages share: one copy of each should be left in the corpus. Near copies
+    that stayed share passages too, so cutting those is right as well."""
+    passages = [r["planted"]["passage"] for r in group]
+    done = sum(sum(p in text for text in result.kept.values()) == 1 for p in passages)
+    right = {i for r in group for i in (r["id"], r["source_id"])}
+    right.update(i for members in _members(truth, ("near_dup",)).values() for i in members)
+    precision = len(result.cut & right) / len(result.cut) if result.cut else None
+    by = {"dedup_suffix_array": done} if done else {}
+    return Row(group[0]["kind"], "cut:substring", len(group), done, 1.0, precision, by)
 
 
 def _pii(group: Sequence[dict[str, Any]], result: Result) -> list[Row]:

@@ -21,6 +21,7 @@ def pii(kind: str, value: str) -> dict[str, str]:
     return {"type": kind, "value": value}
 
 
+PASSAGE = "A passage of both."
 TRUTH = [
     record("plain", "clean", "kept"),
     record("other", "clean", "kept"),
@@ -37,7 +38,14 @@ TRUTH = [
     record("menu2", "boilerplate", "dropped:quality"),
     record("thai", "wrong_language", "dropped:language"),
     record("casino", "blocked_url", "dropped:url"),
-    record("shared", "substring_dup", "kept:substring", "passage-01"),
+    record(
+        "shared",
+        "substring_dup",
+        "cut:substring",
+        "passage-01",
+        source_id="plain",
+        planted={"passage": PASSAGE},
+    ),
     record(
         "mail",
         "pii",
@@ -63,9 +71,12 @@ def rows(
     rejected: Mapping[str, tuple[str, str]],
     mail: str = MAIL,
     replaced: Mapping[str, Mapping[str, int]] = SPANS,
+    holders: tuple[str, ...] = ("plain",),
+    cut: frozenset[str] = frozenset({"shared"}),
 ) -> dict[str, Row]:
     kept = {r["id"]: mail for r in TRUTH if r["id"] not in rejected}
-    found = score(TRUTH, Result(kept, rejected, replaced), {0.9: 0.99, 0.5: 0.05})
+    kept |= {n: f"Before it. {PASSAGE} After it." for n in holders if n not in rejected}
+    found = score(TRUTH, Result(kept, rejected, replaced, cut), {0.9: 0.99, 0.5: 0.05})
     return {r.kind: r for r in found}
 
 
@@ -104,6 +115,17 @@ def test_a_document_dropped_by_a_step_for_something_else_is_missed() -> None:
     found = rows({**PERFECT, "thai": ("gopher_quality", "stop_words")})
     assert (found["wrong_language"].done, found["wrong_language"].recall) == (0, 0.0)
     assert found["boilerplate"].precision == 1.0  # it was junk all the same
+
+
+@pytest.mark.parametrize("holders", [(), ("plain", "shared")])
+def test_a_passage_must_stay_exactly_once(holders: tuple[str, ...]) -> None:
+    assert rows(PERFECT, holders=holders)["substring_dup"].recall == 0.0
+    assert rows(PERFECT, holders=("shared",))["substring_dup"].recall == 1.0
+
+
+def test_a_cut_in_a_page_that_shares_nothing_costs_precision() -> None:
+    found = rows(PERFECT, cut=frozenset({"shared", "m", "other"}))
+    assert found["substring_dup"].precision == pytest.approx(2 / 3)
 
 
 def test_a_clean_document_dropped_costs_the_step_precision() -> None:

@@ -1,0 +1,215 @@
+"""The parts of suffix-array dedup against plain Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from curate.dedup import suffix_array_windows as windows
+from curate.dedup.suffix_array_anchors import Sieve
+from curate.dedup.suffix_array_groups import repeated
+from curate.dedup.suffix_array_ranges import passages
+from curate.dedup.suffix_array_regions import Regions, RegionsWriter, find_regions, preferred
+from curate.dedup.suffix_array_sort import SAME, Orders, suffix_array
+
+TEXTS = st.lists(st.text("abé日", max_size=20), min_size=1, max_size=5)
+CHECK = settings(deadline=None, max_examples=60)
+
+
+@njit
+def _end(data, i, window, chars, stop):
+    return windows.window_end(data, i, window, chars, stop)
+
+
+@njit
+def _same(data, i, j, window, width, chars):
+    return windows.same_window(data, i, j, window, width, chars)
+
+
+@njit
+def _order(data, i, j, window, width, chars):
+    return windows.order_of(data, i, j, window, width, chars)
+
+
+def buffers(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    data = [t.encode() for t in texts]
+    joined = np.frombuffer(b"".join(data), np.uint8).copy()
+    return joined, np.cumsum([0, *map(len, data)]).astype(np.int64)
+
+
+def window_at(text: str, at: int, window: int) -> bytes | None:
+    """The window of so many characters that starts at a byte; None where there is none."""
+    data = text.encode()
+    if at < len(data) and (data[at] & 0xC0) == 0x80:
+        return None
+    found = data[at:].decode()[:window]
+    return found.encode() if len(found) == window else None
+
+
+@CHECK
+@given(st.text("aé日😀", max_size=40), st.integers(1, 20))
+def test_windows_end_compare_and_stand_as_pythons_slices(text, window):
+    data = np.frombuffer(text.encode() + b" ", np.uint8)[:-1]
+    places = [i for i in range(len(data)) if window_at(text, i, window) is not None]
+    for i in range(len(data)):
+        want = window_at(text, i, window)
+        if (data[i] & 0xC0) != 0x80:
+            found = _end(data, i, window, True, len(data))
+            assert found == (-1 if want is None else i + len(want))
+    for i in places:
+        for j in places:
+            a, b = window_at(text, i, window), window_at(text, j, window)
+            assert _same(data, i, j, window, 1, True) == (a == b)
+            assert _order(data, i, j, window, 1, True) == (a > b) - (a < b)
+
+
+@CHECK
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=30), st.integers(1, 12))
+def test_windows_of_tokens_compare_by_their_bytes(tokens, window):
+    for dtype in (np.uint16, np.uint32):
+        text = np.array(tokens, dtype) * 255
+        data = text.view(np.uint8)
+        for i in range(len(text) - window + 1):
+            for j in range(len(text) - window + 1):
+                a, b = (text[k : k + window].tobytes() for k in (i, j))
+                assert _same(data, i, j, window, text.itemsize, False) == (a == b)
+                assert _order(data, i, j, window, text.itemsize, False) == (a > b) - (a < b)
+
+
+@CHECK
+@given(TEXTS, st.integers(1, 12))
+def test_the_sieve_never_holds_back_a_window_that_stands_twice(texts, window):
+    data, offsets = buffers(texts)
+    sieve = Sieve(window, len(data))
+    for k in range(len(texts)):  # one document after the other
+        sieve.count(data, offsets[k : k + 2])
+    marks = sieve.passing(data, offsets)
+    seen: dict[bytes, list[int]] = {}
+    for k, text in enumerate(texts):
+        for i in range(offsets[k], offsets[k] + len(text.encode()) - window + 1):
+            seen.setdefault(data[i : i + window].tobytes(), []).append(i)
+    for places in seen.values():
+        assert len(places) < 2 or marks[places].all()
+
+
+def test_the_sieve_holds_back_most_of_what_stands_once():
+    data = np.random.default_rng(1).integers(0, 256, 300_000).astype(np.uint8)
+    data[200_000:201_000] = data[1000:2000]
+    offsets = np.array([0, len(data)], np.int64)
+    sieve = Sieve(100, len(data))
+    sieve.count(data, offsets)
+    marks = sieve.passing(data, offsets)
+    assert marks[1000:1901].all() and marks[200_000:200_901].all()
+    assert marks.sum() < 1802 + 0.01 * len(data)
+
+
+@CHECK
+@given(TEXTS, st.integers(1, 6), st.booleans(), st.randoms(use_true_random=False))
+def test_regions_are_the_unions_of_marked_windows(texts, window, chars, draw):
+    data, offsets = buffers(texts)
+    marks = np.array([draw.random() < 0.3 for _ in data], np.bool_)
+    want = []
+    for r, text in enumerate(texts):
+        size = len(text.encode())
+        for i in range(size):
+            if chars:
+                found = window_at(text, i, window)
+                end = None if found is None else i + len(found)
+            else:
+                end = i + window if i + window <= size else None
+            if end is None or not marks[offsets[r] + i]:
+                continue
+            if want and want[-1][0] == r and i <= want[-1][2]:
+                want[-1][2] = end
+            else:
+                want.append([r, i, end])
+    rows, start, end = find_regions(data, offsets, marks, window, chars)
+    base = offsets[rows]
+    assert np.stack([rows, start - base, end - base], axis=1).tolist() == want
+
+
+def regions_of(texts: list[str], folder: Path, window: int) -> tuple[np.ndarray, Regions]:
+    data, offsets = buffers(texts)
+    writer = RegionsWriter(folder / "text", window, False)
+    writer.add(0, data, offsets, np.ones(len(data), np.bool_))
+    regions = writer.close()
+    return np.fromfile(folder / "text", np.uint8), regions
+
+
+def test_regions_move_into_the_order_of_preference(tmp_path):
+    text, regions = regions_of(["aaaa", "x", "bbbbb", "cccc"], tmp_path, 3)
+    moved = preferred(regions, np.array([2, 9, 0, 1]), text, tmp_path / "moved")
+    assert (tmp_path / "moved").read_bytes() == b"bbbbbccccaaaa"
+    assert moved.document.tolist() == [2, 3, 0] and moved.at.tolist() == [0, 5, 9]
+    assert moved.start.tolist() == [0, 0, 0] and moved.length.tolist() == [5, 4, 4]
+    moved.save(tmp_path / "saved")
+    again = Regions.load(tmp_path / "saved")
+    assert again.at.tolist() == moved.at.tolist() and again.symbols == 13
+
+
+@CHECK
+@given(st.binary(max_size=60))
+def test_suffixes_are_ordered_by_their_bytes(data):
+    found = suffix_array(np.frombuffer(data, np.uint8))
+    assert found.tolist() == sorted(range(len(data)), key=lambda i: data[i:])
+
+
+def test_more_than_libdivsufsort_can_take_is_refused():
+    class Long:
+        def __len__(self) -> int:
+            return 2**31
+
+    with pytest.raises(ValueError, match="too many"):
+        suffix_array(Long())  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.text("ab", max_size=20), min_size=1, max_size=5), st.integers(1, 8))
+def test_chunks_merge_to_what_one_chunk_gives(tmp_path_factory, texts, window):
+    """And a sort that goes on in the same folder finds what is done."""
+    found = []
+    for room in (1, 400, 1 << 20):
+        folder = tmp_path_factory.mktemp("orders")
+        text, regions = regions_of(texts, folder, window)
+        for _ in range(2):
+            orders = Orders(folder)
+            orders.sort(text, regions, window, False, room)
+        whole = text.tobytes()
+        at = 0
+        for base, count in zip(orders.bases, orders.counts, strict=True):
+            held = orders.places()[at : at + count]
+            keys = [whole[p : p + window] for p in base + (held & ~SAME).astype(int)]
+            assert keys == sorted(keys)
+            same = [k > 0 and keys[k] == keys[k - 1] for k in range(count)]
+            assert same == (held & SAME != 0).tolist()
+            at += count
+        told = list(
+            repeated(text, orders.places(), orders.bases, orders.counts, window, False, False, 0)
+        )
+        pairs = sorted((int(p), int(f)) for a, b in told for p, f in zip(a, b, strict=True))
+        joined = []
+        for bucket in (7, 1 << 20):
+            parts = passages(told, text, regions, window, False, folder / "windows", bucket)
+            rows = [np.stack(list(vars(p).values()), axis=1).tolist() for p in parts]
+            joined.append([row for part in rows for row in part])
+        assert joined[0] == joined[1]
+        found.append((pairs, joined[0]))
+    assert found[0] == found[1] == found[2]
+    for p, first in found[0][0]:
+        assert whole[p : p + window] == whole[first : first + window] and first + window <= p
+
+
+def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path):
+    text, regions = regions_of(["a" * 2_500_000], tmp_path, 20)
+    orders = Orders(tmp_path)
+    orders.sort(text, regions, 20, False, 1 << 26)
+    parts = list(repeated(text, orders.places(), orders.bases, orders.counts, 20, False, False, 0))
+    assert len(parts) == 3 and len(orders.bases) == 1
+    assert sum(len(p) for p, _ in parts) == 2_500_000 - 19 - 20
+    found = list(passages(parts, text, regions, 20, False, tmp_path / "windows"))
+    assert [p.start.tolist() for p in found] == [[20]] and found[0].end.tolist() == [2_500_000]
