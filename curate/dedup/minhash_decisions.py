@@ -82,6 +82,9 @@ def write_decisions(
 
     The folders are those of the phases `candidates` and `edges`.
     """
+    if not (candidates / ROWS).exists():  # no two documents share a band
+        pq.write_table(SCHEMA.empty_table(), path)
+        return {"clusters": 0, "members": 0, "dropped": 0}, np.zeros(BINS + 1, np.int64)
     root = np.fromfile(edges / ROOTS, np.uint32)
     partner = np.fromfile(edges / PARTNERS, np.uint32)
     values, similarity_of = _similarities(edges, *banding)
