@@ -174,7 +174,9 @@ def write_decisions(parts: list[Path], out: Path) -> None:
     for nth, (path, known) in enumerate(zip(parts, named, strict=True)):
         corpus = OTHER_CORPUS if known else f"NULL::VARCHAR AS {OTHER_CORPUS}"
         source = f"read_parquet({literal(path)})"
-        selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {source}")
+        # What neither goes nor is in a cluster is a measure for the step alone.
+        of = f'{source} WHERE "drop" OR cluster IS NOT NULL'
+        selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {of}")
     columns = f"{DECISIONS}, {OTHER_CORPUS}" if any(named) else DECISIONS
     union = " UNION ALL ".join(selects)
     with database(out.parent / ".spill-decisions") as db, replacing(out) as aside:

@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
@@ -202,6 +203,7 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(decontaminate)
 app.command()(stats)
 
 
@@ -220,8 +222,8 @@ def demo(
 
 
 # Commands that are sure to work on documents, and options with which they do not.
-_ON_DOCUMENTS = ("run", "extract", "filter", "dedup", "language")
-_NO_RUN = {"--help", "-h", "--dry-run"}
+_ON_DOCUMENTS = ("run", "extract", "filter", "dedup", "decontaminate", "language")
+_NO_RUN = {"--help", "-h", "--dry-run", "clusters", "compare"}
 
 
 def main() -> None:

@@ -58,6 +58,21 @@ def dedup(
     return _execute(recipe, inputs, how, "dedup")
 
 
+def decontaminate(
+    options: dict[str, Any], sets: tuple[str, ...], inputs: list[str], how: How
+) -> Outcome:
+    """`llmcurate decontaminate`; options: those given, by the field of the step."""
+    recipe = compose("decontaminate", [("decontaminate", options)], sets)
+    for line in recipe.document_steps[0].forecast():
+        say(line, how.quiet)
+    outcome = _execute(recipe, inputs, how, "decontaminate")
+    if not how.as_json:
+        for stage in outcome.stages:
+            for note in (stage.get("decided") or {}).get("notes", ()):
+                print(note)
+    return outcome
+
+
 def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: How) -> Outcome:
     """`llmcurate tokenizer encode`."""
     path = tokenizer or _workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
@@ -156,6 +171,92 @@ def explain(name: str, out: Path | None, as_json: bool) -> None:
     print(json.dumps(found, ensure_ascii=False, default=str) if as_json else explaining.text(found))
 
 
+def clusters(
+    out: Path | None,
+    show: int,
+    method: str | None,
+    least: int,
+    members: int,
+    width: int | None,
+    as_json: bool,
+) -> None:
+    """`llmcurate dedup clusters`."""
+    import shutil
+    import sys
+
+    from curate.report import clusters as browsing
+    from curate.report import clusters_text
+
+    if out is None:
+        runs = [p for _, p in reversed(_workspace("OUT").numbered())]
+        out = next((p for p in runs if (p / "decisions.parquet").exists()), None)
+        if out is None:
+            raise UsageError("no run of this workspace has a dedup: name an OUT folder")
+    found = browsing.browse(out, show, method, least, members)
+    if as_json:
+        print(json.dumps(clusters_text.dump(found), ensure_ascii=False))
+        return
+    columns = width or shutil.get_terminal_size((100, 24)).columns
+    print(clusters_text.text(found, columns, clusters_text.coloured(sys.stdout)))
+
+
+def compare(
+    methods: list[str],
+    sets: tuple[str, ...],
+    tokenizer: Path | None,
+    inputs: list[str],
+    how: How,
+) -> int:
+    """`llmcurate dedup compare`; 1 where a method failed."""
+    from curate.trials import compare as comparing
+    from curate.trials import compare_text
+
+    inputs, out = _inputs(inputs), _folder(how, "compare")
+    found = comparing.compare(inputs, methods, sets, out, tokenizer, how.workers, how.quiet)
+    if not how.quiet or not how.as_json:
+        print(compare_text.text(found))
+        print(f"page: {out / 'compare.html'}")
+    if how.as_json:
+        print(json.dumps({**found.dump(), "paths": _paths(out, "compare")}, ensure_ascii=False))
+    return 1 if found.failed else 0
+
+
+def evaluate_dedup(
+    methods: list[str],
+    sets: tuple[str, ...],
+    plants: tuple[int, int, int],
+    inputs: list[str],
+    how: How,
+) -> None:
+    """`llmcurate dedup evaluate`; plants: of each kind, seed, most documents."""
+    from curate.trials import evaluate as evaluating
+    from curate.trials import evaluate_text
+
+    inputs, out = _inputs(inputs), _folder(how, "evaluate")
+    found = evaluating.evaluate(inputs, methods, sets, out, *plants, how.workers, how.quiet)
+    if not how.quiet or not how.as_json:
+        print(evaluate_text.text(found))
+        print(f"page: {out / 'evaluate.html'}")
+    if how.as_json:
+        print(json.dumps({**found.dump(), "paths": _paths(out, "evaluate")}, ensure_ascii=False))
+
+
+def _inputs(inputs: list[str]) -> list[str]:
+    """The inputs as given; in a workspace its newest corpus."""
+    return inputs or [str(_workspace("IN").need("corpus", "llmcurate run RECIPE IN..."))]
+
+
+def _folder(how: How, title: str) -> Path:
+    """OUT as given; in a workspace the next run."""
+    if how.out is not None:
+        return how.out
+    return _workspace("-o OUT").out_for(title, "")
+
+
+def _paths(out: Path, title: str) -> dict[str, str]:
+    return {title: str(out / f"{title}.json"), "page": str(out / f"{title}.html")}
+
+
 def stats(inputs: list[str], out: Path | None, as_json: bool) -> None:
     """`llmcurate stats`; nothing is written without OUT."""
     import sys
@@ -221,7 +322,7 @@ def _plan(recipe: Recipe, inputs: list[str], space: workspace.Workspace | None) 
 def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     """A command given web pages begins with extraction; recipes say so themselves."""
     first = recipe.steps[0].name if recipe.steps else ""
-    if recipe.name not in ("filter", "dedup") or first == "extract":
+    if recipe.name not in ("filter", "dedup", "decontaminate") or first == "extract":
         return recipe
     from curate.formats.inputs import find_files
 

@@ -21,6 +21,12 @@ class RunFailed(CurateError):
     exit_code = 1
 
 
+class TooMuchGone(RunFailed):
+    """A dedup would remove more than its `max_removal`; share: of documents, or of bytes."""
+
+    share: float = 0.0
+
+
 class LockHeld(CurateError):
     """Another live process works in the same OUT."""
 

@@ -3,6 +3,9 @@
 An index is a folder `index/LABEL` of hard links: the sketches of all documents that reached the
 step, kept or dropped, settled ids, and what the step left in its own folder (a Bloom filter, a
 suffix array). `index.json` says which settings made it.
+
+Files that a step leaves for OUT itself (`CorpusStep.leaves`) are put there too; `index/files.json`
+lists them, so that a run with other steps takes them away.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from curate.dedup.step import DedupStep
     from curate.steps import CorpusStep
 
-FOLDER, RECORD, OWN, IDS = "index", "index.json", "own", "ids.parquet"
+FOLDER, RECORD, OWN, IDS, FILES = "index", "index.json", "own", "ids.parquet", "files.json"
 VERSION = 1
 
 
@@ -89,24 +92,60 @@ class Made:
 
 
 def keep(out: Path, dedups: list[Made]) -> None:
-    """Makes OUT/index hold the indexes of these dedups and nothing else."""
+    """Makes OUT/index hold the indexes of these dedups and nothing else, and OUT the files that
+    they leave."""
     from curate.dedup.step import DedupStep
 
     home = out / FOLDER
+    labels = set()
     for made in dedups:
-        if isinstance(made.step, DedupStep) and not _is_complete(home / made.step.label, made.key):
-            _write(home / made.step.label, made, made.step.comparable(), out.resolve().name)
-    labels = {made.step.label for made in dedups}
+        if isinstance(made.step, DedupStep):
+            labels.add(made.step.label)
+            if not _is_complete(home / made.step.label, made.key):
+                _write(home / made.step.label, made, made.step.comparable(), out.resolve().name)
     for path in home.iterdir() if home.is_dir() else ():
-        if path.name not in labels:
+        if path.is_dir() and path.name not in labels:
             shutil.rmtree(path, ignore_errors=True)
-    if home.is_dir() and not labels:
+    _put_files(out, [made.own / name for made in dedups for name in made.step.leaves()])
+    if home.is_dir() and not any(home.iterdir()):
         home.rmdir()
 
 
+def _put_files(out: Path, sources: list[Path]) -> None:
+    """Links the files into OUT, and removes those that an earlier run put there."""
+    listed = out / FOLDER / FILES
+    names = [path.name for path in sources]
+    before = json.loads(listed.read_text(encoding="utf-8")) if listed.exists() else []
+    if names:  # first, so that no file is ever there without being on the list
+        write_text(listed, json.dumps(sorted({*names, *before})) + "\n")
+    for source in sources:
+        aside = out / f".{source.name}-new"
+        aside.unlink(missing_ok=True)
+        _link(source, aside)
+        aside.replace(out / source.name)
+    for name in before:
+        if name not in names:
+            (out / name).unlink(missing_ok=True)
+    if names:
+        write_text(listed, json.dumps(sorted(names)) + "\n")
+    else:
+        listed.unlink(missing_ok=True)
+    if names or before:
+        sync_folder(out)
+
+
 def all_kept(out: Path, dedups: list[Made]) -> bool:
-    """Whether OUT/index holds what `keep` would put there."""
-    return all(_is_complete(out / FOLDER / made.step.label, made.key) for made in dedups)
+    """Whether OUT holds what `keep` would put there."""
+    from curate.dedup.step import DedupStep
+
+    return all(
+        all((out / name).exists() for name in made.step.leaves())
+        and (
+            not isinstance(made.step, DedupStep)
+            or _is_complete(out / FOLDER / made.step.label, made.key)
+        )
+        for made in dedups
+    )
 
 
 def _write(target: Path, made: Made, comparable: dict[str, Any], name: str) -> None:

@@ -67,6 +67,9 @@ class Outcome:
         """What the run left and where."""
         names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
         paths = {n.split(".")[0]: str(self.out / n) for n in names if (self.out / n).exists()}
+        for stage in self.plan.stages:
+            for name in stage.sketch.leaves() if stage.sketch else ():
+                paths[name.split(".")[0]] = str(self.out / name)
         for product in self.products:
             paths[product["makes"]] = str(self.out)
         return paths

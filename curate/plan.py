@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,17 @@ class MapStage:
         title = "+".join(labels).replace("#", "_")[:60] or "read"
         return f"{self.index:02d}-{title}-{self.key}"
 
-    @property
+    @cached_property
     def sketch_key(self) -> str:
-        """Names the sketches; empty without one."""
+        """Names the sketches; empty without one. Known once: files behind a step are hashed."""
         return _hash(self.key, self.sketch.sketch_identity()) if self.sketch else ""
 
-    @property
+    @cached_property
     def folder_key(self) -> str:
         """Names the folder of the step that resolves the sketches."""
         return _hash(self.sketch_key, self.sketch.folder_identity()) if self.sketch else ""
 
-    @property
+    @cached_property
     def decisions_key(self) -> str:
         """Names the decisions over the sketches."""
         return _hash(self.folder_key, self.sketch.identity()) if self.sketch else ""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from curate.atomic import replacing
 from curate.database import database, literal
-from curate.errors import RunFailed
+from curate.errors import TooMuchGone
 from curate.indexes import Index, earlier_files
 from curate.sketches import MARK, SketchedCorpus, Sketches, view
 
 if TYPE_CHECKING:
-    from curate.dedup.step import DedupStep
+    from curate.dedup.step import Removal
     from curate.steps import CorpusStep
 
 
@@ -28,9 +28,9 @@ def resolve(
     """Writes the decisions; returns the step's counts. own: the step's folder; size: documents and
     bytes of text that reached the step.
 
-    RunFailed where more would go than the step's `max_removal` allows.
+    TooMuchGone where more would go than the step's `max_removal` allows.
     """
-    from curate.dedup.step import DedupStep
+    from curate.dedup.step import DedupStep, Removal
 
     began = time.perf_counter()
     earlier = step.earlier() if isinstance(step, DedupStep) else []
@@ -48,7 +48,7 @@ def resolve(
             whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
             found = step.resolve(Sketches(db, whole, own, files, named))
             found |= _own_decisions(db, whole, aside, earlier)
-        if isinstance(step, DedupStep):
+        if isinstance(step, Removal):
             _guard(db, aside, step, size)
     return {**found, "seconds": round(time.perf_counter() - began, 3)}
 
@@ -74,7 +74,8 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
         ) TO {literal(path)} (FORMAT parquet)"""
     )
     rows = db.execute(
-        f"""SELECT count(DISTINCT cluster), count(*), count(*) FILTER ("drop")
+        f"""SELECT count(DISTINCT cluster), count(*) FILTER ("drop" OR cluster IS NOT NULL),
+               count(*) FILTER ("drop")
         FROM read_parquet({literal(path)})"""
     ).fetchone()
     counts = dict(zip(("clusters", "members", "dropped"), map(int, rows), strict=True))
@@ -86,8 +87,8 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
     return {**counts, "against": {index.name: hits.get(index.name, 0) for index in earlier}}
 
 
-def _guard(db: Any, path: Path, step: DedupStep, size: tuple[int, int]) -> None:
-    """RunFailed where a dedup would remove more than it may."""
+def _guard(db: Any, path: Path, step: Removal, size: tuple[int, int]) -> None:
+    """TooMuchGone where a dedup would remove more than it may."""
     source = f"read_parquet({literal(path)})"
     gone, cut = db.execute(
         f"""WITH spans AS (
@@ -101,11 +102,13 @@ def _guard(db: Any, path: Path, step: DedupStep, size: tuple[int, int]) -> None:
     ).fetchone()
     for part, all_, what in ((gone, size[0], "documents"), (cut, size[1], "bytes")):
         if all_ and part / all_ > step.max_removal:
-            raise RunFailed(
+            stop = TooMuchGone(
                 f"{step.label} would remove {part:,} of {all_:,} {what} ({part / all_:.1%}), more"
                 f" than max_removal {step.max_removal:g}{_most(db, source)}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
             )
+            stop.share = part / all_
+            raise stop
 
 
 def _most(db: Any, source: str) -> str:

@@ -26,6 +26,7 @@ from curate.engines import worker
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader, ReadSettings
+from curate.memory import peak_bytes
 from curate.stage_files import (
     changed_ids,
     kept_schema,
@@ -285,7 +286,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "corrupt": len(account.corrupt) if account else 0,
         "corrupt_examples": account.corrupt[:20] if account else [],
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
-        "peak_bytes": _peak(),
+        "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
         "cut_examples": work.traces.cuts,
     }
@@ -295,12 +296,3 @@ def _keep_marks(docs: Documents) -> Documents:
     """Rows refused by the reader, in the schema of the stage."""
     table = docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT)))
     return Documents(table, drops=docs.drops)
-
-
-def _peak() -> int:
-    """Bytes of memory this worker held at most."""
-    import resource
-    import sys
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

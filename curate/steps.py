@@ -119,6 +119,10 @@ class CorpusStep(Settings):
         `resolve` uses after what it keeps there are absent."""
         return self.identity()
 
+    def leaves(self) -> list[str]:
+        """Names of files that `resolve` leaves in the step's own folder for OUT."""
+        return []
+
     def sketch(self, docs: Documents) -> pa.Table:
         """One row a document, in order; what resolve needs to know of it. What it needs of parts
         of a document is a list column."""
@@ -176,8 +180,11 @@ REGISTRY: dict[str, str] = {
     "language": "curate.language.step:Language",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash:DedupMinhash",
+    "dedup_bloom": "curate.dedup.bloom:DedupBloom",
     "dedup_passages": "curate.dedup.passages:DedupPassages",
+    "dedup_semantic": "curate.dedup.semantic:DedupSemantic",
     "dedup_suffix_array": "curate.dedup.suffix_array:DedupSuffixArray",
+    "decontaminate": "curate.dedup.decontaminate:Decontaminate",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",

@@ -1,12 +1,17 @@
 """Kills a run with SIGKILL at random moments, resumes it, and compares what it leaves.
 
     python scripts/kill_test.py --kills 20
+    python scripts/kill_test.py --kills 10 --method minhash
 
 The recipe filters, deduplicates twice, trains a tokenizer and encodes shards. Every kill prints
 when it came and what stood in OUT; after each one the workers must be gone. In half of the rounds
 the run is killed again while it resumes. At the end of a round the run goes on to its end, and
 corpus/, rejected/, decisions.parquet, tokenizer.json and the shards must equal those of a run that
 nobody disturbed, byte by byte. Exit code 0 if all do.
+
+With --method it is `llmcurate dedup --method` on generated documents with copies, and index/ must
+be the same too. Then most kills come while the dedup decides: after it says that it does, at a
+random moment of the time that deciding took the undisturbed run.
 """
 
 from __future__ import annotations
@@ -21,11 +26,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks.generated_corpus import documents as generated  # noqa: E402
+
 RECIPE = """\
 name: kills
 read: {partition_bytes: 12000, batch_rows: 40}
@@ -36,7 +45,9 @@ steps:
   - tokenizer: {vocab: 400}
   - shards: {shard_tokens: 4000}
 """
-PROMISED = ("corpus", "rejected", "decisions.parquet", "tokenizer.json", "manifest.json")
+PROMISED = ("corpus", "rejected", "decisions.parquet", "index", "tokenizer.json", "manifest.json")
+DECIDES = ": resolving"  # what a run says when a dedup begins to decide
+AIMED = 0.7  # share of kills while it does
 WORDS = "the house stands on a hill and the river below it runs clear and cold".split()
 
 
@@ -66,11 +77,24 @@ def digests(out: Path) -> dict[str, str]:
     }
 
 
-def start(folder: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
-    """`llmcurate run` in a process of its own."""
-    command = [sys.executable, "-m", "curate.cli", "run", str(folder / "kills.yaml")]
-    command += [str(folder / "in.jsonl"), "-o", str(out), "--workers", str(workers), "-q"]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+@dataclass(frozen=True)
+class Case:
+    """What is run. method: of dedup, or "" for the recipe."""
+
+    folder: Path
+    method: str
+    workers: int
+
+    def start(self, out: Path) -> subprocess.Popen[str]:
+        """The command in a process of its own."""
+        source = str(self.folder / "in.jsonl")
+        arguments = ["run", str(self.folder / "kills.yaml"), source]
+        if self.method:
+            arguments = ["dedup", source, "--method", self.method]
+        arguments += ["-o", str(out), "--workers", str(self.workers)]
+        command = [sys.executable, "-m", "curate.cli", *arguments]
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        return subprocess.Popen(command, cwd=ROOT, stdout=nothing, stderr=pipe, text=True)
 
 
 def standing(out: Path) -> str:
@@ -82,9 +106,14 @@ def standing(out: Path) -> str:
     return f"{len(stages)} stages begun, {kept} partitions, {' '.join(there) or 'no output'}"
 
 
-def kill(folder: Path, out: Path, workers: int, delay: float) -> bool:
-    """Kills a run after delay seconds; False where it was over before."""
-    process = start(folder, out, workers)
+def kill(case: Case, out: Path, delay: float, deciding: int = 0) -> bool:
+    """Kills a run after delay seconds, counted from where the nth dedup begins to decide if
+    `deciding` is n; False where it was over before."""
+    process = case.start(out)
+    assert process.stderr is not None
+    seen = 0
+    while seen < deciding and (line := process.stderr.readline()):
+        seen += DECIDES in line
     try:
         process.wait(timeout=delay)
         return False
@@ -94,19 +123,20 @@ def kill(folder: Path, out: Path, workers: int, delay: float) -> bool:
     process.send_signal(signal.SIGKILL)
     process.wait()
     gone, alive = psutil.wait_procs(children, timeout=3)
-    print(f"  killed after {delay:.2f} s: {standing(out)}; {len(gone)} workers gone", flush=True)
+    when = f"{delay:.2f} s after it began {'to decide' if deciding else ''}".strip()
+    print(f"  killed {when}: {standing(out)}; {len(gone)} workers gone", flush=True)
     if alive:
         raise SystemExit(f"FAILED: workers {[p.pid for p in alive]} outlive their run")
     return True
 
 
-def finish(folder: Path, out: Path, workers: int) -> float:
+def finish(case: Case, out: Path) -> float:
     """Runs to the end; seconds."""
     began = time.perf_counter()
-    process = start(folder, out, workers)
+    process = case.start(out)
     error = process.communicate()[1]
     if process.returncode != 0:
-        raise SystemExit(f"FAILED: exit code {process.returncode}: {error.decode()[-2000:]}")
+        raise SystemExit(f"FAILED: exit code {process.returncode}: {error[-2000:]}")
     return time.perf_counter() - began
 
 
@@ -114,35 +144,55 @@ def main() -> None:
     """See the module's docstring."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--kills", type=int, default=20)
-    options.add_argument("--documents", type=int, default=400)
+    options.add_argument("--documents", type=int, help="400; 12000 with --method")
+    options.add_argument("--method", default="", help="of dedup, instead of the recipe")
     options.add_argument("--workers", type=int, default=2)
     options.add_argument("--seed", type=int, default=0)
     chosen = options.parse_args()
     draw = random.Random(chosen.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        case = Case(folder, chosen.method, chosen.workers)
         (folder / "kills.yaml").write_text(RECIPE, encoding="utf-8")
-        write_input(folder / "in.jsonl", chosen.documents)
-        length = finish(folder, folder / "calm", chosen.workers)
-        wanted = digests(folder / "calm")
-        print(f"undisturbed: {length:.2f} s, {len(wanted)} files", flush=True)
-        kills = rounds = 0
+        if chosen.method:
+            with (folder / "in.jsonl").open("w", encoding="utf-8") as f:
+                f.writelines(json.dumps(d) + "\n" for d in generated(chosen.documents or 12_000))
+        else:
+            write_input(folder / "in.jsonl", chosen.documents or 400)
+        length = finish(case, folder / "calm" / "out")
+        wanted = digests(folder / "calm" / "out")
+        stages = json.loads((folder / "calm" / "out" / "run.json").read_text())["stages"]
+        deciding = [s["decided"]["seconds"] for s in stages if s.get("decided")]
+        print(
+            f"undisturbed: {length:.2f} s, of which {sum(deciding):.2f} s to decide,"
+            f" {len(wanted)} files",
+            flush=True,
+        )
+        kills = rounds = aimed = 0
         while kills < chosen.kills:
-            out = folder / "killed"
+            out = folder / "killed" / "out"  # of the same name: an index knows whose it is
             shutil.rmtree(out, ignore_errors=True)
             rounds += 1
             again = True
             while again and kills < chosen.kills:
-                again = kill(folder, out, chosen.workers, draw.uniform(0.25, 1.0) * length)
+                if chosen.method and draw.random() < AIMED:
+                    # A dedup that a killed run has decided on is not decided again.
+                    again = kill(case, out, draw.random() * deciding[0], 1)
+                    aimed += again
+                else:
+                    again = kill(case, out, draw.uniform(0.25, 1.0) * length)
                 kills += again
                 again = again and draw.random() < 0.5
-            finish(folder, out, chosen.workers)
+            finish(case, out)
             if digests(out) != wanted:
-                raise SystemExit(f"FAILED: {out} differs after {kills} kills")
+                names = sorted(set(digests(out).items()) ^ set(wanted.items()))
+                differ = ", ".join(sorted({name for name, _ in names}))
+                raise SystemExit(f"FAILED: after {kills} kills {differ} differ")
             left = [p.name for p in out.rglob("*") if p.name.startswith(".")]
             if left:
                 raise SystemExit(f"FAILED: {left} were left behind")
-    print(f"{kills} kills in {rounds} rounds: the same bytes every time")
+    inside = f", {aimed} of them from when it began to decide" if chosen.method else ""
+    print(f"{kills} kills in {rounds} rounds{inside}: the same bytes every time")
 
 
 if __name__ == "__main__":

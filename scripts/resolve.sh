@@ -1,7 +1,8 @@
 #!/bin/sh
 # Resolves the default extras for every supported Python, from wheels alone and under the tested
 # constraints: where this succeeds no compiler is needed. Nothing is installed. torch is left out,
-# since its wheels depend on the index (see Makefile).
+# since its wheels depend on the index (see Makefile), and pybloom-live (for tests), which has no
+# wheel and is pure Python.
 set -eu
 cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
@@ -26,7 +27,7 @@ lines = []
 for line in wanted:
     need = Requirement(line)
     here = need.marker is None or need.marker.evaluate({"python_version": version})
-    if need.name != "torch" and here:
+    if need.name not in ("torch", "pybloom-live") and here:
         need.marker = None
         lines.append(str(need))
 (folder / "wanted").write_text("\n".join(lines))
@@ -34,7 +35,7 @@ pins = []
 for line in Path("constraints.txt").read_text().split("\n"):
     if line.strip():
         pin = Requirement(line)
-        if pin.name != "torch" and (
+        if pin.name not in ("torch", "pybloom_live") and (
             pin.marker is None or pin.marker.evaluate({"python_version": version})
         ):
             pins.append(f"{pin.name}{pin.specifier}")

@@ -1,7 +1,7 @@
 """Exact duplicates: documents whose text, or whose URL, is the same.
 
-Keys are xxh3-128 hashes. Among 10^12 documents the odds that any two different ones share a key
-are about 10^24 / 2^129, or 1.5e-15.
+Keys are hashes (dedup/hashes.py), xxh3-128 by default: among 10^12 documents the odds that any two
+different ones share a key are about 10^24 / 2^129, or 1.5e-15.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import xxhash
+import pyarrow.compute as pc
 
 from curate.database import literal
 from curate.dedup import survivors
@@ -45,35 +45,46 @@ class DedupExact(DedupStep):
     key: Literal["text", "url"] = "text"
     normalize: bool | None = None
     """Text: lower case, single blanks (off by default). URL: C4's normal form (on by default)."""
+    hash: Literal["xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha1-64"] = (
+        "xxh3-128"
+    )
+    """What texts are compared by; `llmcurate dedup hashes` shows speeds and odds of a collision."""
 
     @property
     def method(self) -> str:
         """How decisions name this step: `exact:text` or `exact:url`."""
         return f"exact:{self.key}"
 
-    def _keys(self, docs: Documents) -> list[bytes | None]:
-        digest = xxhash.xxh3_128_digest
+    def _texts(self, docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What is hashed of each row, as (data: uint8[bytes], offsets: int64[rows + 1], absent:
+        bool[rows], the rows that match no other)."""
         normal = self.key == "url" if self.normalize is None else self.normalize
-        if self.key == "url":
-            urls = docs.table["url"].to_pylist()
-            make = normal_url if normal else str
-            return [digest(make(u).encode("utf-8", "replace")) if u else None for u in urls]
-        if normal:
-            texts = docs.text.to_pylist()
-            return [digest(normal_text(t).encode("utf-8", "replace")) if t else None for t in texts]
-        data, offsets = docs.buffers()
-        view = memoryview(data)  # type: ignore[arg-type]
-        pairs = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-        return [digest(view[a:b]) if b > a else None for a, b in pairs]
+        if self.key == "text" and not normal:
+            data, offsets = docs.buffers()
+            return data, offsets, np.diff(offsets) == 0
+        values = docs.table["url"].to_pylist() if self.key == "url" else docs.text.to_pylist()
+        make = str if not normal else normal_url if self.key == "url" else normal_text
+        found = [make(v).encode("utf-8", "replace") if v else b"" for v in values]
+        offsets = np.zeros(len(found) + 1, np.int64)
+        np.cumsum([len(f) for f in found], out=offsets[1:])
+        absent = np.array([not v for v in values], np.bool_)
+        return np.frombuffer(b"".join(found), np.uint8), offsets, absent
 
     def sketch(self, docs: Documents) -> pa.Table:
-        keys = pa.array(self._keys(docs), pa.binary(16))
+        from curate.dedup.hashes import digests
+
+        data, offsets, absent = self._texts(docs)
+        found = digests(data, offsets, self.hash)
+        kind = pa.binary(found.shape[1])
+        flat = pa.py_buffer(np.ascontiguousarray(found))
+        keys = pa.FixedSizeBinaryArray.from_buffers(kind, len(found), [None, flat])
+        # Empty texts and absent URLs have no key and match nothing.
+        keys = pc.if_else(pa.array(absent), pa.scalar(None, kind), keys)
         return pa.table({"key": keys, **survivors.columns(docs, self.survivor, self.label)})
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         db = sketches.connection
         order = survivors.preference(self.survivor)
-        # Empty texts and absent URLs have no key and match nothing.
         db.execute(
             f"""CREATE OR REPLACE TABLE members AS
             WITH shared AS (

@@ -20,7 +20,10 @@ METHODS: dict[str, Chosen] = {
     "minhash": [("dedup_minhash", {})],
     "lines": [("dedup_passages", {"unit": "line"})],
     "sentences": [("dedup_passages", {"unit": "sentences"})],
+    "paragraphs": [("dedup_passages", {"unit": "paragraph"})],
     "suffix-array": [("dedup_suffix_array", {})],
+    "bloom": [("dedup_bloom", {})],
+    "semantic": [("dedup_semantic", {})],
     # Stale data: of each URL, then of each cluster of near duplicates, the newest version.
     "newest": [
         ("dedup_exact", {"key": "url", "survivor": "newest"}),

@@ -10,8 +10,8 @@ from numba import njit
 
 from curate.documents import NUMBER, Documents
 from curate.text.cutting import mark_ends
-from curate.text.pieces import Pieces, strip_space
-from curate.text.sentences import count_sentences
+from curate.text.pieces import Pieces
+from curate.text.sentences import count_words_sentences
 from curate.text.unicode import space_bytes
 
 # Marks: one more than their places in passages.RULES.
@@ -21,7 +21,7 @@ GLOBAL, LOCAL, SPACE = 1, 2, 3
 @dataclass(frozen=True)
 class Left:
     """int64[rows] each: pieces that are cut; in documents that lose some, the pieces with more than
-    white space, the words (`str.split`) and the sentences that stay."""
+    white space that stay and, where they are counted, the words (`str.split`) and sentences."""
 
     cut: np.ndarray
     pieces: np.ndarray
@@ -37,36 +37,35 @@ def gone_pieces(docs: Documents, pieces: Pieces, decisions: pa.Table) -> np.ndar
     if cut.num_rows == 0:
         return gone
     _, offsets = docs.buffers()
-    base = offsets[np.searchsorted(docs.table[NUMBER].to_numpy(), cut["n"].to_numpy())]
-    # Where pieces of empty documents stand at the same byte, theirs come first, or last by end.
-    first = np.searchsorted(pieces.start, base + cut["span_start"].to_numpy(), side="right") - 1
-    last = np.searchsorted(pieces.end, base + cut["span_end"].to_numpy(), side="left")
+    row = np.searchsorted(docs.table[NUMBER].to_numpy(), cut["n"].to_numpy())
+    base = offsets[row]
+    first, last = base + cut["span_start"].to_numpy(), base + cut["span_end"].to_numpy()
     local = cut["local"].to_numpy(zero_copy_only=False)
-    _fill(gone, first, last, local)
+    _fill(gone, pieces.rows, pieces.start, pieces.end, row, first, last, local)
     return gone
 
 
 @njit(cache=True, nogil=True)
-def _fill(gone, first, last, local):
-    for p in range(len(first)):
-        for k in range(first[p], last[p] + 1):
-            if local[p]:
-                gone[k] = GLOBAL if gone[k] == GLOBAL else LOCAL
-            else:
-                gone[k] = GLOBAL
+def _fill(gone, rows, start, end, row, first, last, local):
+    """Marks the pieces from byte first[p] to last[p] in row[p]; passages are ordered."""
+    for p in range(len(row)):
+        # Within the row: an empty line at a document's end stands where the next one begins.
+        low, high = rows[row[p]], rows[row[p] + 1]
+        k = low + np.searchsorted(start[low:high], first[p])
+        while k < high and end[k] <= last[p]:
+            if not local[p] or gone[k] == 0:
+                gone[k] = LOCAL if local[p] else GLOBAL
+            k += 1
 
 
 @njit(nogil=True)
-def _count_words(data, a, z):
-    words = 0
-    inside = False
-    i = a
-    while i < z:
-        n = space_bytes(data, i, z)
-        words += n == 0 and not inside
-        inside = n == 0
-        i += n if n else 1
-    return words
+def _is_blank(data, a, z):
+    while a < z:
+        n = space_bytes(data, a, z)
+        if n == 0:
+            return False
+        a += n
+    return True
 
 
 @njit(nogil=True)
@@ -122,7 +121,7 @@ def _mark_sentences(data, first, stop, start, end, gone, mark, base):
 
 
 @njit(cache=True, nogil=True)
-def _mark(data, offsets, rows, start, end, gone, lines, mark):
+def _mark(data, offsets, rows, start, end, gone, mark, lines, blank, count):
     n_rows = len(offsets) - 1
     base = offsets[0]
     cut = np.zeros(n_rows, np.int64)
@@ -136,12 +135,15 @@ def _mark(data, offsets, rows, start, end, gone, lines, mark):
         if cut[r] == 0:
             continue
         for k in range(first, stop):
-            if gone[k] == 0:
-                a, z = strip_space(data, start[k], end[k])
-                if a < z:
-                    pieces[r] += 1
-                    words[r] += _count_words(data, a, z)
-                    sentences[r] += count_sentences(data, a, z) if lines else 1
+            if gone[k]:
+                continue
+            if not count:
+                pieces[r] += blank or not _is_blank(data, start[k], end[k])
+                continue
+            found, ended = count_words_sentences(data, start[k], end[k])
+            pieces[r] += blank or found > 0
+            words[r] += found
+            sentences[r] += ended if lines else found > 0
         if lines:
             _mark_lines(first, stop, start, end, gone, mark, base)
         else:
@@ -155,10 +157,15 @@ def mark_pieces(
     offsets: np.ndarray,
     pieces: Pieces,
     gone: np.ndarray,
-    lines: bool,
     mark: np.ndarray,
+    *,
+    lines: bool,
+    blank: bool = False,
+    count: bool = True,
 ) -> Left:
     """Marks what goes with the gone pieces in mark: uint8[bytes of the batch], and returns what is
     left. lines: the pieces are lines; else sentences, and white space at the ends of a document
-    that loses some goes too."""
-    return Left(*_mark(data, offsets, pieces.rows, pieces.start, pieces.end, gone, lines, mark))
+    that loses some goes too. blank: a blank piece that stays is one that is left. count: whether
+    words and sentences are counted."""
+    bounds = (pieces.rows, pieces.start, pieces.end)
+    return Left(*_mark(data, offsets, *bounds, gone, mark, lines, blank, count))

@@ -1,8 +1,12 @@
-"""Passages that stand more than once in a corpus: all copies but one are cut out.
+"""Passages that stand more than once in a corpus: all copies but one are cut out, or all of them.
 
 `line`: C4's code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text), whose keys are
 `line.strip().lower()`. `sentences`: C4's paper (Raffel et al. 2020, section 2.2), "all but one of
-any three-sentence span occurring more than once". Equality is of 128-bit hashes (text/hash128.py).
+any three-sentence span occurring more than once". `paragraph`: CCNet's (Wenzek et al. 2020, section
+3.2; cc_net/dedup.py), a line whose normal form has no case, digits or typographic punctuation.
+
+`unit: paragraph, keep: none, hash: sha1-64` is what CCNet does, blank lines included. Equality is
+of hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
 """
 
 from __future__ import annotations
@@ -19,23 +23,31 @@ from curate.documents import Documents
 from curate.sketches import Sketches
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
-# DataTrove's SentDedupConfig; C4's code has no rule on words.
-MIN_WORDS = {"line": 0, "sentences": 50}
+# C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
+MIN_SENTENCES = {"line": 3, "sentences": 3, "paragraph": 0}
+MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
 
 
 class DedupPassages(DedupStep):
     """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
 
     name: ClassVar[str] = "dedup_passages"
+    version: ClassVar[int] = 2  # sketches are packed
+    free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
 
-    unit: Literal["line", "sentences"] = "line"
+    unit: Literal["line", "sentences", "paragraph"] = "line"
     span: int | None = Field(None, ge=1, le=100)
     """Sentences a passage; 3, as in the C4 paper."""
+    keep: Literal["one", "none"] = "one"
+    """`none`: a passage that stands in several documents goes from all of them (CCNet)."""
+    hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = "murmur3-128"
+    """What passages are compared by; CCNet has sha1-64."""
     survivor: survivors.Survivor = "c4"
-    min_sentences: int = Field(3, ge=0)
-    """Documents that lost a passage and have fewer left are dropped (C4, DataTrove: 3)."""
+    min_sentences: int | None = Field(None, ge=0)
+    """Documents that lost a passage and have fewer left are dropped: by default 3 (C4, DataTrove),
+    and no rule for paragraphs (CCNet)."""
     min_words: int | None = Field(None, ge=0)
-    """The same for words: by default 50 for sentences (DataTrove) and no rule for lines (C4)."""
+    """The same for words: by default 50 for sentences (DataTrove) and no rule for the others."""
 
     @model_validator(mode="after")
     def _span_is_of_sentences(self) -> DedupPassages:
@@ -45,7 +57,7 @@ class DedupPassages(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `passages:line` or `passages:sentences`."""
+        """How decisions name this step: `passages:line` and so on."""
         return f"passages:{self.unit}"
 
     @property
@@ -53,36 +65,37 @@ class DedupPassages(DedupStep):
         return MIN_WORDS[self.unit] if self.min_words is None else self.min_words
 
     @property
+    def _sentences(self) -> int:
+        return MIN_SENTENCES[self.unit] if self.min_sentences is None else self.min_sentences
+
+    @property
     def _span(self) -> int:
         from curate.dedup.passage_keys import UNITS
 
         return self.span or UNITS[self.unit].span
 
-    def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.passage_keys import UNITS, passages
+    @property
+    def _blank(self) -> bool:
+        """Whether lines of which the normal form leaves nothing are copies of each other. They are
+        for CCNet; to keep one of them in a whole corpus makes no sense."""
+        return self.unit == "paragraph" and self.keep == "none"
 
-        found = passages(docs, self.unit, self._span)
-        pieces = UNITS[self.unit].pieces(docs)
-        _, offsets = docs.buffers()
-        base = np.repeat(offsets[:-1], np.diff(found.rows))
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.passage_keys import passages
+        from curate.dedup.passage_owners import packed
+
+        found = passages(docs, self.unit, self._span, self.hash, self._blank)
         columns = {
-            "high": found.high,
-            "low": found.low,
-            "first": pieces.start[found.first] - base,
-            "last": pieces.end[found.last] - base,
+            "passages": np.diff(found.rows),
+            "keys": packed(found.keys, found.rows),
+            "spans": packed(found.spans, found.rows),
         }
-        ends = pa.array(found.rows, pa.int64())
-        lists = {
-            name: pa.LargeListArray.from_arrays(ends, pa.array(values))
-            for name, values in columns.items()
-        }
-        return pa.table({**lists, **survivors.columns(docs, self.survivor, self.label)})
+        return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         from curate.dedup.passage_owners import decide
 
-        order = survivors.preference(self.survivor)
-        return decide(sketches.connection, sketches.decisions, order, self.method)
+        return decide(sketches, survivors.preference(self.survivor), self.method, self.keep)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         from curate.dedup import passage_cuts
@@ -94,15 +107,19 @@ class DedupPassages(DedupStep):
         data, offsets = docs.buffers()
         gone = passage_cuts.gone_pieces(docs, pieces, decisions)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
-        left = passage_cuts.mark_pieces(data, offsets, pieces, gone, unit.lines, mark)
+        counted = bool(self._sentences or self._words)
+        left = passage_cuts.mark_pieces(
+            data, offsets, pieces, gone, mark, lines=unit.lines, blank=self._blank, count=counted
+        )
         edited = left.cut > 0
         docs = docs.annotate("cut", left.cut.astype(np.int32))
-        for name, values in (("sentences_left", left.sentences), ("words_left", left.words)):
-            known = pa.array(values.astype(np.int32), mask=~edited)
-            docs = docs.annotate(name, known)
         docs = docs.drop(edited & (left.pieces == 0), "nothing_left", left.pieces, 1)
-        few = edited & (left.words < self._words)
-        docs = docs.drop(few, "few_words", left.words, self._words)
-        few = edited & (left.sentences < self.min_sentences)
-        docs = docs.drop(few, "few_sentences", left.sentences, self.min_sentences)
+        if counted:
+            for name, values in (("sentences_left", left.sentences), ("words_left", left.words)):
+                known = pa.array(values.astype(np.int32), mask=~edited)
+                docs = docs.annotate(name, known)
+            few = edited & (left.words < self._words)
+            docs = docs.drop(few, "few_words", left.words, self._words)
+            few = edited & (left.sentences < self._sentences)
+            docs = docs.drop(few, "few_sentences", left.sentences, self._sentences)
         return cut_marked(docs, mark, edited & ~docs.marked(), RULES)

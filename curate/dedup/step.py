@@ -14,7 +14,25 @@ from curate.documents import NUMBER, Documents
 from curate.steps import CorpusStep
 
 
-class DedupStep(CorpusStep):
+class Removal(CorpusStep):
+    """What removes documents, or passages, for others that exist, under a guard."""
+
+    max_removal: float = Field(0.9, gt=0.0, le=1.0)
+    """The largest share of documents (of bytes, where passages are cut) that may go."""
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step."""
+        raise NotImplementedError
+
+    def identity(self) -> dict[str, Any]:
+        """Without the guard, which decides nothing."""
+        found = super().identity()
+        del found["settings"]["max_removal"]
+        return found
+
+
+class DedupStep(Removal):
     """The settings and the way of dropping that all dedups share."""
 
     # Settings that may differ between a run and the index it is compared with. Sketches do not
@@ -25,8 +43,6 @@ class DedupStep(CorpusStep):
     against: tuple[str, ...] = ()
     """Finished runs (`OUT` or `NAME=OUT`) whose documents count as earlier ones: a document that
     matches any of them goes, whether it was kept then or not. The policy is `first`."""
-    max_removal: float = Field(0.9, gt=0.0, le=1.0)
-    """The largest share of documents (of bytes, where passages are cut) that may go."""
 
     @model_validator(mode="before")
     @classmethod
@@ -39,11 +55,6 @@ class DedupStep(CorpusStep):
             if values["survivor"] != "first":
                 raise ValueError("against: earlier documents stay, so survivor must be `first`")
         return values
-
-    @property
-    def method(self) -> str:
-        """How decisions name this step."""
-        raise NotImplementedError
 
     def comparable(self) -> dict[str, Any]:
         """The settings that this step and an index must share."""
@@ -59,11 +70,9 @@ class DedupStep(CorpusStep):
         return found
 
     def identity(self) -> dict[str, Any]:
-        """Of `against`, names and contents instead of paths; without the guard, which decides
-        nothing."""
+        """Of `against`, names and contents instead of paths."""
         found = super().identity()
-        for key in ("against", "max_removal"):
-            del found["settings"][key]
+        del found["settings"]["against"]
         if self.against:
             found["settings"]["survivor"] = self.survivor
             found["against"] = [[index.name, index.digest] for index in self.earlier()]

@@ -36,7 +36,8 @@ def check(policy: str) -> str:
     raise UsageError(f"unknown survivor policy {policy!r}; known: {', '.join(POLICIES)}")
 
 
-def _checked(policy: str) -> str:
+def checked(policy: str) -> str:
+    """As `check`, for pydantic: ValueError."""
     try:
         return check(policy)
     except UsageError as error:
@@ -44,7 +45,7 @@ def _checked(policy: str) -> str:
 
 
 # The field `survivor` of a step.
-Survivor = Annotated[str, AfterValidator(_checked)]
+Survivor = Annotated[str, AfterValidator(checked)]
 
 
 def preference(policy: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from curate.demo.plants import number
 from curate.demo.texts import Article, load_articles
 from curate.language.train import pieces, train
 from curate.language.training import Training
 from curate.progress import say
+from curate.trials.near_copies import number
 
 _PIECE_CHARS = 60
 # A language gives at most so many pieces, and repeats what it has up to so many: English has

@@ -10,8 +10,8 @@ from curate.demo import plants
 from curate.demo.archive import codec
 from curate.demo.fillers import all_fillers
 from curate.demo.layouts import Frame, render, slug
-from curate.demo.plants import number
 from curate.demo.texts import Article, Host, load_articles, load_hosts, load_words
+from curate.trials.near_copies import jaccard, number
 
 SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _NEAR_PER_LEVEL = 4
@@ -288,7 +288,7 @@ def _near(site: _Site, near: Sequence[Article], clusters: Mapping[str, str]) -> 
             source=article.id,
             cluster=clusters[article.id],
             similarity=target,
-            planted={"jaccard": round(plants.jaccard(article.text, copy.text), 4)},
+            planted={"jaccard": round(jaccard(article.text, copy.text), 4)},
         )
 
 

@@ -5,30 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 from curate.demo.texts import Article
+from curate.trials.near_copies import WORD, jaccard, nearest, number
 
-_WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"(?<=[.?!]) (?=[A-Z])")
-
-
-def number(*key: object) -> int:
-    """A number that depends on `key` alone: the demonstration's only source of chance."""
-    digest = blake2b("\x1f".join(map(str, key)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
-
-
-def word_5grams(text: str) -> set[tuple[str, ...]]:
-    r"""The set of 5-grams of the lower-cased runs of ``\w``."""
-    words = _WORD.findall(text.lower())
-    return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
-
-
-def jaccard(left: str, right: str) -> float:
-    """Intersection over union of the word 5-grams of two texts; 1.0 for two texts without any."""
-    a, b = word_5grams(left), word_5grams(right)
-    return len(a & b) / len(a | b) if a or b else 1.0
 
 
 @dataclass(frozen=True)
@@ -49,25 +30,15 @@ def near_duplicate(
     Far copies lose a sentence and gain one, as reprints do; then words are exchanged one by one,
     in an order drawn from the article's id, and the state nearest to the target is returned.
     """
-    current = article.paragraphs
-    best, best_gap = current, 2.0
-    for candidate in _edits(article, current, target, synonyms, addenda):
-        similarity = jaccard(article.text, "\n".join(candidate))
-        gap = abs(similarity - target)
-        if gap < best_gap:
-            best, best_gap = candidate, gap
-        if similarity < target:
-            break
-    return replace(article, paragraphs=best)
+    states = list(_edits(article, target, synonyms, addenda)) or [article.paragraphs]
+    best, _ = nearest(len(states), lambda n: jaccard(article.text, "\n".join(states[n])), target)
+    return replace(article, paragraphs=states[best])
 
 
 def _edits(
-    article: Article,
-    current: tuple[str, ...],
-    target: float,
-    synonyms: Mapping[str, str],
-    addenda: Sequence[str],
+    article: Article, target: float, synonyms: Mapping[str, str], addenda: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
+    current = article.paragraphs
     if target <= 0.8:
         addendum = addenda[number(article.id, "addendum") % len(addenda)]
         current = (*current[:-1], f"{current[-1]} {addendum}")
@@ -113,7 +84,7 @@ def share_passage(host: Article, donor: Article, count: int) -> tuple[Article, S
     taken = max(runs, key=lambda run: len("".join(run)))
     passage = "\n".join(taken)
     mixed = (*host.paragraphs[:1], *taken, *host.paragraphs[1:])
-    shared = Shared(passage, len(passage), len(passage.encode()), len(_WORD.findall(passage)))
+    shared = Shared(passage, len(passage), len(passage.encode()), len(WORD.findall(passage)))
     return replace(host, paragraphs=mixed), shared
 
 
@@ -134,7 +105,7 @@ def word_salad(
     seed: str, articles: Sequence[Article], lines: int, end_marks: bool
 ) -> tuple[str, ...]:
     """Lines of real words in no order."""
-    pool = sorted({w for a in articles for w in _WORD.findall(a.text.lower()) if w.isalpha()})
+    pool = sorted({w for a in articles for w in WORD.findall(a.text.lower()) if w.isalpha()})
     return tuple(
         _finish(
             [pool[number(seed, n, w) % len(pool)] for w in range(10 + number(seed, n) % 12)],

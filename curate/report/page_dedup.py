@@ -44,6 +44,7 @@ def chapter(record: dict[str, Any], figures: Figures) -> tuple[str, str, str]:
 SIMILARITIES = {
     "minhash": "share of short runs of words (shingles) that two texts have in common",
     "semantic": "cosine of the two embeddings",
+    "semantic:prototypical": "cosine of the embedding to its centroid",
     "bloom": "share of n-grams that were seen before",
     "decontaminate": "share of the test item's n-grams that the document holds",
 }
@@ -51,8 +52,15 @@ SIMILARITIES = {
 
 def _meaning(method: str) -> str:
     """What the similarities of a method are."""
-    kind = method.partition(":")[0]
+    kind = method if method in SIMILARITIES else method.partition(":")[0]
     return SIMILARITIES.get(kind, "similarity of the copies to their partner")
+
+
+def _alone(method: str) -> str:
+    """What is said of documents that went without a partner."""
+    if method == "semantic:prototypical":
+        return "nearest to the centroids of their clusters (D4), and copies of nothing that is left"
+    return "of which only this is known: they had been seen before, not where"
 
 
 def _method(method: Method) -> str:
@@ -62,13 +70,14 @@ def _method(method: Method) -> str:
         parts.append(_clusters(method, of, gone))
     if method.unknown:
         parts.append(
-            f"<p class=about>{count(method.unknown)} {of} {gone} of which only this is known: they"
-            " had been seen before, not where.</p>"
+            f"<p class=about>{count(method.unknown)} {of} {gone}, {_alone(method.name)}.</p>"
         )
     if method.similarity is not None:
         chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
         parts.append(f"<figure>{chart}<figcaption>{_meaning(method.name)}</figcaption></figure>")
-    pairs = "".join(_pair(p, i == 0) for i, p in enumerate(method.pairs))
+    pairs = "".join(
+        _pair(p, i == 0, method.name == "exact:url") for i, p in enumerate(method.pairs)
+    )
     return f"<article class=card>{''.join(parts)}{pairs}</article><br>"
 
 
@@ -94,9 +103,10 @@ def _size(bound: int) -> str:
     return str(bound) if above[0] == bound + 1 else f"{count(bound)} to {count(above[0] - 1)}"
 
 
-def _pair(pair: Pair, opened: bool) -> str:
+def _pair(pair: Pair, opened: bool, url: bool) -> str:
     left, right, same = word_diff(pair.text, pair.other)
-    said = f"similarity {pair.similarity:.3f}: {name(pair.id)} and {name(pair.partner)}"
+    how = "the same URL" if url else f"similarity {pair.similarity:.3f}"
+    said = f"{how}: {name(pair.id)} and {name(pair.partner)}"
     if same:
         return details(f"{said}: the same words", quote(pair.text))
     inner = (

@@ -26,7 +26,7 @@ def _rotate(value, left):
     return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def hash128(data: np.ndarray, start: int, end: int) -> tuple[int, int]:
     """(first, second: uint64) of data[start:end], data: uint8[]."""
     one, two = np.uint64(0), np.uint64(0)

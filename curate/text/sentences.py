@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from curate.text.unicode import is_lower_ascii, space_bytes
+from curate.text.unicode import ASCII_SPACE, is_lower_ascii, space_bytes
 
 ABBREVIATIONS = (
     "mr mrs ms dr prof st mt sr jr vs etc inc ltd co corp no vol fig al cf ed eds gen col sgt capt "
@@ -155,25 +155,61 @@ def sentences_of_words(data, start, end, chars, first, stop):
     return sentences + 1 if pending else sentences
 
 
+# What a byte says of where words end: nothing, ASCII white space, look at the bytes behind it.
+_PLAIN, _SPACE, _MORE = 0, 1, 2
+_BYTE = np.zeros(256, np.uint8)
+_BYTE[:128] = np.where(ASCII_SPACE[:128], _SPACE, _PLAIN)
+_BYTE[128:] = _MORE
+
+
+@njit(nogil=True)
+def count_words_sentences(data: np.ndarray, start: int, end: int) -> tuple[int, int]:
+    """(words as `str.split` cuts them, sentences) in one line, data[start:end]."""
+    words = sentences = 0
+    pending = False  # whether the last word belongs to a sentence that has not ended
+    asked = False  # whether it ends one if the next word is such
+    last = last_end = start
+    i = start
+    while True:
+        while i < end:
+            kind = _BYTE[data[i]]
+            if kind == _PLAIN:
+                break
+            n = 1 if kind == _SPACE else space_bytes(data, i, end)
+            if n == 0:
+                break
+            i += n
+        if i >= end:
+            break
+        words += 1
+        if asked and ends_sentence(data, last, last_end, i, end):
+            sentences += 1
+            pending = False
+        last = i
+        ascii = True
+        while i < end:
+            kind = _BYTE[data[i]]
+            if kind == _SPACE:
+                break
+            if kind == _MORE:
+                if space_bytes(data, i, end):
+                    break
+                ascii = False
+            i += 1
+        last_end = i
+        asked = False
+        if not ascii:
+            marks, last = _cjk_stops(data, last, last_end)
+            sentences += marks
+            if last == last_end:
+                pending = False
+                continue
+        pending = True
+        asked = may_end(data[last_end - 1])
+    return words, sentences + 1 if pending else sentences
+
+
 @njit(nogil=True)
 def count_sentences(data: np.ndarray, start: int, end: int) -> int:
     """Sentences in one line, data[start:end]; 0 for an empty one."""
-    starts = np.empty((end - start) // 2 + 1, np.int64)
-    ends = np.empty((end - start) // 2 + 1, np.int64)
-    words = 0
-    inside = False
-    i = start
-    while i < end:
-        n = space_bytes(data, i, end)
-        if n and inside:
-            ends[words] = i
-            words += 1
-            inside = False
-        elif n == 0 and not inside:
-            starts[words] = i
-            inside = True
-        i += n if n else 1
-    if inside:
-        ends[words] = end
-        words += 1
-    return sentences_of_words(data, starts, ends, np.zeros(words, np.int32), 0, words)
+    return count_words_sentences(data, start, end)[1]

@@ -7,7 +7,8 @@ that hold a line, the one whose md5 is least keeps it, once; then pages with too
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 
 
 def md5(text: str) -> str:
@@ -37,6 +38,40 @@ def c4_lines(pages: dict[str, str]) -> dict[str, str]:
                 seen.add(key)
             kept.append(line)
         out[url] = "\n".join(kept)
+    return out
+
+
+# The 34 keys of UNICODE_PUNCT in CCNet's text_normalizer.py, by code point.
+CCNET_LIST = (
+    "ff0c 3002 3001 201e 201d 201c ab bb ff11 300d 300c 300a 300b b4 2236 ff1a ff1f ff01 ff08 ff09"
+    " ff1b 2013 2014 ff0e ff5e 2019 2026 2501 3008 3009 3010 3011 ff05 25ba"
+)
+CCNET_GONE = {int(c, 16) for c in CCNET_LIST.split()} | {*range(32), *range(127, 160)}
+
+
+def ccnet_key(line: str) -> int:
+    """CCNet's hash of a line: strip, lower, digits to 0, its characters out; 8 bytes of SHA-1."""
+    text = re.sub(r"\d", "0", line.strip().lower())
+    text = "".join(c for c in text if ord(c) not in CCNET_GONE)
+    return int.from_bytes(hashlib.sha1(text.encode()).digest()[:8], "little")
+
+
+def ccnet(pages: dict[str, str]) -> dict[str, str]:
+    """id -> text of the lines that stay; a page without any is absent. A line in two pages goes
+    from both; of one that repeats in a page alone the first stays. Blank lines are lines. An empty
+    page, which CCNet drops before, is left out."""
+    pages = {name: text for name, text in pages.items() if text}
+    hashes = {name: [ccnet_key(line) for line in text.split("\n")] for name, text in pages.items()}
+    pages_of = Counter(key for keys in hashes.values() for key in set(keys))
+    out = {}
+    for name, text in pages.items():
+        kept, seen = [], set()
+        for line, key in zip(text.split("\n"), hashes[name], strict=True):
+            if pages_of[key] == 1 and key not in seen:
+                kept.append(line)
+            seen.add(key)
+        if kept:
+            out[name] = "\n".join(kept)
     return out
 
 

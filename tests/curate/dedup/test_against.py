@@ -18,6 +18,8 @@ METHODS: list[dict[str, Any]] = [
     {"dedup_minhash": {"verify": 0.7}},
     {"dedup_passages": {"unit": "line"}},
     {"dedup_passages": {"unit": "sentences", "min_words": 0, "min_sentences": 0}},
+    {"dedup_passages": {"unit": "paragraph"}},
+    {"dedup_passages": {"unit": "paragraph", "keep": "none", "hash": "sha1-64"}},
 ]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -17,13 +16,12 @@ from hypothesis import strategies as st
 from reference_passages import c4_lines, cut_sentences, key_of, md5, murmur3
 
 from curate.database import database
-from curate.dedup.passage_keys import piece_keys
+from curate.dedup.passage_keys import UNITS, piece_keys
 from curate.dedup.passages import DedupPassages
 from curate.documents import documents
 from curate.errors import UsageError
-from curate.sketches import Sketches
+from curate.sketches import Sketches, SketchFile, view
 from curate.stage import sketch_rows
-from curate.text.folding import lower_table
 
 LINES = [
     *("Subscribe to our letter today.", "subscribe to our letter TODAY. ", "Read more.", "", "  "),
@@ -63,10 +61,12 @@ def decide_here(rows: list[dict[str, Any]], **choice: Any) -> dict[str, dict[str
         batches.append((part, documents(columns)))
     kept = {}
     with tempfile.TemporaryDirectory() as folder, database(Path(folder, "spill")) as db:
-        db.register("rows", pa.concat_tables(sketch_rows(step, d.table, p) for p, d in batches))
-        db.execute("CREATE VIEW sketches AS SELECT * FROM rows")
+        files = tuple(SketchFile(p, Path(folder, f"{p}.parquet"), p) for p, _ in batches)
+        for file, (part, docs) in zip(files, batches, strict=True):
+            pq.write_table(sketch_rows(step, docs.table, part), file.path)
+        view(db, files)
         path = Path(folder, "decisions.parquet")
-        step.resolve(Sketches(db, path, path.parent))
+        step.resolve(Sketches(db, path, path.parent, files))
         decisions = pq.read_table(path)
     for part, docs in batches:
         mine = decisions.filter(pc.equal(decisions["part"], part))
@@ -94,7 +94,8 @@ def test_keys_are_equal_where_c4s_are_and_are_murmur3_of_the_folded_line():
     ends = np.cumsum([len(d) for d in data])
     starts = ends - [len(d) for d in data]
     buffer = np.frombuffer(b"".join(data), np.uint8)
-    high, low, written = piece_keys(buffer, starts, ends, lower_table())
+    keys, written = piece_keys(buffer, starts, ends, UNITS["line"])
+    high, low = keys[:, 0], keys[:, 1]
     for k, line in enumerate(LINES):
         assert written[k] == bool(line.strip())
         if written[k]:

@@ -1,0 +1,211 @@
+"""Evaluation sets: files of test items, read to one text an item.
+
+A set is a file of JSON lines, a JSON array, parquet, or plain text with one item a line; each may
+be compressed. It is named after its file, or as `NAME=FILE` says. An item's text is the strings of
+the chosen fields, in that order, joined by line ends; by default its `text`, else all its strings
+but `id`, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.errors import UsageError
+from curate.formats.inputs import FORMATS, PACKING, InputFile, find_files
+from curate.formats.opening import open_input
+
+READ = ("jsonl", "parquet", "text")
+MOST_BYTES = 1 << 30  # of a file after unpacking: these are evaluation sets, not corpora
+_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Item:
+    """One test item. set: the name of its evaluation set; id: unique within the set."""
+
+    set: str
+    id: str
+    text: str
+
+
+def named_files(evals: tuple[str, ...], label: str) -> list[tuple[str, str]]:
+    """(name, path) of each set; UsageError where two have one name."""
+    found: list[tuple[str, str]] = []
+    for given in evals:
+        name, equals, path = given.partition("=")
+        if not equals or "/" in name or Path(given).is_file():
+            name, path = "", given
+        name = name or _stem(path)
+        if name in [n for n, _ in found]:
+            raise UsageError(f"{label}: two evaluation sets {name!r}; write NAME=FILE for one")
+        found.append((name, path))
+    return found
+
+
+def _stem(path: str) -> str:
+    """The file's name without its endings for format and compression."""
+    name = Path(path).name
+    for endings in (PACKING, [e for known in FORMATS.values() for e in known]):
+        for ending in endings:
+            if name.lower().endswith(ending) and len(name) > len(ending):
+                name = name[: -len(ending)]
+                break
+    return name
+
+
+def read_items(evals: tuple[str, ...], fields: tuple[str, ...], label: str) -> list[Item]:
+    """The items of all sets, in order. UsageError where a file cannot be read as items, or none of
+    its rows has a chosen field."""
+    items: list[Item] = []
+    for name, path in named_files(evals, label):
+        before = len(items)
+        used: set[str] = set()
+        for nth, (own, text) in enumerate(_rows(path, fields, label)):
+            key = own if own is not None else f"{Path(path).name}#{nth}"
+            twin = 1
+            while key in used:
+                twin += 1
+                key = f"{own if own is not None else f'{Path(path).name}#{nth}'}~{twin}"
+            used.add(key)
+            items.append(Item(name, key, text))
+        if not any(item.text.strip() for item in items[before:]):
+            where = f" in the fields {', '.join(fields)}" if fields else ""
+            raise UsageError(f"{label}: {path} holds no item with any text{where}")
+    return items
+
+
+def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str | None, str]]:
+    """(own id, text) of every row."""
+    file = _file(path, label)
+    if file.format == "parquet":
+        rows = _parquet(path, label)
+    elif file.format == "text":
+        text = _content(file, label).decode("utf-8", "replace").removeprefix("\ufeff")
+        rows = ({"text": line} for line in text.split("\n") if line.strip())
+    else:
+        rows = _json(file, label)
+    seen: set[str] = set()
+    missed = True
+    for row in rows:
+        if fields:
+            seen.update(row)
+            missed = missed and not any(f in row for f in fields)
+        own = row.get("id")
+        usable = isinstance(own, (str, int)) and not isinstance(own, bool) and own != ""
+        yield str(own) if usable else None, _text(row, fields)
+    if fields and missed:
+        have = ", ".join(sorted(seen)) or "no row"
+        raise UsageError(
+            f"{label}: {path} has none of the fields {', '.join(fields)} (has: {have})"
+        )
+
+
+def _file(path: str, label: str) -> InputFile:
+    """The file as the readers see it."""
+    if "://" in path:
+        raise UsageError(f"{label}: evals {path}: download it first and name the file")
+    if not Path(path).is_file():
+        raise UsageError(f"{label}: evals {path}: no such file")
+    (file,), _ = find_files([path])
+    if file.format not in READ:
+        raise UsageError(
+            f"{label}: evals {path}: not JSON lines, parquet or plain text, but {file.format}"
+        )
+    return file
+
+
+def _content(file: InputFile, label: str) -> bytes:
+    """The unpacked bytes of a file; UsageError where it is damaged or too large."""
+    from curate.formats.compression import decompressed_chunks
+
+    damage: list[str] = []
+    parts: list[bytes] = []
+    size = 0
+    note = lambda offset, what: damage.append(f"{what} at byte {offset}")  # noqa: E731
+    with open_input(file.path) as source:
+        for chunk in decompressed_chunks(source, file.codec, note):
+            parts.append(bytes(chunk))
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise UsageError(f"{label}: evals {file.path}: more than {MOST_BYTES >> 20} MiB")
+    if damage:
+        raise UsageError(f"{label}: evals {file.path} is damaged: {damage[0]}")
+    return b"".join(parts)
+
+
+def _json(file: InputFile, label: str) -> Iterator[dict[str, Any]]:
+    """The objects of JSON lines, or of one array."""
+    import orjson
+
+    from curate.formats.jsonl import parse
+
+    data = _content(file, label).removeprefix(b"\xef\xbb\xbf")
+    if data.lstrip()[:1] == b"[":
+        try:
+            values = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise UsageError(f"{label}: evals {file.path}: not JSON: {error}") from None
+        for nth, value in enumerate(values):
+            if not isinstance(value, dict):
+                raise UsageError(f"{label}: evals {file.path}: entry {nth} is no JSON object")
+            yield value
+        return
+    start = nth = 0
+    while start < len(data):
+        stop = data.find(b"\n", start)
+        stop = len(data) if stop < 0 else stop
+        line, start = data[start:stop], stop + 1
+        nth += 1
+        if not line.strip():
+            continue
+        row = parse(line)
+        if isinstance(row, str):
+            raise UsageError(f"{label}: evals {file.path}, line {nth}: {row}")
+        yield row
+
+
+def _parquet(path: str, label: str) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        source = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UsageError(f"{label}: evals {path}: {str(error).splitlines()[0]}") from None
+    with source:
+        names = [
+            f.name
+            for f in source.schema_arrow
+            if not (pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type))
+        ]
+        for batch in source.iter_batches(_ROWS, columns=names, use_threads=False):
+            yield from batch.to_pylist()
+
+
+def _text(row: dict[str, Any], fields: tuple[str, ...]) -> str:
+    """The text of one item. A number counts in a field that was asked for."""
+    if fields:
+        found = [s for name in fields for s in _strings(row.get(name), True)]
+    elif isinstance(row.get("text"), str):
+        found = [row["text"]]
+    else:
+        found = [s for name, value in row.items() if name != "id" for s in _strings(value, False)]
+    return "\n".join(found).encode("utf-8", "replace").decode()
+
+
+def _strings(value: Any, numbers: bool) -> Iterator[str]:
+    """All strings within a value, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        if numbers:
+            yield str(value)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _strings(part, numbers)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _strings(part, numbers)

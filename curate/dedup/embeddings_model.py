@@ -1,0 +1,194 @@
+"""Embeddings from a model in a local folder: ONNX, or sentence-transformers where it is installed.
+
+Nothing is fetched, and nothing in the folder is run as code: weights must be ONNX or safetensors,
+and modules those of sentence-transformers itself.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from curate.errors import UsageError
+
+# An ONNX export stands in the folder itself or, as sentence-transformers writes it, in onnx/.
+ONNX = ("model.onnx", "onnx/model.onnx")
+TOKENIZER = "tokenizer.json"
+POOLING = "1_Pooling/config.json"
+MODULES = "modules.json"
+BATCH = 32  # texts that sentence-transformers pads together
+
+
+class Embedder(Protocol):
+    """Texts to vectors."""
+
+    def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
+        """float32 vectors of one size; null for a text that is null, empty or white space."""
+        ...
+
+
+def _need(package: str, label: str) -> None:
+    if find_spec(package) is None:
+        raise UsageError(
+            f"{label}: embedding from a model needs {package}: pip install 'llmcurate[embed]'"
+        )
+
+
+def _onnx_file(folder: Path) -> Path | None:
+    return next((folder / name for name in ONNX if (folder / name).is_file()), None)
+
+
+def model_files(folder: Path, label: str) -> list[Path]:
+    """The files behind the vectors; UsageError where the folder is no model that can be used."""
+    if not folder.is_dir():
+        raise UsageError(
+            f"{label}: embedding {folder}: no such folder; name a model's folder, or `hashed`"
+        )
+    onnx = _onnx_file(folder)
+    if onnx is not None:
+        if not (folder / TOKENIZER).is_file():
+            raise UsageError(f"{label}: embedding {folder}: {TOKENIZER} is missing")
+        _need("onnxruntime", label)
+        beside = sorted(p for p in onnx.parent.glob("*.onnx*") if p.name.startswith("model.onnx"))
+        return [*beside, *(p for p in (folder / TOKENIZER, folder / POOLING) if p.is_file())]
+    if not (folder / MODULES).is_file():
+        raise UsageError(f"{label}: embedding {folder}: neither model.onnx nor {MODULES} is there")
+    _need("sentence_transformers", label)
+    _check_modules(folder, label)
+    return sorted(p for p in folder.rglob("*") if p.suffix in (".json", ".safetensors", ".txt"))
+
+
+def _check_modules(folder: Path, label: str) -> None:
+    """UsageError where the folder names foreign code, or has weights in a format that holds it."""
+    try:
+        modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+        foreign = [m["type"] for m in modules if not m["type"].startswith("sentence_transformers.")]
+    except (OSError, ValueError, TypeError, KeyError):
+        raise UsageError(f"{label}: embedding {folder}: {MODULES} cannot be read") from None
+    if foreign:
+        raise UsageError(f"{label}: embedding {folder}: {MODULES} names foreign code, {foreign[0]}")
+    if not any(folder.rglob("*.safetensors")):
+        raise UsageError(f"{label}: embedding {folder}: no weights as safetensors")
+
+
+def load(folder: Path, max_tokens: int, label: str) -> Embedder:
+    """The model in a folder; UsageError where it cannot be used."""
+    model_files(folder, label)
+    if _onnx_file(folder) is not None:
+        return OnnxModel(folder, max_tokens, label)
+    return SentenceModel(folder, max_tokens)
+
+
+def _known(text: pa.LargeStringArray) -> tuple[list[str], np.ndarray]:
+    """(texts with anything in them, bool[rows] which these are)."""
+    texts = text.to_pylist()
+    mask = np.array([bool(t and t.strip()) for t in texts], np.bool_)
+    return [t for t, some in zip(texts, mask.tolist(), strict=True) if some], mask
+
+
+def _column(vectors: np.ndarray, mask: np.ndarray, size: int) -> pa.FixedSizeListArray:
+    flat = np.zeros((len(mask), size), np.float32)
+    flat[mask] = vectors
+    values = pa.array(flat.reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(values, size, mask=pa.array(~mask))
+
+
+class OnnxModel:
+    """model.onnx with inputs input_ids, attention_mask and perhaps token_type_ids, and as first
+    output either one vector a token, which are pooled, or one a text.
+
+    Pooling is the mean over the attention mask, or the first token where 1_Pooling/config.json says
+    so. One text at a time, on one thread, so that a vector does not depend on its neighbours;
+    workers are what makes use of more cores.
+    """
+
+    def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        path = _onnx_file(folder)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+            self._session = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # both raise plain Exceptions of their own
+            first = str(error).splitlines()[0][:200]
+            raise UsageError(f"{label}: embedding {folder} cannot be loaded: {first}") from None
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(max_tokens)
+        # About 16 bytes a token are looked at: tokenizers would cut a whole book first.
+        self._characters = 16 * max_tokens
+        self._inputs = {i.name for i in self._session.get_inputs()}
+        self._first = _first_token(folder)
+        self._size = len(self._vector("a"))
+
+    def _vector(self, text: str) -> np.ndarray:
+        """float32[size] of a text."""
+        encoding = self._tokenizer.encode(text[: self._characters])
+        ids = np.array([encoding.ids or [0]], np.int64)
+        mask = np.array([encoding.attention_mask or [1]], np.int64)
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        fed = {name: value for name, value in given.items() if name in self._inputs}
+        out = np.asarray(self._session.run(None, fed)[0], np.float32)
+        if out.ndim == 2:
+            return out[0]
+        if self._first:
+            return out[0, 0]
+        weights = mask[0].astype(np.float32)
+        pooled: np.ndarray = (out[0] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0)
+        return pooled
+
+    def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
+        texts, mask = _known(text)
+        vectors = np.array([self._vector(t) for t in texts], np.float32)
+        return _column(vectors.reshape(-1, self._size), mask, self._size)
+
+
+def _first_token(folder: Path) -> bool:
+    """Whether the folder's pooling is that of the first token."""
+    try:
+        found = json.loads((folder / POOLING).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(isinstance(found, dict) and found.get("pooling_mode_cls_token"))
+
+
+class SentenceModel:
+    """A folder of sentence-transformers, by that package.
+
+    Texts are padded together there, so a vector may change in its last bits with its neighbours.
+    """
+
+    def __init__(self, folder: Path, max_tokens: int) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self._model: Any = SentenceTransformer(
+            str(folder), local_files_only=True, trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )  # fmt: skip
+        most = self._model.max_seq_length
+        if most is None or most > max_tokens:
+            with suppress(AttributeError):  # static embeddings know no limit
+                self._model.max_seq_length = max_tokens
+        self._characters = 16 * max_tokens
+        self._size = len(self._model.encode(["a"], show_progress_bar=False)[0])
+
+    def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
+        texts, mask = _known(text)
+        vectors = np.zeros((0, self._size), np.float32)
+        if texts:
+            cut = [t[: self._characters] for t in texts]
+            vectors = self._model.encode(
+                cut, batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False
+            )
+        return _column(np.asarray(vectors, np.float32), mask, self._size)

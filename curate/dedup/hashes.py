@@ -1,0 +1,140 @@
+"""The hashes that keys of exact dedup can be, what they cost, and how safe they are.
+
+A key stands for a text: two different texts with one key are taken for copies. Among n texts with
+keys of b bits the odds that this happens at all are 1 - exp(-n (n - 1) / 2^(b + 1)), the birthday
+bound; for n^2 much less than 2^b that is about n^2 / 2^(b + 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from curate.text.hash128 import hash128
+
+Digest = Callable[[memoryview], bytes]
+PARAGRAPH = 100  # bytes of a short text in the comparison
+
+
+@dataclass(frozen=True)
+class Hash:
+    """bits: of a key; digest: of one text, None where a kernel hashes all of them; about: for the
+    table."""
+
+    bits: int
+    digest: Callable[[], Digest] | None
+    about: str
+
+
+def _xxh3() -> Digest:
+    import xxhash
+
+    return xxhash.xxh3_128_digest
+
+
+def _sha1_64() -> Digest:
+    sha1 = hashlib.sha1
+    return lambda text: sha1(text, usedforsecurity=False).digest()[:8]
+
+
+def _sha256() -> Digest:
+    sha256 = hashlib.sha256
+    return lambda text: sha256(text).digest()
+
+
+def _blake2b(size: int) -> Digest:
+    blake2b = hashlib.blake2b
+    return lambda text: blake2b(text, digest_size=size).digest()
+
+
+HASHES: dict[str, Hash] = {
+    "xxh3-128": Hash(128, _xxh3, "fast; documents by default"),
+    # MurmurHash3_x64_128 is text/hash128.py, which kernels call on parts of a batch; mmh3 has the
+    # same function behind a call from Python for each text, so it would add a dependency, not
+    # speed.
+    "murmur3-128": Hash(128, None, "fast on short texts; passages by default"),
+    "blake2b-128": Hash(128, lambda: _blake2b(16), "resists texts made to collide, up to 2^64"),
+    "blake2b-256": Hash(256, lambda: _blake2b(32), "resists texts made to collide"),
+    "sha256": Hash(256, _sha256, "resists texts made to collide; known to every tool"),
+    "sha1-64": Hash(64, _sha1_64, "CCNet's; collides by chance from 10^9 passages on"),
+}
+
+
+@njit(cache=True, nogil=True)
+def _murmur3(data, offsets):
+    out = np.empty((len(offsets) - 1, 2), np.uint64)
+    for r in range(len(offsets) - 1):
+        out[r, 0], out[r, 1] = hash128(data, offsets[r], offsets[r + 1])
+    return out
+
+
+def digests(data: np.ndarray, offsets: np.ndarray, name: str) -> np.ndarray:
+    """uint8[rows, bits / 8]: the hash of each data[offsets[r] : offsets[r + 1]], data: uint8[]."""
+    kind = HASHES[name]
+    if kind.digest is None:
+        return _murmur3(data, offsets).view(np.uint8)
+    digest = kind.digest()
+    view = memoryview(data)  # type: ignore[arg-type]
+    at = offsets.tolist()
+    found = b"".join([digest(view[a:b]) for a, b in pairwise(at)])
+    return np.frombuffer(found, np.uint8).reshape(-1, kind.bits // 8)
+
+
+def collision_odds(bits: int, texts: float) -> float:
+    """The odds that any two of so many different texts share a key of so many bits."""
+    return -math.expm1(-texts * (texts - 1) / 2 ** (bits + 1))
+
+
+def hash_speeds(documents: int = 20_000, size: int = 2000) -> list[dict[str, Any]]:
+    """One row a hash: its bits, what it hashes here, on one core, of generated documents of `size`
+    bytes and of pieces of 100 bytes (the best of three passes), and the odds of a collision."""
+    import time
+
+    data = np.random.default_rng(0).integers(32, 127, documents * size, dtype=np.uint8)
+    rows = []
+    for name, kind in HASHES.items():
+        row: dict[str, Any] = {"hash": name, "bits": kind.bits}
+        for what, length in (("documents", size), ("paragraphs", min(PARAGRAPH, size))):
+            offsets = np.arange(0, len(data) + 1, length, dtype=np.int64)
+            digests(data, offsets[:2], name)
+            times = []
+            for _ in range(3):
+                begin = time.perf_counter()
+                digests(data, offsets, name)
+                times.append(time.perf_counter() - begin)
+            seconds = max(min(times), 1e-9)
+            row[f"{what}_per_second"] = round((len(offsets) - 1) / seconds)
+            row[f"{what}_mb_per_second"] = round(float(offsets[-1]) / seconds / 1e6, 1)
+        row["odds_1e9"] = collision_odds(kind.bits, 1e9)
+        row["odds_1e12"] = collision_odds(kind.bits, 1e12)
+        rows.append({**row, "about": kind.about})
+    return rows
+
+
+def _odds(value: float) -> str:
+    return "certain" if value > 0.9995 else f"{value:.1e}" if value < 0.01 else f"{value:.0%}"
+
+
+def hash_table(rows: list[dict[str, Any]], size: int = 2000) -> str:
+    """The rows of `hash_speeds` for a terminal."""
+    lines = [
+        f"{'':<18}{f'documents of {size} bytes':>26}{f'pieces of {min(PARAGRAPH, size)} bytes':>26}"
+        f"{'odds of a collision at':>26}",
+        f"{'hash':<13}{'bits':>5}{'MB/s':>11}{'texts/s':>15}{'MB/s':>11}{'texts/s':>15}"
+        f"{'10^9 texts':>13}{'10^12 texts':>13}",
+    ]
+    for r in rows:
+        lines.append(
+            f"{r['hash']:<13}{r['bits']:>5}"
+            f"{r['documents_mb_per_second']:>11.0f}{r['documents_per_second']:>15,}"
+            f"{r['paragraphs_mb_per_second']:>11.0f}{r['paragraphs_per_second']:>15,}"
+            f"{_odds(r['odds_1e9']):>13}{_odds(r['odds_1e12']):>13}  {r['about']}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,77 @@
+"""What the tests of the Bloom dedup share: small documents, and the step without a run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.dedup.bloom import DedupBloom
+from curate.documents import documents
+from curate.sketches import Sketches, SketchFile
+from curate.stage import sketch_rows
+
+WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
+SURE = {"false_positives": 1e-9}
+
+
+def replayed(text: str, edits: list[dict[str, Any]] | None) -> str:
+    data, out, at = text.encode(), b"", 0
+    for e in edits or []:
+        out += data[at : e["start"]]
+        at = e["end"]
+    return (out + data[at:]).decode()
+
+
+def line(draw: random.Random, words: int = 20) -> str:
+    return " ".join(draw.choice(WORDS) + str(draw.randrange(100)) for _ in range(words)) + "."
+
+
+def pages(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Documents of new, repeated, short and blank lines."""
+    draw = random.Random(seed)
+    old = [line(draw) for _ in range(12)]
+    rows = []
+    for i in range(count):
+        kinds = draw.choices(["new", "old", "short", "blank", "part"], [4, 4, 1, 1, 1], k=6)
+        lines = []
+        for kind in kinds:
+            known = draw.choice(old)
+            lines.append(
+                {
+                    "new": line(draw),
+                    "old": known,
+                    "short": "Read more.",
+                    "blank": " ",
+                    "part": f"{known} {line(draw, draw.randrange(1, 14))}",
+                }[kind]
+            )
+        rows.append({"id": f"d{i:03d}", "text": "\n".join(lines)})
+    return rows
+
+
+def run_step(
+    step: DedupBloom, parts: list[list[str | None]], folder: Path
+) -> tuple[list[dict[str, Any]], pa.Table, dict[str, Any]]:
+    """Rows that stay, decisions and counts, without a run around the step."""
+    batches, files = [], []
+    for part, texts in enumerate(parts):
+        docs = documents({"id": [f"{part}-{i}" for i in range(len(texts))], "text": texts})
+        batches.append(docs)
+        path = folder / f"{part}.parquet"
+        pq.write_table(sketch_rows(step, docs.table, part), path)
+        files.append(SketchFile(part, path, part))
+    own = folder / "own"
+    own.mkdir(exist_ok=True)
+    sketches = Sketches(None, folder / "decisions.parquet", own, tuple(files))
+    counts = step.resolve(sketches)
+    decisions = pq.read_table(sketches.decisions)
+    kept = []
+    for part, docs in enumerate(batches):
+        mine = decisions.filter(pc.equal(decisions["part"], part))
+        kept += step.apply(docs.within(step.label), mine).split()[0].to_pylist()
+    return kept, decisions, counts

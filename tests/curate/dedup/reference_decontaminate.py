@@ -1,0 +1,86 @@
+"""Plain Python that says what decontamination finds: tuples of strings in place of hashes."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from curate.text.words import UNSPACED
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A word, or a letter or digit, in lower case; where it stands, in characters."""
+
+    key: str
+    start: int
+    end: int
+
+
+def lower(c: str) -> str:
+    small = c.lower()
+    return small if unicodedata.category(c) in ("Lu", "Lt") and len(small) == 1 else c
+
+
+def kind(c: str) -> str:
+    """letter, cluster, mark, digit, _ or nothing."""
+    category = unicodedata.category(c)
+    if category[0] == "L":
+        return "cluster" if any(a <= ord(c) <= z for a, z in UNSPACED) else "letter"
+    if category[0] == "M":
+        return "mark"
+    if category[0] == "N" and c.isalnum():
+        return "digit"
+    return c if c == "_" else ""
+
+
+def words(text: str) -> list[Unit]:
+    """Runs of word characters; a character of a script without spaces is a word with its marks."""
+    found: list[Unit] = []
+    open_, cluster = False, False
+    for i, c in enumerate(text):
+        this = kind(c)
+        if not this:
+            open_ = cluster = False
+        elif open_ and this != "cluster" and not (cluster and this != "mark"):
+            found[-1] = Unit(found[-1].key + lower(c), found[-1].start, i + 1)
+        else:
+            found.append(Unit(lower(c), i, i + 1))
+            open_, cluster = True, this == "cluster"
+    return found
+
+
+def letters(text: str) -> list[Unit]:
+    return [Unit(lower(c), i, i + 1) for i, c in enumerate(text) if kind(c) not in ("", "_")]
+
+
+def units(text: str, by_character: bool) -> list[Unit]:
+    return letters(text) if by_character else words(text)
+
+
+def windows(text: str, by_character: bool, length: int, shortest: int) -> list[tuple[str, ...]]:
+    """All windows of an item; one, of all it has, where it is shorter than a window."""
+    keys = tuple(u.key for u in units(text, by_character))
+    if len(keys) < length:
+        return [keys] if len(keys) >= shortest else []
+    return [keys[i : i + length] for i in range(len(keys) - length + 1)]
+
+
+def places(text: str, by_character: bool, wanted: set[tuple[str, ...]]) -> set[tuple]:
+    """(window, first byte, byte behind the last) of every window that the text holds."""
+    found = set()
+    have = units(text, by_character)
+    for size in {len(w) for w in wanted}:
+        for i in range(len(have) - size + 1):
+            window = tuple(u.key for u in have[i : i + size])
+            if window in wanted:
+                a, z = have[i].start, have[i + size - 1].end
+                found.add((window, len(text[:a].encode()), len(text[:z].encode())))
+    return found
+
+
+def shares(document: str, items: list[list[tuple[str, ...]]], by_character: bool) -> list[float]:
+    """The share of each item's different windows that the document holds."""
+    wanted = {w for item in items for w in item}
+    have = {p[0] for p in places(document, by_character, wanted)}
+    return [len(set(i) & have) / len(set(i)) if i else 0.0 for i in items]

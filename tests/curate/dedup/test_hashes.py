@@ -1,0 +1,107 @@
+"""The hashes of exact dedup: what they are, that any of them decides alike, and their odds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+
+import numpy as np
+import pytest
+import xxhash
+from reference_passages import murmur3
+
+from curate.dedup.exact import DedupExact
+from curate.dedup.hashes import HASHES, collision_odds, digests
+from curate.dedup.passage_keys import DEFAULT_HASH
+from curate.dedup.passages import DedupPassages
+from curate.documents import documents
+
+TEXTS = [b"", b"a", b"a\x00b", "日本語".encode(), b"x" * 1000, bytes(range(256))]
+KNOWN = {
+    "xxh3-128": lambda t: xxhash.xxh3_128(t).digest(),
+    "murmur3-128": lambda t: struct.pack("<QQ", *murmur3(t)),
+    "blake2b-128": lambda t: hashlib.blake2b(t, digest_size=16).digest(),
+    "blake2b-256": lambda t: hashlib.blake2b(t, digest_size=32).digest(),
+    "sha256": lambda t: hashlib.sha256(t).digest(),
+    "sha1-64": lambda t: hashlib.sha1(t).digest()[:8],
+}
+
+
+def joined(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    return (
+        np.frombuffer(b"".join(texts), np.uint8),
+        np.cumsum([0, *map(len, texts)]).astype(np.int64),
+    )
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_a_digest_is_what_the_hash_says_of_those_bytes(name):
+    found = digests(*joined(TEXTS), name)
+    assert found.shape == (len(TEXTS), HASHES[name].bits // 8)
+    assert [row.tobytes() for row in found] == [KNOWN[name](t) for t in TEXTS]
+    assert digests(*joined([]), name).shape == (0, HASHES[name].bits // 8)
+
+
+def choices(step: type, field: str) -> set[str]:
+    return set(step.model_json_schema()["properties"][field]["enum"])
+
+
+def test_steps_offer_the_hashes_that_there_are():
+    assert choices(DedupExact, "hash") == set(HASHES)
+    assert choices(DedupPassages, "hash") == {n for n, h in HASHES.items() if h.bits <= 128}
+    assert DedupPassages().hash == DEFAULT_HASH
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}, {"key": "url"}])
+def test_the_same_documents_match_whichever_hash_compares_them(settings):
+    docs = documents(
+        {
+            "id": [f"d{i}" for i in range(9)],
+            "text": [["", "Text", "text", "other "][i % 4] for i in range(9)],
+            "url": [[None, "", "https://h.test/", "http://www.h.test"][i % 4] for i in range(9)],
+        }
+    )
+    found = []
+    for name in HASHES:
+        keys = DedupExact(hash=name, **settings).sketch(docs.within("x"))["key"].to_pylist()
+        assert {len(k) * 8 for k in keys if k is not None} == {HASHES[name].bits}
+        found.append([None if k is None else keys.index(k) for k in keys])
+    assert all(f == found[0] for f in found)
+    url = settings.get("key") == "url"
+    assert found[0][0] is None and found[0][5] == (None if url else 1)
+    assert found[0][3] == (2 if url else 3)
+
+
+def test_keys_of_any_width_decide(bench):
+    rows = [{"id": f"d{i}", "text": f"text {i % 3}"} for i in range(6)]
+    source = bench.jsonl("in.jsonl", rows)
+    for name in ("sha256", "sha1-64"):
+        bench.run([{"dedup_exact": {"hash": name}}], source, out=name)
+        assert bench.ids(name) == ["d0", "d1", "d2"]
+
+
+def test_the_odds_are_the_birthday_bound():
+    for bits, texts in ((8, 20), (16, 300), (20, 1000)):
+        exact = 1 - math.prod(1 - i / 2**bits for i in range(texts))
+        assert collision_odds(bits, texts) == pytest.approx(exact, rel=0.02)
+    assert collision_odds(64, 1) == 0
+
+
+def test_a_million_million_documents_are_no_worry_for_the_defaults():
+    for step in (DedupExact(), DedupPassages()):
+        assert collision_odds(HASHES[step.hash].bits, 1e12) < 1e-14
+
+
+def test_the_comparison_has_every_hash_with_its_speed_and_odds(bench):
+    done = bench.command("dedup", "hashes", "--documents", "50", "--bytes", "300")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == list(HASHES)
+    done = bench.command("dedup", "hashes", "--documents", "50", "--json")
+    found = json.loads(done.stdout)
+    assert (found["documents"], found["bytes"]) == (50, 2000)
+    for row in found["hashes"]:
+        assert row["bits"] == HASHES[row["hash"]].bits
+        assert row["documents_per_second"] > 0 and row["paragraphs_mb_per_second"] > 0
+        assert row["odds_1e9"] == collision_odds(row["bits"], 1e9) < row["odds_1e12"]
