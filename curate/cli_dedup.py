@@ -27,15 +27,17 @@ def dedup(
     method: Annotated[
         str,
         typer.Option(
-            help="How copies are found: exact, url, minhash, lines, sentences, paragraphs or"
-            " newest; several one after the other with +, as in exact+minhash."
+            help="How copies are found: exact, url, minhash, lines, sentences, paragraphs,"
+            " suffix-array, bloom, semantic or newest; several one after the other with +, as in"
+            " exact+minhash."
         ),
     ] = "exact",
     survivor: Annotated[
         Optional[str],
         _option(
             "longest (default), newest, c4 (default of lines, sentences and paragraphs: least md5"
-            " of the URL), first, best:COLUMN or prefer-source:A,B."
+            " of the URL), first (default of suffix-array and bloom), best:COLUMN or"
+            " prefer-source:A,B."
         ),
     ] = None,
     against: Annotated[
@@ -61,14 +63,31 @@ def dedup(
     bands: Annotated[Optional[int], _option("minhash: bands of a signature.")] = None,
     rows: Annotated[Optional[int], _option("minhash: rows of a band.")] = None,
     verify: Annotated[
-        Optional[float], _option("minhash: least exact Jaccard similarity of a match.")
+        Optional[float], _option("minhash: least Jaccard similarity of a match.")
+    ] = None,
+    recall: Annotated[
+        Optional[float],
+        _option("minhash: choose bands and rows that find this share of pairs at --threshold."),
+    ] = None,
+    permutations: Annotated[
+        Optional[int], _option("minhash: hashes that --threshold may take: 128.")
+    ] = None,
+    bits: Annotated[
+        Optional[int],
+        _option("minhash: verify by this many bits of each hash, with --verify-by signature."),
+    ] = None,
+    verify_by: Annotated[
+        Optional[str], _option("minhash: shingles (exact, default) or signature (an estimate).")
     ] = None,
     ngram: Annotated[Optional[int], _option("minhash: units a shingle: 5 words.")] = None,
     shingle: Annotated[Optional[str], _option("minhash: word, char or byte.")] = None,
     span: Annotated[Optional[int], _option("sentences: how many are compared together: 3.")] = None,
     keep: Annotated[
         Optional[str],
-        _option("lines, sentences, paragraphs: copies that stay, one or none (CCNet)."),
+        _option(
+            "lines, sentences, paragraphs: copies that stay, one or none (CCNet); suffix-array:"
+            " first, none or longest-context."
+        ),
     ] = None,
     min_sentences: Annotated[
         Optional[int],
@@ -80,6 +99,44 @@ def dedup(
     min_words: Annotated[
         Optional[int],
         _option("lines, sentences, paragraphs: least words left of it: 0, 50 for sentences."),
+    ] = None,
+    threshold: Annotated[
+        Optional[float],
+        _option(
+            "suffix-array: least length of a passage, 200 characters or 50 tokens; bloom: share of"
+            " n-grams seen before, 0.8; minhash: Jaccard similarity that bands and rows aim at."
+        ),
+    ] = None,
+    unit: Annotated[
+        Optional[str], _option("suffix-array: characters, bytes or tokens (with --tokenizer).")
+    ] = None,
+    tokenizer: Annotated[
+        Optional[str], _option("suffix-array: the tokenizer.json whose tokens count.")
+    ] = None,
+    boundary: Annotated[
+        Optional[str], _option("suffix-array: cuts end at a character, word or line.")
+    ] = None,
+    min_chars: Annotated[
+        Optional[int], _option("suffix-array: least characters left of a document: 0.")
+    ] = None,
+    mode: Annotated[
+        Optional[str],
+        _option(
+            "bloom: old-both (default), both, paragraph, document (bff), dolma-paragraph or"
+            " dolma-document."
+        ),
+    ] = None,
+    false_positives: Annotated[
+        Optional[float], _option("bloom: share of new n-grams taken for old ones: 0.01.")
+    ] = None,
+    embedding: Annotated[
+        Optional[str], _option("semantic: hashed (default), or the folder of a model.")
+    ] = None,
+    epsilon: Annotated[
+        Optional[float], _option("semantic: a cosine above 1 - epsilon is a copy: 0.07.")
+    ] = None,
+    prototypicality: Annotated[
+        Optional[float], _option("semantic: share that stays of the rest, as in D4.")
     ] = None,
     sets: Sets = None,
     workers: Workers = 0,
@@ -97,6 +154,8 @@ def dedup(
 
     As CCNet does: llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
 
+    Passages that stand elsewhere: llmcurate dedup corpus/ -o out --method suffix-array
+
     New documents beside an earlier run: llmcurate dedup new/ -o out2 --method minhash --against out
     """
     from curate import commands
@@ -113,11 +172,25 @@ def dedup(
         "bands": bands,
         "rows": rows,
         "verify": verify,
+        "recall": recall,
+        "permutations": permutations,
+        "bits": bits,
+        "verify_by": verify_by,
         "ngram": ngram,
         "shingle": shingle,
         "span": span,
         "min_sentences": min_sentences,
         "min_words": min_words,
+        "threshold": threshold,
+        "unit": unit,
+        "tokenizer": tokenizer,
+        "boundary": boundary,
+        "min_chars": min_chars,
+        "mode": mode,
+        "false_positives": false_positives,
+        "embedding": embedding,
+        "epsilon": epsilon,
+        "prototypicality": prototypicality,
     }
     given = {name: value for name, value in options.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)

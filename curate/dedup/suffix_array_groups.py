@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 from numba import njit
 
+from curate.dedup.suffix_array_sort import SAME
 from curate.dedup.suffix_array_windows import order_of, same_window, window_end
 
+PLACE = ~SAME
 FLUSH = 1 << 20  # places that are told at a time
 # Where a merge stands between two calls: orders in the heap, orders of the group at hand, the one
 # of them that is told, and the group's first and second place.
@@ -21,7 +23,7 @@ _HEAP, _GROUP, _AT, _FIRST, _SECOND = range(5)
 
 @njit(nogil=True, inline="always")
 def _place(places, bases, next_, s):
-    return bases[s] + np.int64(places[next_[s]])
+    return bases[s] + np.int64(places[next_[s]] & PLACE)
 
 
 @njit(nogil=True)
@@ -84,12 +86,10 @@ def _start(data, places, bases, next_, stops, heap, window, width, chars):
 
 
 @njit(nogil=True)
-def _run(data, places, base, a, stop, window, width, chars):
+def _run(places, a, stop):
     """Where the windows equal to that of places[a] end in this order."""
     z = a + 1
-    while z < stop and same_window(
-        data, base + np.int64(places[z - 1]), base + np.int64(places[z]), window, width, chars
-    ):
+    while z < stop and places[z] & SAME:
         z += 1
     return z
 
@@ -140,9 +140,9 @@ def _merge(
             s = _pop(data, places, bases, next_, heap, state[_HEAP], window, width, chars)
             state[_HEAP] -= 1
             lead = _place(places, bases, next_, s)
-            ends[s] = _run(data, places, bases[s], next_[s], stops[s], window, width, chars)
+            ends[s] = _run(places, next_[s], stops[s])
             for k in range(next_[s], ends[s]):
-                p = bases[s] + np.int64(places[k])
+                p = bases[s] + np.int64(places[k] & PLACE)
                 if p < first:
                     first, second = p, first
                 elif p < second:

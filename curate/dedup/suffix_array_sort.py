@@ -16,9 +16,10 @@ from numba import njit
 
 from curate.atomic import write_text
 from curate.dedup.suffix_array_regions import Regions
-from curate.dedup.suffix_array_windows import continues
+from curate.dedup.suffix_array_windows import continues, same_window
 
 MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit places
+SAME = np.uint32(1 << 31)  # no place needs this bit
 # Bytes that a byte of a chunk takes at most: itself, its place (4), whether a window starts there.
 PEAK = 6
 
@@ -78,11 +79,19 @@ def _keep_starts(order, width, starts):
     return n
 
 
+@njit(cache=True, nogil=True)
+def _mark_same(data, order, window, width, chars):
+    """Sets SAME on the places whose window is that of the place before. order: uint32[]."""
+    for k in range(len(order) - 1, 0, -1):
+        if same_window(data, np.int64(order[k - 1]), np.int64(order[k]), window, width, chars):
+            order[k] |= SAME
+
+
 class Orders:
     """The orders of all chunks in one file, one behind the other, and a record of what is done.
 
     bases: int64[chunks], the first place of each chunk; counts: int64[chunks], its windows; the
-    file holds uint32 places relative to their base.
+    file holds uint32 places relative to their base, with SAME where the window is that before.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,7 +130,7 @@ class Orders:
         return list(record["counts"]) if record["of"] == of else []
 
     def places(self) -> np.ndarray:
-        """uint32[windows of all chunks], mapped."""
+        """uint32[windows of all chunks], SAME included, mapped."""
         if not sum(self.counts):
             return np.empty(0, np.uint32)
         return mapped(self._path, np.dtype(np.uint32))
@@ -130,7 +139,7 @@ class Orders:
 def _sorted(
     text: np.ndarray, regions: Regions, base: int, stop: int, window: int, chars: bool
 ) -> np.ndarray:
-    """int32[windows]: those that start in text[base:stop], relative to base, in order."""
+    """uint32[windows]: those that start in text[base:stop], relative to base, in order."""
     reach = 4 * window + 4 if chars else window
     part = np.array(text[base : stop + reach])
     first = int(np.searchsorted(regions.at, base, side="right")) - 1
@@ -139,8 +148,11 @@ def _sorted(
     starts = np.zeros(len(part), np.bool_)
     at, length = regions.at[near], regions.length[near]
     _mark_starts(part, base, stop, at, length, window, chars, starts)
-    order = suffix_array(part.view(np.uint8))
-    return order[: _keep_starts(order, text.dtype.itemsize, starts)]
+    data, width = part.view(np.uint8), text.dtype.itemsize
+    order = suffix_array(data)
+    order = order[: _keep_starts(order, width, starts)].view(np.uint32)
+    _mark_same(data, order, window, width, chars)
+    return order
 
 
 def mapped(path: Path, dtype: np.dtype) -> np.ndarray:

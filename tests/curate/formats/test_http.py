@@ -78,22 +78,27 @@ def test_header_bytes_that_are_no_utf8_are_replaced() -> None:
     assert head is not None and head.get("x") == "\ufffdt\ufffd"
 
 
+def packed(data: bytes) -> bytes:
+    """As gzip, without the time, so that names of tests stay the same."""
+    return gzip.compress(data, mtime=0)
+
+
 @pytest.mark.parametrize(
     ("headers", "data"),
     [
         ("X: y", PAGE),
-        ("Content-Encoding: gzip", gzip.compress(PAGE)),
-        ("Content-Encoding: x-gzip", gzip.compress(PAGE)),
-        ("Content-Encoding: gzip", gzip.compress(PAGE[:100]) + gzip.compress(PAGE[100:])),
-        ("Content-Encoding: gzip", gzip.compress(PAGE) + b"trailing bytes"),
+        ("Content-Encoding: gzip", packed(PAGE)),
+        ("Content-Encoding: x-gzip", packed(PAGE)),
+        ("Content-Encoding: gzip", packed(PAGE[:100]) + packed(PAGE[100:])),
+        ("Content-Encoding: gzip", packed(PAGE) + b"trailing bytes"),
         ("Content-Encoding: deflate", zlib.compress(PAGE)),
         ("Content-Encoding: deflate", raw_deflate(PAGE)),
         ("Content-Encoding: br", brotli.compress(PAGE)),
         ("Content-Encoding: zstd", zstandard.compress(PAGE)),
         ("Transfer-Encoding: chunked", chunked(PAGE)),
-        ("Transfer-Encoding: chunked\r\nContent-Encoding: gzip", chunked(gzip.compress(PAGE))),
-        ("Transfer-Encoding: gzip, chunked", chunked(gzip.compress(PAGE))),
-        ("Content-Encoding: gzip, br", brotli.compress(gzip.compress(PAGE))),
+        ("Transfer-Encoding: chunked\r\nContent-Encoding: gzip", chunked(packed(PAGE))),
+        ("Transfer-Encoding: gzip, chunked", chunked(packed(PAGE))),
+        ("Content-Encoding: gzip, br", brotli.compress(packed(PAGE))),
         ("Content-Encoding: identity", PAGE),
         ("Content-Encoding: UTF-8", PAGE),
         ("Content-Encoding: gzip", PAGE),
