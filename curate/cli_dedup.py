@@ -63,7 +63,21 @@ def dedup(
     bands: Annotated[Optional[int], _option("minhash: bands of a signature.")] = None,
     rows: Annotated[Optional[int], _option("minhash: rows of a band.")] = None,
     verify: Annotated[
-        Optional[float], _option("minhash: least exact Jaccard similarity of a match.")
+        Optional[float], _option("minhash: least Jaccard similarity of a match.")
+    ] = None,
+    recall: Annotated[
+        Optional[float],
+        _option("minhash: choose bands and rows that find this share of pairs at --threshold."),
+    ] = None,
+    permutations: Annotated[
+        Optional[int], _option("minhash: hashes that --threshold may take: 128.")
+    ] = None,
+    bits: Annotated[
+        Optional[int],
+        _option("minhash: verify by this many bits of each hash, with --verify-by signature."),
+    ] = None,
+    verify_by: Annotated[
+        Optional[str], _option("minhash: shingles (exact, default) or signature (an estimate).")
     ] = None,
     ngram: Annotated[Optional[int], _option("minhash: units a shingle: 5 words.")] = None,
     shingle: Annotated[Optional[str], _option("minhash: word, char or byte.")] = None,
@@ -90,7 +104,7 @@ def dedup(
         Optional[float],
         _option(
             "suffix-array: least length of a passage, 200 characters or 50 tokens; bloom: share of"
-            " n-grams seen before, 0.8; minhash: similarity at which --recall is reached."
+            " n-grams seen before, 0.8; minhash: Jaccard similarity that bands and rows aim at."
         ),
     ] = None,
     unit: Annotated[
@@ -158,6 +172,10 @@ def dedup(
         "bands": bands,
         "rows": rows,
         "verify": verify,
+        "recall": recall,
+        "permutations": permutations,
+        "bits": bits,
+        "verify_by": verify_by,
         "ngram": ngram,
         "shingle": shingle,
         "span": span,

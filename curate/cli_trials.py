@@ -56,9 +56,10 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run methods over the same text: what each leaves, their overlap, time and memory.
+    """Compare what several methods leave of the same text.
 
-    Every method is a run of its own in OUT/METHOD. Example:
+    Documents, bytes and tokens left, overlap, time and memory. Every method is a run of its own in
+    OUT/METHOD. Example:
 
     llmcurate dedup compare corpus/ -o out --methods exact,lines,minhash,exact+minhash
     """
@@ -83,9 +84,10 @@ def evaluate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Plant copies in a corpus and measure what methods find of them, and what else they remove.
+    """Measure what methods find of copies planted in a corpus.
 
-    Copies, near copies at six similarities, paragraphs and runs of text. Example:
+    Plants copies, near copies at six similarities, paragraphs and runs of text; tells what is found
+    of each kind, and what else a method removes. Example:
 
     llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
     """

@@ -54,6 +54,7 @@ class Decontaminate(Removal):
     """cut: documents that fall into more pieces are dropped (GPT-3: 10)."""
 
     _windows: Any = PrivateAttr(default=None)
+    _search: Any = PrivateAttr(default=None)
 
     @field_validator("evals", "fields", mode="before")
     @classmethod
@@ -97,24 +98,28 @@ class Decontaminate(Removal):
 
     def windows(self) -> Windows:
         """The windows of all items; read once."""
-        from curate.dedup.decontaminate_items import read_items
-        from curate.dedup.decontaminate_windows import SHORTEST, Cutting, cut_windows
-
         if self._windows is None:
-            cutting = Cutting(
-                self.mode,
-                self.ngram or NGRAM,
-                self.shortest or SHORTEST[self.mode],
-                self.samples,
-                self.seed,
-                self.max_items,
-            )
-            self._windows = cut_windows(read_items(self.evals, self.fields, self.label), cutting)
+            self._windows = self._cut()
         found: Windows = self._windows
         return found
 
+    def _cut(self) -> Windows:
+        from curate.dedup.decontaminate_items import read_items
+        from curate.dedup.decontaminate_windows import SHORTEST, Cutting, cut_windows
+
+        cutting = Cutting(
+            self.mode,
+            self.ngram or NGRAM,
+            self.shortest or SHORTEST[self.mode],
+            self.samples,
+            self.seed,
+            self.max_items,
+        )
+        return cut_windows(read_items(self.evals, self.fields, self.label), cutting)
+
     def open(self) -> None:
-        self.windows()
+        """A worker keeps only what finds windows, not the items."""
+        self._search = self._cut().search
 
     def forecast(self) -> list[str]:
         from curate.dedup.decontaminate_report import said_of_sets
@@ -125,7 +130,7 @@ class Decontaminate(Removal):
         from curate.dedup.decontaminate_kernel import widen
         from curate.dedup.decontaminate_windows import find
 
-        row, gram, first, last = find(docs, self.windows())
+        row, gram, first, last = find(docs, self._search or self.windows().search)
         columns = {"gram": gram, "first": first, "last": last}
         if self.action == "cut":
             data, offsets = docs.buffers()

@@ -73,7 +73,7 @@ def characters(data, offsets, table):
     for r in range(len(offsets) - 1):
         _, held = _fill(data, offsets[r], offsets[r + 1], table, values, start, end, held)
         rows[r + 1] = held
-    return rows, values[:held].copy(), start[:held].copy(), end[:held].copy()
+    return rows, values[:held], start[:held], end[:held]
 
 
 @njit(nogil=True)
@@ -96,6 +96,44 @@ def window_hashes(values, at, length, least):
                 begin[k] = value
         key[k] = _finished(value, length[k])
     return begin, key
+
+
+@njit(cache=True, nogil=True)
+def number_sorted(values, order):
+    """(different: the different values in order, as the first entries; number: int64[n], which of
+    them each value is), for an order that sorts the values."""
+    different = np.empty_like(values)
+    number = np.empty(len(values), np.int64)
+    n = -1
+    for k in order:
+        if n < 0 or different[n] != values[k]:
+            n += 1
+            different[n] = values[k]
+        number[k] = n
+    return different, number
+
+
+@njit(cache=True, nogil=True)
+def length_bits(number, longer, count):
+    """uint64[count]: bit b is set in entry i where a window of number i has b more units than the
+    shortest one."""
+    bits = np.zeros(count, np.uint64)
+    for k in range(len(number)):
+        bits[number[k]] |= _ONE << np.uint64(longer[k])
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def first_in_item(rows, gram, grams):
+    """bool[windows]: windows that are the first of their kind in their item. rows: int64[items +
+    1], the first window of each item; grams: how many kinds there are."""
+    seen = np.full(grams, -1, np.int32)
+    first = np.zeros(len(gram), np.bool_)
+    for item in range(len(rows) - 1):
+        for k in range(rows[item], rows[item + 1]):
+            first[k] = seen[gram[k]] != item
+            seen[gram[k]] = item
+    return first
 
 
 @njit(cache=True, nogil=True)

@@ -28,9 +28,8 @@ def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:
             "windows": windows.distinct,
         }
     )
-    item = np.repeat(np.arange(len(windows.items)), np.diff(windows.rows))
-    pairs = np.unique(np.stack([item, windows.gram]), axis=1)
-    return items, pa.table({"item": pairs[0], "gram": pairs[1]})
+    item, gram = windows.pairs
+    return items, pa.table({"item": item, "gram": gram})
 
 
 def decide(

@@ -6,6 +6,8 @@ one of b bands with 1 - (1 - s^r)^b (Rajaraman and Ullman, Mining of Massive Dat
 
 from __future__ import annotations
 
+from typing import Any
+
 # name -> (bands, rows). A preset says nothing of shingles or normal forms, in which these
 # pipelines differ too.
 PRESETS: dict[str, tuple[int, int]] = {
@@ -38,3 +40,17 @@ def curve_text(bands: int, rows: int) -> str:
     found = "  found    " + "".join(f"{predicted(bands, rows, s):>8.1%}" for s in SIMILARITIES)
     half = f"half of the pairs at {midpoint(bands, rows):.3f}"
     return f"minhash: {bands} bands of {rows} rows; {half}\n{head}\n{found}"
+
+
+def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:
+    """The S-curve as the report draws it, with a mark where half of the pairs are found."""
+    x = [i / steps for i in range(steps + 1)]
+    middle = midpoint(bands, rows)
+    return {
+        "title": f"MinHash, {bands} bands of {rows} rows",
+        "x_label": "Jaccard similarity of two documents",
+        "y_label": "probability that they share a band",
+        "x": x,
+        "y": [predicted(bands, rows, s) for s in x],
+        "mark": [middle, 0.5, f"half of the pairs at {middle:.3f}"],
+    }

@@ -1,26 +1,35 @@
-"""Exact Jaccard within buckets: which members of a bucket are matched.
+"""Which members of a bucket match, where sharing it is not enough: Jaccard similarity decides.
 
-Sets of shingles of the candidates lie in one file that is mapped into memory, so what is compared
-is limited by disk. Buckets come from DuckDB in order of their keys.
+Exact, from sets of shingles, or estimated, from signatures of a few bits a permutation. Either lie
+in a file that is mapped into memory, so what is compared is limited by disk. Buckets come in order
+of their keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from curate.dedup.minhash_clusters import batches
+from curate.dedup.minhash_bits import equal_values, estimated
+from curate.dedup.minhash_buckets import BITS, chunks, fixed_rows
+from curate.dedup.minhash_candidates import candidate_batches, release
+from curate.dedup.minhash_decisions import SIMILARITY
+from curate.dedup.minhash_forest import NONE, clear_roots, find, flatten, union
+from curate.dedup.minhash_stars import PARTNERS, ROOTS
+from curate.sketches import Sketches
 from curate.text.buffers import as_large_string
 
 # A member is compared with so many centres and so many others of its bucket at most, the most
 # preferred first: buckets of a hundred thousand unlike pages must not take days.
 MOST = 1000
+MAPPED_MEMBERS = 16_384  # members whose shingles may be mapped at once, some kB each
 TEXTS = 1000  # documents whose shingles are made at once
+VALUES, EXTENTS, SIGNATURES = "shingles.u64", "extents.i64", "signatures.u8"
 
 
 @njit(nogil=True)
@@ -47,131 +56,170 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
     return similar if similar >= least else -1.0
 
 
+class Compared(NamedTuple):
+    """What documents are compared by. With bits: packed signatures of `values` values, row k of
+    `packed`. Without: the shingles shingles[extents[k, 0]:][:extents[k, 1]], sorted and distinct.
+    """
+
+    shingles: np.ndarray  # uint64
+    extents: np.ndarray  # int64[documents, 2]
+    packed: np.ndarray  # uint8[documents, bytes]
+    values: int
+    bits: int  # 0: by shingles
+
+
 @njit(nogil=True)
-def _find(parent, x):
-    while parent[x] != x:
-        parent[x] = parent[parent[x]]
-        x = parent[x]
-    return x
+def _similarity(by, d, e, least):
+    """Similarity of two documents; -1 where it is below `least`."""
+    if by.bits:
+        equal = equal_values(by.packed[d], by.packed[e], by.values, by.bits)
+        found = estimated(equal, by.values, by.bits)
+        return found if found >= least else -1.0
+    x, y = by.extents[d], by.extents[e]
+    mine, other = by.shingles[x[0] : x[0] + x[1]], by.shingles[y[0] : y[0] + y[1]]
+    return jaccard(mine, other, least)
 
 
 @njit(cache=True, nogil=True)
-def match_buckets(starts, members, begin, length, values, least, first, most, parent):
+def match_buckets(members, sizes, by, least, first, most, parent):
     """(k, other, similarity) of verified pairs, other < k.
 
-    starts: int64[buckets + 1] into members: int64, ascending within a bucket; the set of document d
-    is values[begin[d]:begin[d] + length[d]]; parent: int64[documents], the union-find forest so
-    far, changed in place.
+    members: uint32, ascending within each bucket; sizes: uint32 of the buckets; parent:
+    uint32[documents], the forest so far, changed in place.
 
     Each member is compared with the centres of its bucket, then with the others before it, except
     those it is connected with already; a member that nothing matches becomes a centre. `first`: a
     member is compared with those before it until one matches, whatever is connected.
     """
-    left = np.empty(len(members), np.int64)
-    right = np.empty(len(members), np.int64)
-    similar = np.empty(len(members), np.float64)
-    count = 0
-    for g in range(len(starts) - 1):
-        size = starts[g + 1] - starts[g]
-        kinds = (np.empty(size, np.int64), np.empty(size, np.int64))  # centres, others
-        filled = np.zeros(2, np.int64)
-        for m in range(starts[g], starts[g + 1]):
+    left, right, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
+    met = np.empty((2, most), np.uint32)  # centres, others
+    filled = np.zeros(2, np.int64)
+    begin = np.int64(0)
+    for size in sizes:
+        filled[:] = 0
+        for m in range(begin, begin + size):
             d = members[m]
-            mine = values[begin[d] : begin[d] + length[d]]
             found = first and parent[d] != d
             for side in range(2):
-                for c in range(min(filled[side], most)):
+                for c in range(filled[side]):
                     if first and found:
                         break
-                    e = kinds[side][c]
-                    if not first and _find(parent, d) == _find(parent, e):
+                    e = met[side, c]
+                    if not first and find(parent, d) == find(parent, e):
                         found = True
                         continue
-                    s = jaccard(mine, values[begin[e] : begin[e] + length[e]], least)
+                    s = _similarity(by, d, e, least)
                     if s < 0.0:
                         continue
-                    left[count], right[count], similar[count] = d, e, s
-                    count += 1
+                    left.append(d)
+                    right.append(e)
+                    similar.append(s)
                     found = True
                     if first:
                         parent[d] = e
                     else:
-                        x, y = _find(parent, d), _find(parent, e)
-                        parent[max(x, y)] = min(x, y)
+                        union(parent, d, e)
             side = 1 if found else 0
-            kinds[side][filled[side]] = d
-            filled[side] += 1
-    return left[:count].copy(), right[:count].copy(), similar[:count].copy()
+            if filled[side] < most:
+                met[side, filled[side]] = d
+                filled[side] += 1
+        begin += size
+    return np.array(left)[1:], np.array(right)[1:], np.array(similar)[1:]
+
+
+@njit(cache=True, nogil=True)
+def keep_best(left, right, similar, forward, partner, best):
+    """Makes partner[k] the most similar one that a verified pair gives k, of equals the lesser;
+    best[k]: that similarity. Unless `forward`, a pair counts for both."""
+    for i in range(len(left)):
+        for turn in range(1 if forward else 2):
+            k, other = (left[i], right[i]) if turn == 0 else (right[i], left[i])
+            better = similar[i] > best[k] or (similar[i] == best[k] and other < partner[k])
+            if partner[k] == NONE or better:
+                partner[k] = other
+                best[k] = similar[i]
 
 
 def write_shingles(
-    db: Any, path: Path, count: int, shingles: Callable[[pa.LargeStringArray], Any]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Writes the candidates' sets of shingles; (begin, length): int64[count], in uint64 values."""
-    begin, length = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    total = 0
-    query = "SELECT k, text FROM candidates JOIN sketches USING (part, n)"
-    with path.open("wb") as file:
-        for batch in batches(db, query, TEXTS):
-            k = batch.column(0).to_numpy()
-            offsets, values = shingles(as_large_string(batch.column(1)))
-            begin[k], length[k] = offsets[:-1] + total, np.diff(offsets)
+    folder: Path,
+    sketches: Sketches,
+    bits: Path,
+    order: np.ndarray,
+    shingles: Callable[[pa.LargeStringArray], Any],
+) -> dict[str, Any]:
+    """Phase `compared`: the candidates' sets of shingles in order of c, and by k where each is."""
+    extents = np.memmap(folder / EXTENTS, np.int64, "w+", shape=(max(1, len(order)), 2))
+    total = done = 0
+    with (folder / VALUES).open("wb") as file:
+        for number, batch in enumerate(_candidates(sketches, "text", bits, TEXTS)):
+            k = order[done : done + len(batch)]
+            offsets, values = shingles(as_large_string(batch.column(0)))
+            extents[k, 0], extents[k, 1] = offsets[:-1] + total, np.diff(offsets)
             file.write(values.data)
             total += len(values)
-    return begin, length
+            done += len(batch)
+            if number % 100 == 99:
+                release(extents)
+    extents.flush()
+    return {}
 
 
-def verified_edges(
-    db: Any,
-    count: int,
-    least: float,
-    first: bool,
-    shingles: Callable[[pa.LargeStringArray], Any],
-) -> None:
-    """Makes the table edges (k, other, weight) of pairs with exact similarity of `least` or more;
-    weight: that similarity."""
-    folder = Path(db.execute("SELECT current_setting('temp_directory')").fetchone()[0])
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "shingles.u64"
-    db.execute("CREATE OR REPLACE TABLE edges (k BIGINT, other BIGINT, weight DOUBLE)")
-    try:
-        begin, length = write_shingles(db, path, count, shingles)
-        if length.sum() == 0:
-            return
-        values = np.memmap(path, np.uint64, "r").view(np.ndarray)
-        parent = np.arange(count)
-        waiting_keys, waiting = np.empty(0, np.uint64), np.empty(0, np.int64)
-        for batch in batches(db, "SELECT key, k FROM buckets ORDER BY key, k"):
-            keys = np.concatenate([waiting_keys, batch.column(0).to_numpy()])
-            members = np.concatenate([waiting, batch.column(1).to_numpy()])
-            # The last bucket may go on in the next batch.
-            cut = int(np.searchsorted(keys, keys[-1]))
-            waiting_keys, waiting = keys[cut:], members[cut:]
-            _add(db, keys[:cut], members[:cut], begin, length, values, least, first, parent)
-        _add(db, waiting_keys, waiting, begin, length, values, least, first, parent)
-    finally:
-        path.unlink(missing_ok=True)
+def write_signatures(
+    folder: Path, sketches: Sketches, bits: Path, order: np.ndarray, width: int
+) -> dict[str, Any]:
+    """Phase `compared`: the candidates' packed signatures of `width` bytes, by k."""
+    shape = (max(1, len(order)), width)
+    rows = np.memmap(folder / SIGNATURES, np.uint8, "w+", shape=shape)
+    done = 0
+    for batch in _candidates(sketches, "signature", bits, 20_000):
+        rows[order[done : done + len(batch)]] = fixed_rows(batch.column(0), np.uint8)
+        done += len(batch)
+        release(rows)
+    rows.flush()
+    return {}
 
 
-def _add(
-    db: Any,
-    keys: np.ndarray,
-    members: np.ndarray,
-    begin: np.ndarray,
-    length: np.ndarray,
-    values: np.ndarray,
-    least: float,
-    first: bool,
-    parent: np.ndarray,
-) -> None:
-    """Adds the edges within whole buckets."""
-    if len(keys) == 0:
-        return
-    changes = np.flatnonzero(keys[1:] != keys[:-1]) + 1
-    starts = np.concatenate([[0], changes, [len(keys)]])
-    k, other, weight = match_buckets(
-        starts, members, begin, length, values, least, first, MOST, parent
+def _candidates(sketches: Sketches, column: str, bits: Path, rows: int) -> Iterator[pa.RecordBatch]:
+    return candidate_batches(sketches, [column], np.fromfile(bits / BITS, np.uint64), rows)
+
+
+def compared(folder: Path, width: int, values: int, bits: int) -> Compared:
+    """What the phase `compared` wrote, mapped. width: bytes of a packed signature."""
+    none, nowhere, nothing = np.empty(0, np.uint64), np.empty((0, 2), np.int64), (0, width)
+    if bits:
+        packed: np.ndarray = np.memmap(folder / SIGNATURES, np.uint8, "r").reshape(-1, width)
+        return Compared(none, nowhere, packed, values, bits)
+    if (folder / VALUES).stat().st_size:
+        none = np.memmap(folder / VALUES, np.uint64, "r")
+    extents = np.memmap(folder / EXTENTS, np.int64, "r").reshape(-1, 2)
+    return Compared(none, extents, np.empty(nothing, np.uint8), 0, 0)
+
+
+def write_matches(
+    folder: Path, ordered: Path, candidates: int, by: Compared, least: float, first: bool
+) -> dict[str, Any]:
+    """Phase `edges`: root, partner and similarity of each k."""
+    parent = np.arange(candidates, dtype=np.uint32)
+    partner = np.full(candidates, NONE, np.uint32)
+    best = np.zeros(candidates, np.float64)
+    plain = by._replace(
+        shingles=_plain(by.shingles), extents=_plain(by.extents), packed=_plain(by.packed)
     )
-    db.register("found_edges", pa.table({"k": k, "other": other, "weight": weight}))
-    db.execute("INSERT INTO edges SELECT k, other, weight FROM found_edges")
-    db.unregister("found_edges")
+    for members, sizes in chunks(ordered, MAPPED_MEMBERS):
+        k, other, similar = match_buckets(members, sizes, plain, least, first, MOST, parent)
+        keep_best(k, other, similar, first, partner, best)
+        for mapped in (by.shingles, by.extents, by.packed):
+            release(mapped)
+    flatten(parent)
+    clear_roots(parent, partner)
+    parent.tofile(folder / ROOTS)
+    partner.tofile(folder / PARTNERS)
+    best.tofile(folder / SIMILARITY)
+    return {}
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """The array as one type for kernels: without its class, and not to be written to."""
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view

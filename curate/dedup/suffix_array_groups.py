@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numba import njit
 
-from curate.dedup.suffix_array_sort import SAME
+from curate.dedup.suffix_array_sort import SAME, Mapped
 from curate.dedup.suffix_array_windows import order_of, same_window, window_end
 
 PLACE = ~SAME
@@ -158,7 +158,7 @@ def _merge(
 
 def repeated(
     text: np.ndarray,
-    places: np.ndarray,
+    places: Mapped,
     bases: list[int],
     counts: list[int],
     window: int,
@@ -181,13 +181,15 @@ def repeated(
     next_ = stops - np.array(counts, np.int64)
     heap, group, ends = (np.zeros(k, np.int64) for _ in range(3))
     state = np.zeros(5, np.int64)
-    state[_HEAP] = _start(data, places, starts, next_, stops, heap, window, width, chars)
+    held = places.values
+    state[_HEAP] = _start(data, held, starts, next_, stops, heap, window, width, chars)
     while True:
         place, first = np.empty(FLUSH, np.int64), np.empty(FLUSH, np.int64)
         n = _merge(
-            data, places, starts, next_, stops, heap, group, ends, state, window, width, chars,
+            data, held, starts, next_, stops, heap, group, ends, state, window, width, chars,
             all_, own, place, first,
         )  # fmt: skip
         if n == 0:
             return
+        places.forget()
         yield place[:n], first[:n]

@@ -22,7 +22,7 @@ from curate.dedup.suffix_array_anchors import Sieve
 from curate.dedup.suffix_array_groups import repeated
 from curate.dedup.suffix_array_ranges import BUCKET, passages
 from curate.dedup.suffix_array_regions import Regions, RegionsWriter, preferred
-from curate.dedup.suffix_array_sort import Orders, mapped
+from curate.dedup.suffix_array_sort import Mapped, Orders
 from curate.dedup.suffix_array_spans import fit
 from curate.text.buffers import as_large_string, text_buffers
 
@@ -85,7 +85,7 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, room: int, bucket: int) 
     work.mkdir(exist_ok=True)
     decide.number_documents(db, survivors.preference(step.survivor))
     regions = _regions(step, sketches, work)
-    text = mapped(work / "regions.text", _dtype(work))
+    text = Mapped(work / "regions.text", _dtype(work))
     chars, none = step.of == "characters", step.keep == "none"
     orders = Orders(work)
     orders.sort(text, regions, step.window, chars, room)
@@ -93,9 +93,16 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, room: int, bucket: int) 
     own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
     own_place = int(regions.at[own]) if own < len(regions.at) else regions.symbols
     windows = repeated(
-        text, orders.places(), orders.bases, orders.counts, step.window, chars, none, own_place
+        text.values,
+        orders.places(),
+        orders.bases,
+        orders.counts,
+        step.window,
+        chars,
+        none,
+        own_place,
     )
-    found = passages(windows, text, regions, step.window, chars, work / "windows", bucket)
+    found = passages(windows, text.values, regions, step.window, chars, work / "windows", bucket)
     decide.take_passages(db, found, regions)
     decide.make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
@@ -145,7 +152,7 @@ def _regions(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Regions:
     if step.survivor == "first":
         arrived.replace(path)
     else:
-        regions = preferred(regions, decide.ranks(db), mapped(arrived, dtype), path)
+        regions = preferred(regions, decide.ranks(db), Mapped(arrived, dtype).values, path)
         arrived.unlink()
     (work / "dtype").write_text(dtype.str, encoding="utf-8")
     regions.save(done)

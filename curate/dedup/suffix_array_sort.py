@@ -8,6 +8,7 @@ end, so that windows need not end where chunks do; only windows that are complet
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from pathlib import Path
 
@@ -99,27 +100,27 @@ class Orders:
         self.bases: list[int] = []
         self.counts: list[int] = []
 
-    def sort(self, text: np.ndarray, regions: Regions, window: int, chars: bool, room: int) -> None:
-        """Sorts all chunks of the regions' text: uint8[], uint16[] or uint32[]; room: bytes of
-        memory. Chunks of an earlier try of the same sort are kept."""
-        width = text.dtype.itemsize
+    def sort(self, text: Mapped, regions: Regions, window: int, chars: bool, room: int) -> None:
+        """Sorts all chunks of the regions' text; room: bytes of memory. Chunks of an earlier try of
+        the same sort are kept."""
+        width, total = text.values.itemsize, len(text.values)
         reach = 4 * window + 4 if chars else window
         size = min(max(room // PEAK // width - reach, reach), (MOST // width) - reach)
-        done = self._done([len(text), size, window, chars])
+        done = self._done([total, size, window, chars])
         with self._path.open("r+b" if done else "wb") as file:
             file.truncate(4 * sum(done))
             file.seek(0, os.SEEK_END)
-            for number, base in enumerate(range(0, len(text), size)):
+            for number, base in enumerate(range(0, total, size)):
                 self.bases.append(base)
                 if number < len(done):
                     self.counts.append(done[number])
                     continue
-                order = _sorted(text, regions, base, min(base + size, len(text)), window, chars)
+                order = _sorted(text, regions, base, min(base + size, total), window, chars)
                 order.tofile(file)
                 file.flush()
                 os.fsync(file.fileno())
                 self.counts.append(len(order))
-                record = {"of": [len(text), size, window, chars], "counts": self.counts}
+                record = {"of": [total, size, window, chars], "counts": self.counts}
                 write_text(self._record, json.dumps(record))
 
     def _done(self, of: list[int]) -> list[int]:
@@ -129,34 +130,52 @@ class Orders:
             return []
         return list(record["counts"]) if record["of"] == of else []
 
-    def places(self) -> np.ndarray:
-        """uint32[windows of all chunks], SAME included, mapped."""
-        if not sum(self.counts):
-            return np.empty(0, np.uint32)
-        return mapped(self._path, np.dtype(np.uint32))
+    def places(self) -> Mapped:
+        """uint32[windows of all chunks], SAME included."""
+        if not self._path.exists():
+            self._path.touch()
+        return Mapped(self._path, np.dtype(np.uint32))
 
 
 def _sorted(
-    text: np.ndarray, regions: Regions, base: int, stop: int, window: int, chars: bool
+    text: Mapped, regions: Regions, base: int, stop: int, window: int, chars: bool
 ) -> np.ndarray:
     """uint32[windows]: those that start in text[base:stop], relative to base, in order."""
     reach = 4 * window + 4 if chars else window
-    part = np.array(text[base : stop + reach])
+    part = text.part(base, stop + reach)
     first = int(np.searchsorted(regions.at, base, side="right")) - 1
     last = int(np.searchsorted(regions.at, stop))
     near = slice(max(first, 0), last)
     starts = np.zeros(len(part), np.bool_)
     at, length = regions.at[near], regions.length[near]
     _mark_starts(part, base, stop, at, length, window, chars, starts)
-    data, width = part.view(np.uint8), text.dtype.itemsize
+    data, width = part.view(np.uint8), part.itemsize
     order = suffix_array(data)
     order = order[: _keep_starts(order, width, starts)].view(np.uint32)
     _mark_same(data, order, window, width, chars)
     return order
 
 
-def mapped(path: Path, dtype: np.dtype) -> np.ndarray:
-    """A file's values without reading them; an empty file is an empty array."""
-    if path.stat().st_size == 0:
-        return np.empty(0, dtype)
-    return np.asarray(np.memmap(path, dtype, "r"))
+class Mapped:
+    """A file's values, mapped: values: dtype[]; an empty file is an empty array."""
+
+    def __init__(self, path: Path, dtype: np.dtype) -> None:
+        self.path = path
+        self._map = None
+        self.values = np.empty(0, dtype)
+        if path.stat().st_size:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self.values = np.frombuffer(self._map, dtype)
+
+    def part(self, start: int, stop: int) -> np.ndarray:
+        """A copy of values[start:stop], read without leaving pages mapped."""
+        dtype = self.values.dtype
+        count = max(0, min(stop, len(self.values)) - start)
+        return np.fromfile(self.path, dtype, count, offset=start * dtype.itemsize)
+
+    def forget(self) -> None:
+        """Lets go of the pages that were read, which count as this process's memory; the system
+        still has them."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)

@@ -75,7 +75,9 @@ def _method(method: Method) -> str:
     if method.similarity is not None:
         chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
         parts.append(f"<figure>{chart}<figcaption>{_meaning(method.name)}</figcaption></figure>")
-    pairs = "".join(_pair(p, i == 0) for i, p in enumerate(method.pairs))
+    pairs = "".join(
+        _pair(p, i == 0, method.name == "exact:url") for i, p in enumerate(method.pairs)
+    )
     return f"<article class=card>{''.join(parts)}{pairs}</article><br>"
 
 
@@ -101,9 +103,10 @@ def _size(bound: int) -> str:
     return str(bound) if above[0] == bound + 1 else f"{count(bound)} to {count(above[0] - 1)}"
 
 
-def _pair(pair: Pair, opened: bool) -> str:
+def _pair(pair: Pair, opened: bool, url: bool) -> str:
     left, right, same = word_diff(pair.text, pair.other)
-    said = f"similarity {pair.similarity:.3f}: {name(pair.id)} and {name(pair.partner)}"
+    how = "the same URL" if url else f"similarity {pair.similarity:.3f}"
+    said = f"{how}: {name(pair.id)} and {name(pair.partner)}"
     if same:
         return details(f"{said}: the same words", quote(pair.text))
     inner = (

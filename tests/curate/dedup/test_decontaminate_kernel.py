@@ -45,7 +45,7 @@ def batch(texts: list[str]):
 
 def found(texts: list[str], windows: Windows) -> list[list[tuple[int, int, int]]]:
     """(gram, first, last) of each document, by place."""
-    row, gram, first, last = find(batch(texts), windows)
+    row, gram, first, last = find(batch(texts), windows.search)
     assert (np.diff(row) >= 0).all()
     hits = list(zip(row.tolist(), gram.tolist(), first.tolist(), last.tolist(), strict=True))
     return [[h[1:] for h in hits if h[0] == r] for r in range(len(texts))]
@@ -156,7 +156,47 @@ def test_the_filter_lets_every_window_pass():
 def test_a_document_of_nothing_but_beginnings_of_items_is_searched_quickly():
     items = [f"{'same ' * 8}{k}" for k in range(2000)]
     windows = cut(items, "13-gram", shortest=8)
-    find(batch([items[0]]), windows)  # compiled
+    find(batch([items[0]]), windows.search)  # compiled
     began = time.perf_counter()
     assert found(["same " * 200_000], windows) == [[]]
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("mode", ["13-gram", "50-char", "overlap"])
+def test_windows_do_not_depend_on_the_blocks_they_are_made_in(mode):
+    draw = random.Random(3)
+    known = "red green blue ätt mill".split()
+    items = [" ".join(draw.choices(known, k=draw.randrange(40))) for _ in range(50)]
+    whole = cut(items, mode, shortest=8, max_items=20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decontaminate_windows, "_BLOCK_BYTES", 100)
+        assert len(decontaminate_windows._blocks(np.arange(0, 5000, 60))) > 30
+        blocks = cut(items, mode, shortest=8, max_items=20)
+    for name in ("rows", "gram", "start", "end", "units", "shared"):
+        assert getattr(whole, name).tolist() == getattr(blocks, name).tolist()
+    assert whole.search.table[3].tolist() == blocks.search.table[3].tolist()
+    assert len(whole.gram) > 50
+
+
+@given(st.lists(st.integers(0, 9), max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_values_are_numbered_in_their_order(values):
+    array = np.array(values, np.uint64)
+    different, number = kernel.number_sorted(array, np.argsort(array))
+    expected = sorted(set(values))
+    assert different[: len(expected)].tolist() == expected
+    assert number.tolist() == [expected.index(v) for v in values]
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=6))
+@settings(max_examples=50, deadline=None)
+def test_the_first_window_of_a_kind_in_an_item_is_marked(items):
+    rows = np.cumsum([0, *map(len, items)])
+    flat = np.array([g for item in items for g in item], np.int64)
+    expected = [g not in item[:k] for item in items for k, g in enumerate(item)]
+    assert kernel.first_in_item(rows, flat, 6).tolist() == expected
+
+
+def test_the_lengths_of_windows_that_begin_alike_are_bits():
+    number, longer = np.array([0, 2, 0, 2]), np.array([0, 63, 5, 63])
+    assert kernel.length_bits(number, longer, 3).tolist() == [0b100001, 0, 1 << 63]

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from curate.dedup.minhash_forest import flatten
 
 from curate.dedup.minhash import DedupMinhash
-from curate.dedup.minhash_clusters import components
 from curate.dedup.minhash_presets import predicted
 from curate.errors import CurateError
 

@@ -102,7 +102,7 @@ one_text = st.sampled_from(ALPHABETS).flatmap(lambda a: st.text(a, max_size=24))
 some_texts = st.lists(one_text, min_size=0, max_size=6)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     some_texts,
     st.integers(1, 9),
@@ -121,7 +121,7 @@ def test_what_is_cut_is_what_a_search_for_every_window_finds(
     assert after == expected(texts, window, unit, boundary, none)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(some_texts, st.integers(2, 6), st.booleans(), st.permutations(range(6)))
 def test_other_policies_only_change_which_document_comes_first(texts, window, tiny, order):
     choice = {"threshold": window, "survivor": "longest"}

@@ -15,7 +15,7 @@ from curate.dedup.suffix_array_anchors import Sieve
 from curate.dedup.suffix_array_groups import repeated
 from curate.dedup.suffix_array_ranges import passages
 from curate.dedup.suffix_array_regions import Regions, RegionsWriter, find_regions, preferred
-from curate.dedup.suffix_array_sort import SAME, Orders, suffix_array
+from curate.dedup.suffix_array_sort import SAME, Mapped, Orders, suffix_array
 
 TEXTS = st.lists(st.text("abé日", max_size=20), min_size=1, max_size=5)
 CHECK = settings(deadline=None, max_examples=60)
@@ -133,17 +133,17 @@ def test_regions_are_the_unions_of_marked_windows(texts, window, chars, draw):
     assert np.stack([rows, start - base, end - base], axis=1).tolist() == want
 
 
-def regions_of(texts: list[str], folder: Path, window: int) -> tuple[np.ndarray, Regions]:
+def regions_of(texts: list[str], folder: Path, window: int) -> tuple[Mapped, Regions]:
     data, offsets = buffers(texts)
     writer = RegionsWriter(folder / "text", window, False)
     writer.add(0, data, offsets, np.ones(len(data), np.bool_))
     regions = writer.close()
-    return np.fromfile(folder / "text", np.uint8), regions
+    return Mapped(folder / "text", np.dtype(np.uint8)), regions
 
 
 def test_regions_move_into_the_order_of_preference(tmp_path):
     text, regions = regions_of(["aaaa", "x", "bbbbb", "cccc"], tmp_path, 3)
-    moved = preferred(regions, np.array([2, 9, 0, 1]), text, tmp_path / "moved")
+    moved = preferred(regions, np.array([2, 9, 0, 1]), text.values, tmp_path / "moved")
     assert (tmp_path / "moved").read_bytes() == b"bbbbbccccaaaa"
     assert moved.document.tolist() == [2, 3, 0] and moved.at.tolist() == [0, 5, 9]
     assert moved.start.tolist() == [0, 0, 0] and moved.length.tolist() == [5, 4, 4]
@@ -179,22 +179,24 @@ def test_chunks_merge_to_what_one_chunk_gives(tmp_path_factory, texts, window):
         for _ in range(2):
             orders = Orders(folder)
             orders.sort(text, regions, window, False, room)
-        whole = text.tobytes()
+        whole = text.values.tobytes()
         at = 0
         for base, count in zip(orders.bases, orders.counts, strict=True):
-            held = orders.places()[at : at + count]
+            held = orders.places().values[at : at + count]
             keys = [whole[p : p + window] for p in base + (held & ~SAME).astype(int)]
             assert keys == sorted(keys)
             same = [k > 0 and keys[k] == keys[k - 1] for k in range(count)]
             assert same == (held & SAME != 0).tolist()
             at += count
         told = list(
-            repeated(text, orders.places(), orders.bases, orders.counts, window, False, False, 0)
+            repeated(
+                text.values, orders.places(), orders.bases, orders.counts, window, False, False, 0
+            )
         )
         pairs = sorted((int(p), int(f)) for a, b in told for p, f in zip(a, b, strict=True))
         joined = []
         for bucket in (7, 1 << 20):
-            parts = passages(told, text, regions, window, False, folder / "windows", bucket)
+            parts = passages(told, text.values, regions, window, False, folder / "windows", bucket)
             rows = [np.stack(list(vars(p).values()), axis=1).tolist() for p in parts]
             joined.append([row for part in rows for row in part])
         assert joined[0] == joined[1]
@@ -208,8 +210,10 @@ def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path):
     text, regions = regions_of(["a" * 2_500_000], tmp_path, 20)
     orders = Orders(tmp_path)
     orders.sort(text, regions, 20, False, 1 << 26)
-    parts = list(repeated(text, orders.places(), orders.bases, orders.counts, 20, False, False, 0))
+    parts = list(
+        repeated(text.values, orders.places(), orders.bases, orders.counts, 20, False, False, 0)
+    )
     assert len(parts) == 3 and len(orders.bases) == 1
     assert sum(len(p) for p, _ in parts) == 2_500_000 - 19 - 20
-    found = list(passages(parts, text, regions, 20, False, tmp_path / "windows"))
+    found = list(passages(parts, text.values, regions, 20, False, tmp_path / "windows"))
     assert [p.start.tolist() for p in found] == [[20]] and found[0].end.tolist() == [2_500_000]

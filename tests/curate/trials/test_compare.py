@@ -106,6 +106,29 @@ def test_again_it_measures_nothing_and_says_the_same(compared: Any, shared_bench
     )
 
 
+def test_a_run_done_in_several_goes_has_no_time(compared: Any, shared_bench: Any) -> None:
+    out = shared_bench.folder / "goes"
+    source = shared_bench.folder / "in.jsonl"
+    shared_bench.run([{"dedup_exact": {}}], source, out="goes/exact")  # as if begun before
+    found = compare([str(source)], ["exact"], (), out, None, 1, True)
+    (row,) = found.rows
+    assert (row.documents, row.seconds, row.peak_parent) == (5, None, None)
+    assert row.kept_ids == compared[0].rows[0].kept_ids
+    assert "several goes" in row.note and "several goes" in (out / "compare.html").read_text()
+
+
+def test_tokens_are_counted_where_a_tokenizer_is_given(bench: Any) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2}, "?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(bench.folder / "tokenizer.json"))
+    source = bench.jsonl("in.jsonl", [{"text": "a b a"}, {"text": "a b a"}, {"text": "b"}])
+    found = compare([str(source)], ["exact"], (), bench.folder / "o", bench.folder, 1, True)
+    assert (found.tokens, found.rows[0].tokens, found.measured) == (7, 4, True)
+    assert "tokens: counted" in compare_text.text(found)
+
+
 def test_wrong_use_is_told_before_anything_runs(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", corpus())
     for methods, sets, match in (

@@ -1,0 +1,150 @@
+"""How much memory a candidate costs when MinHash decides: two corpora of synthetic band keys.
+
+    python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--verify T] [--folder DIR]
+
+Sketches are written as they come from the step (14 bands), `resolve` is called on them in a process
+of its own. Two documents in three belong to a cluster of near copies that share about half of
+their bands; so about two in three are candidates. Printed are seconds, the peak of resident memory
+and of what is not backed by a file, and the difference of the peaks a candidate more. Exit status
+1 above 16 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.shared_texts import last_json, peak_mib
+
+BANDS, GROUP, PARTS = 14, 100_000, 4
+LIMIT = 16
+
+
+def write(count: int, folder: Path) -> None:
+    """Sketches of that many documents as files of a stage."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from curate.dedup.minhash import binary_rows
+
+    draw = np.random.default_rng(count)
+    part_rows = -(-count // PARTS)
+    for part in range(PARTS):
+        rows = min(part_rows, count - part * part_rows)
+        writer = None
+        for first in range(0, rows, GROUP):
+            size = min(GROUP, rows - first)
+            keys = draw.integers(0, 2**64, (size, BANDS), np.uint64)
+            # Every third document begins a cluster; some of the rest copy half of its bands.
+            base = np.arange(size) - np.arange(size) % 3
+            copied = (draw.random((size, BANDS)) < 0.5) & (draw.random((size, 1)) < 0.8)
+            keys = np.where(copied, keys[base], keys)
+            numbers = np.arange(first, first + size)
+            ids = np.char.add("crawl-2024-", (numbers + part * part_rows).astype(str))
+            table = pa.table(
+                {
+                    "bands": binary_rows(keys, np.ones(size, np.bool_)),
+                    "url_md5": pa.nulls(size, pa.string()),
+                    "size": draw.integers(100, 100_000, size),
+                    "date": pa.nulls(size, pa.string()),
+                    "source": pa.nulls(size, pa.string()),
+                    "score": pa.nulls(size, pa.float64()),
+                    "part": pa.array(np.full(size, part, np.int32)),
+                    "n": numbers,
+                    "id": pa.array(ids.tolist(), pa.string()),
+                }
+            )
+            if writer is None:
+                path = folder / f"part-{part:05d}.sketch.parquet"
+                writer = pq.ParquetWriter(path, table.schema, compression="zstd")
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+
+def anonymous_mib() -> float:
+    """Memory of this process that no file backs, now."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) / 1024
+
+
+def decide(folder: Path, settings: str) -> None:
+    """Prints the figures of `resolve` over the sketches in a folder."""
+    import pyarrow.parquet as pq
+
+    from curate.database import database
+    from curate.dedup.minhash import DedupMinhash
+    from curate.sketches import Sketches, SketchFile, view
+
+    files = tuple(
+        SketchFile(part, path, part) for part, path in enumerate(sorted(folder.glob("part-*")))
+    )
+    most, over = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not over.wait(0.02):
+            most = max(most, anonymous_mib())
+
+    own = folder / "own"
+    own.mkdir(exist_ok=True)
+    watcher = threading.Thread(target=watch)
+    with database(folder / "spill", 2) as db:
+        view(db, files)
+        watcher.start()
+        begin = time.perf_counter()
+        decisions = folder / "decisions.parquet"
+        found = DedupMinhash(**json.loads(settings)).resolve(Sketches(db, decisions, own, files))
+        seconds = time.perf_counter() - begin
+    over.set()
+    watcher.join()
+    times = os.times()
+    figures = {
+        "seconds": seconds,
+        "cpu": times.user + times.system,
+        "peak_mib": peak_mib(),
+        "anonymous_mib": most,
+    }
+    counts = {k: found[k] for k in ("clusters", "members", "dropped")}
+    rows = pq.read_metadata(decisions).num_rows
+    print(json.dumps({**figures, **counts, "rows": rows}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--documents", type=int, nargs=2, default=[5_000_000, 20_000_000])
+    parser.add_argument("--survivor", default="longest")
+    parser.add_argument("--folder", help="where files are written; default: a temporary folder")
+    parser.add_argument("--decide", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.decide:
+        return decide(Path(options.decide[0]), options.decide[1])
+    settings = json.dumps({"survivor": options.survivor})
+    peaks, candidates = [], []
+    for count in options.documents:
+        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+            write(count, Path(name))
+            found = last_json([sys.executable, __file__, "--decide", name, settings])
+        print(
+            f"{count:>11} documents, {found['members']} in clusters: {found['seconds']:.1f} s"
+            f" ({count / found['seconds']:.0f} documents/s), peak {found['peak_mib']:.0f} MiB,"
+            f" of it no file's {found['anonymous_mib']:.0f} MiB",
+            flush=True,
+        )
+        peaks.append(found["peak_mib"])
+        candidates.append(found["members"])
+    cost = (peaks[1] - peaks[0]) * 2**20 / (candidates[1] - candidates[0])
+    print(f"{cost:.1f} bytes a candidate more; target {LIMIT}")
+    sys.exit(0 if cost <= LIMIT else 1)
+
+
+if __name__ == "__main__":
+    main()
