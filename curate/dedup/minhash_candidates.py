@@ -100,9 +100,8 @@ class Ids:
     """The candidates' ids by k, from files that are mapped into memory."""
 
     def __init__(self, folder: Path) -> None:
-        self._ends = np.memmap(folder / ENDS, np.int64, "r")
-        size = (folder / NAMES).stat().st_size
-        self._data = np.memmap(folder / NAMES, np.uint8, "r") if size else np.empty(0, np.uint8)
+        self._ends = mapped(folder / ENDS, np.int64)
+        self._data = mapped(folder / NAMES, np.uint8)
 
     def of(self, which: np.ndarray) -> pa.LargeStringArray:
         """Their ids; an empty text for a number that no candidate has."""
@@ -114,8 +113,15 @@ class Ids:
         release(self._data)
 
 
+def mapped(path: Path, dtype: Any) -> np.ndarray:
+    """The numbers in a file, mapped into memory to be read."""
+    if path.stat().st_size == 0:  # which cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, "r")
+
+
 def release(array: np.ndarray) -> None:
-    """Pages of a large array that a file is mapped to leave this process; the system may keep them."""
+    """Unmaps what was read of a large array that lies in a file; the system may keep it cached."""
     import mmap
 
     mapped = getattr(array, "_mmap", None)

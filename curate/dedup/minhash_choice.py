@@ -10,13 +10,14 @@ so all similarities count as equally frequent; in a corpus low ones are far more
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, log1p
+from math import ceil, inf, log1p
 
 import numpy as np
 
 from curate.dedup.minhash_presets import predicted
 
 PERMUTATIONS = 128  # datasketch's default
+MOST = 10_000  # bands that are thought of
 _NODES = 64  # of the quadrature, exact to about 1e-12 for the curves of up to 10,000 hashes
 
 
@@ -61,11 +62,15 @@ def least_error(
 
 
 def bands_for(threshold: float, recall: float, rows: int) -> int:
-    """The least number of bands that find a pair at the threshold with that probability."""
+    """The least number of bands that find a pair at the threshold with that probability; MOST + 1
+    where it takes more."""
     one = threshold**rows  # probability that a band is shared
     if one >= 1.0:
         return 1
-    bands = ceil(log1p(-recall) / log1p(-one)) if one > 0.0 else 2**31
+    wanted = log1p(-recall) / log1p(-one) if one > 0.0 else inf
+    if wanted > MOST:
+        return MOST + 1
+    bands = ceil(wanted)
     # Rounding may put the quotient on either side of a whole number.
     while bands > 1 and predicted(bands - 1, rows, threshold) >= recall:
         bands -= 1

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from curate.database import literal
 from curate.dedup.minhash_buckets import set_bits
-from curate.dedup.minhash_candidates import BATCH, ORDER, ROWS, Ids, null_where, release
+from curate.dedup.minhash_candidates import BATCH, ORDER, ROWS, Ids, mapped, null_where, release
 from curate.dedup.minhash_forest import NONE, members_of_two
 from curate.dedup.minhash_stars import PARTNERS, ROOTS, SHARED
 
@@ -68,8 +68,8 @@ def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
     """(values by k, what makes similarities of them): of verified pairs the values themselves,
     else shared buckets, whose share of the bands estimates s^rows."""
     if (edges / SIMILARITY).exists():
-        return np.memmap(edges / SIMILARITY, np.float64, "r"), lambda found: found
-    shared = np.memmap(edges / SHARED, np.uint16, "r")
+        return mapped(edges / SIMILARITY, np.float64), lambda found: found
+    shared = mapped(edges / SHARED, np.uint16)
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
     return shared, lambda found: of[found]
 
@@ -124,7 +124,7 @@ def write_decisions(
             ]
             writer.write_table(pa.table(columns, schema=SCHEMA))
             members += len(k)
-            for mapped in (cluster, values):
-                release(mapped)
+            release(cluster)
+            release(values)
             ids.forget()
     return {"clusters": count, "members": members, "dropped": members - count}, histogram

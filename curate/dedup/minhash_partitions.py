@@ -120,7 +120,9 @@ class PartitionWriter:
         if self._used == 0:
             return
         keys, values = self._keys[: self._used], self._values[: self._used]
-        self._starts.append(by_partition(keys, values, self.bits, *self._ordered))
+        self._starts.append(
+            by_partition(keys, values, self.bits, self._ordered[0], self._ordered[1])
+        )
         for file, array in zip(self._files, self._ordered, strict=True):
             file.write(array[: self._used].data)
         self._used = 0

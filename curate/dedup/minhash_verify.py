@@ -17,7 +17,7 @@ from numba import njit
 
 from curate.dedup.minhash_bits import equal_values, estimated
 from curate.dedup.minhash_buckets import BITS, chunks, fixed_rows
-from curate.dedup.minhash_candidates import candidate_batches, release
+from curate.dedup.minhash_candidates import candidate_batches, mapped, release
 from curate.dedup.minhash_decisions import SIMILARITY
 from curate.dedup.minhash_forest import NONE, clear_roots, find, flatten, union
 from curate.dedup.minhash_stars import PARTNERS, ROOTS
@@ -185,14 +185,13 @@ def _candidates(sketches: Sketches, column: str, bits: Path, rows: int) -> Itera
 
 def compared(folder: Path, width: int, values: int, bits: int) -> Compared:
     """What the phase `compared` wrote, mapped. width: bytes of a packed signature."""
-    none, nowhere, nothing = np.empty(0, np.uint64), np.empty((0, 2), np.int64), (0, width)
+    none, nowhere = np.empty(0, np.uint64), np.empty((0, 2), np.int64)
     if bits:
-        packed: np.ndarray = np.memmap(folder / SIGNATURES, np.uint8, "r").reshape(-1, width)
+        packed = mapped(folder / SIGNATURES, np.uint8).reshape(-1, width)
         return Compared(none, nowhere, packed, values, bits)
-    if (folder / VALUES).stat().st_size:
-        none = np.memmap(folder / VALUES, np.uint64, "r")
-    extents = np.memmap(folder / EXTENTS, np.int64, "r").reshape(-1, 2)
-    return Compared(none, extents, np.empty(nothing, np.uint8), 0, 0)
+    extents = mapped(folder / EXTENTS, np.int64).reshape(-1, 2)
+    found = mapped(folder / VALUES, np.uint64)
+    return Compared(found, extents, np.empty((0, 0), np.uint8), 0, 0)
 
 
 def write_matches(
@@ -202,14 +201,12 @@ def write_matches(
     parent = np.arange(candidates, dtype=np.uint32)
     partner = np.full(candidates, NONE, np.uint32)
     best = np.zeros(candidates, np.float64)
-    plain = by._replace(
-        shingles=_plain(by.shingles), extents=_plain(by.extents), packed=_plain(by.packed)
-    )
+    read = plain(by)
     for members, sizes in chunks(ordered, MAPPED_MEMBERS):
-        k, other, similar = match_buckets(members, sizes, plain, least, first, MOST, parent)
+        k, other, similar = match_buckets(members, sizes, read, least, first, MOST, parent)
         keep_best(k, other, similar, first, partner, best)
-        for mapped in (by.shingles, by.extents, by.packed):
-            release(mapped)
+        for array in (by.shingles, by.extents, by.packed):
+            release(array)
     flatten(parent)
     clear_roots(parent, partner)
     parent.tofile(folder / ROOTS)
@@ -218,8 +215,12 @@ def write_matches(
     return {}
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
-    """The array as one type for kernels: without its class, and not to be written to."""
-    view = array.view(np.ndarray)
-    view.flags.writeable = False
-    return view
+def plain(by: Compared) -> Compared:
+    """The same in the one type that kernels take: arrays of no class, not to be written to."""
+
+    def view(array: np.ndarray) -> np.ndarray:
+        found = array.view(np.ndarray)
+        found.flags.writeable = False
+        return found
+
+    return by._replace(shingles=view(by.shingles), extents=view(by.extents), packed=view(by.packed))

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from curate.dedup.minhash_forest import flatten
 
 from curate.dedup.minhash import DedupMinhash
 from curate.dedup.minhash_presets import predicted
@@ -90,13 +89,14 @@ def jaccard_of(versions) -> Any:
 
 
 def exact_components(names: list[str], pairs, least: float) -> list[set[str]]:
-    number = {name: i for i, name in enumerate(names)}
-    edges = [(number[a], number[b]) for a, b, j in pairs if j >= least]
-    left, right = np.array(edges).T
-    groups = defaultdict(set)
-    for name, root in zip(names, components(len(names), iter([(left, right)])), strict=True):
-        groups[root].add(name)
-    return [g for g in groups.values() if len(g) > 1]
+    group = {name: {name} for name in names}
+    for a, b, similarity in pairs:
+        if similarity >= least and group[a] is not group[b]:
+            group[a] |= group[b]
+            for name in group[b]:
+                group[name] = group[a]
+    found = {id(g): g for g in group.values()}
+    return [g for g in found.values() if len(g) > 1]
 
 
 @real
@@ -204,7 +204,7 @@ def test_decisions_and_reasons_say_what_matched(bench):
         assert (row["step"], row["rule"]) == ("dedup_minhash", "near_duplicate")
         assert row["detail"] == decided["partner_id"] != row["id"]
         assert row["value"] == decided["similarity"] > 0.9
-        assert row["threshold"] == pytest.approx(DedupMinhash().threshold)
+        assert row["threshold"] == pytest.approx(DedupMinhash().least)
     assert rows["a"]["similarity"] < 1.0 or rows["a"]["partner_id"] == "d"
 
 
@@ -292,7 +292,7 @@ def test_presets_set_bands_and_rows_and_are_overridden_by_them():
     assert DedupMinhash().banding == (14, 8)
     assert DedupMinhash(preset="lee2022").banding == (450, 20)
     assert DedupMinhash(preset="dclm", bands=20).banding == (20, 15)
-    assert DedupMinhash(verify=0.8).threshold == 0.8
+    assert DedupMinhash(verify=0.8).least == 0.8
 
 
 def test_a_column_that_is_not_there_is_wrong_use(bench):
