@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.dedup.minhash import DedupMinhash
-from curate.dedup.minhash_presets import predicted
+from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.step import DedupMinhash
 from curate.errors import CurateError
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
@@ -51,7 +51,7 @@ def source(shared_bench, versions) -> Path:
 
 
 def shares_a_band(step: DedupMinhash, versions, pairs) -> np.ndarray:
-    from curate.dedup.minhash_kernel import band_keys
+    from curate.dedup.minhash.kernel import band_keys
 
     number = {row["id"]: i for i, row in enumerate(versions)}
     text = pa.array([row["text"] for row in versions], pa.large_string())

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup import minhash_bits as bits_
-from curate.dedup import minhash_kernel as kernel
+from curate.dedup.minhash import bits as bits_
+from curate.dedup.minhash import kernel
 
 
 def fmix32(h: int) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from curate.dedup import minhash_choice as choice
-from curate.dedup.minhash import DedupMinhash
-from curate.dedup.minhash_presets import curve, predicted
+from curate.dedup.minhash import choice
+from curate.dedup.minhash.presets import curve, predicted
+from curate.dedup.minhash.step import DedupMinhash
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7, 0.8, 0.9, 0.97])

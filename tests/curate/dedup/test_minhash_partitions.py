@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup import minhash_partitions as partitions
-from curate.dedup.minhash_partitions import (
+from curate.dedup.minhash import partitions
+from curate.dedup.minhash.partitions import (
     Partitions,
     PartitionWriter,
     by_partition,

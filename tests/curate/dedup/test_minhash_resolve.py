@@ -19,16 +19,14 @@ from conftest import environment
 
 from curate.atomic import replacing
 from curate.database import database
-from curate.dedup import (
-    minhash_buckets,
-    minhash_candidates,
-    minhash_decisions,
-    minhash_partitions,
-    minhash_verify,
-    phases,
-)
-from curate.dedup.minhash import DedupMinhash, binary_rows
-from curate.dedup.minhash_forest import NONE, clear_roots, flatten, follow, members_of_two
+from curate.dedup import phases
+from curate.dedup.minhash import buckets as minhash_buckets
+from curate.dedup.minhash import candidates as minhash_candidates
+from curate.dedup.minhash import decisions as minhash_decisions
+from curate.dedup.minhash import partitions as minhash_partitions
+from curate.dedup.minhash import verify as minhash_verify
+from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, members_of_two
+from curate.dedup.minhash.step import DedupMinhash, binary_rows
 from curate.documents import documents
 from curate.sketches import Sketches, SketchFile, view
 
@@ -285,8 +283,9 @@ def test_a_resolve_that_died_in_any_phase_decides_the_same(tmp_path, monkeypatch
 KILLER = """
 import os, signal, sys
 from pathlib import Path
-from curate.dedup import minhash_resolve, phases
-from curate.dedup.minhash import DedupMinhash
+from curate.dedup import phases
+from curate.dedup.minhash import resolve as minhash_resolve
+from curate.dedup.minhash.step import DedupMinhash
 from test_minhash_resolve import decide
 from curate.sketches import SketchFile
 

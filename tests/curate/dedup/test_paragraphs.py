@@ -112,7 +112,7 @@ def test_which_hash_compares_changes_nothing():
 
 
 def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
-    from curate.dedup.passage_keys import passages
+    from curate.dedup.passages.keys import passages
 
     lines = [line for line in LINES if line]
     docs = documents({"id": [str(i) for i in range(len(lines))], "text": lines})
@@ -122,7 +122,7 @@ def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
 
 
 def test_a_document_too_large_for_positions_has_no_passages(monkeypatch):
-    from curate.dedup import passage_keys
+    from curate.dedup.passages import keys as passage_keys
 
     monkeypatch.setattr(passage_keys, "TOO_LARGE", 6)
     docs = documents({"id": ["a", "b", "c"], "text": ["One\nx", "One\ntwo", ""]})

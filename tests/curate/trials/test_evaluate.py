@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.minhash_presets import predicted
+from curate.dedup.minhash.presets import predicted
 from curate.errors import UsageError
 from curate.trials import evaluate_text
 from curate.trials.evaluate import Evaluation, evaluate
