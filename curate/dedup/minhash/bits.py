@@ -16,9 +16,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from curate.dedup.minhash.kernel import fmix32
-
 _PLACE = np.uint32(0x9E3779B1)
+
+
+@njit(nogil=True, inline="always")
+def fmix32(h):
+    """MurmurHash3's 32-bit finaliser."""
+    h ^= h >> np.uint32(16)
+    h = np.uint32(h * np.uint32(0x85EBCA6B))
+    h ^= h >> np.uint32(13)
+    h = np.uint32(h * np.uint32(0xC2B2AE35))
+    return np.uint32(h ^ (h >> np.uint32(16)))
 
 
 def packed_bytes(values: int, bits: int) -> int:

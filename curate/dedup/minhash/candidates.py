@@ -75,6 +75,8 @@ def write_candidates(
     finally:
         if writer is not None:
             writer.close()
+    if writer is None:
+        pq.write_table(pa.table({"part": [], "n": [], "id": []}), folder / ROWS)
     order = np.empty(count, np.uint32)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)

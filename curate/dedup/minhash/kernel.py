@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from curate.dedup.minhash.bits import fmix32
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
@@ -18,16 +19,6 @@ from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
 EMPTY = np.uint32(0xFFFFFFFF)
 WORD, CHAR, BYTE = range(3)
 KINDS = {"word": WORD, "char": CHAR, "byte": BYTE}
-
-
-@njit(nogil=True, inline="always")
-def fmix32(h):
-    """MurmurHash3's 32-bit finaliser."""
-    h ^= h >> np.uint32(16)
-    h = np.uint32(h * np.uint32(0x85EBCA6B))
-    h ^= h >> np.uint32(13)
-    h = np.uint32(h * np.uint32(0xC2B2AE35))
-    return np.uint32(h ^ (h >> np.uint32(16)))
 
 
 @njit(nogil=True)

@@ -97,8 +97,8 @@ class PartitionWriter:
         self.folder, self.bits = folder, bits
         self._keys = np.empty(segment, np.uint64)
         self._values = np.empty(segment if valued else 0, np.uint32)
-        pair = (np.empty_like(self._keys), np.empty_like(self._values))
-        self._ordered: tuple[np.ndarray, ...] = pair
+        self._ordered: tuple[np.ndarray, np.ndarray]
+        self._ordered = np.empty_like(self._keys), np.empty_like(self._values)
         self._used = 0
         self._starts: list[Any] = []
         self._files = ((folder / KEYS).open("wb"), (folder / VALUES).open("wb"))
