@@ -50,7 +50,7 @@ def held_mib() -> float:
 
 
 def ours(count: int) -> dict[str, object]:
-    from curate.dedup.bloom_filter import BloomFilter
+    from curate.dedup.bloom.filter import BloomFilter
 
     keys = keys_of(count)
     with tempfile.TemporaryDirectory() as folder:

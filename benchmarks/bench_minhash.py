@@ -59,8 +59,8 @@ def ours(path: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.dedup.minhash import DedupMinhash
-    from curate.dedup.minhash_kernel import band_keys
+    from curate.dedup.minhash.kernel import band_keys
+    from curate.dedup.minhash.step import DedupMinhash
 
     pa.set_cpu_count(1)
     table = pq.read_table(path, columns=["text"])

@@ -44,7 +44,7 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
     import pyarrow.parquet as pq
 
     from curate.database import database
-    from curate.dedup.passages import DedupPassages
+    from curate.dedup.passages.step import DedupPassages
     from curate.documents import NUMBER, Documents, documents
     from curate.sketches import Sketches, SketchFile, view
     from curate.stage import sketch_rows

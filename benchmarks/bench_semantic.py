@@ -48,8 +48,9 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
     import pyarrow as pa
 
     from curate.database import database
-    from curate.dedup import semantic_resolve, survivors
-    from curate.dedup.semantic import DedupSemantic
+    from curate.dedup import survivors
+    from curate.dedup.semantic import resolve as semantic_resolve
+    from curate.dedup.semantic.step import DedupSemantic
     from curate.documents import documents
     from curate.sketches import Sketches, SketchFile, view
     from curate.stage import sketch_rows

@@ -33,7 +33,7 @@ def write(count: int, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.dedup.minhash import binary_rows
+    from curate.dedup.minhash.step import binary_rows
 
     draw = np.random.default_rng(count)
     part_rows = -(-count // PARTS)
@@ -81,7 +81,7 @@ def decide(folder: Path, settings: str) -> None:
     import pyarrow.parquet as pq
 
     from curate.database import database
-    from curate.dedup.minhash import DedupMinhash
+    from curate.dedup.minhash.step import DedupMinhash
     from curate.sketches import Sketches, SketchFile, view
 
     files = tuple(

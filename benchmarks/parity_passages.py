@@ -63,7 +63,7 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     import pyarrow.parquet as pq
 
     from curate.database import database
-    from curate.dedup.passages import DedupPassages
+    from curate.dedup.passages.step import DedupPassages
     from curate.documents import documents
     from curate.sketches import Sketches
     from curate.stage import sketch_rows

@@ -39,7 +39,7 @@ def search(
 
     The longest passage that a text shares with the corpus: llmcurate search out --file essay.txt
     """
-    from curate.search_text import run
+    from curate.search.terminal import run
 
     run(index, phrase, longest, file, limit, context, as_json)
 

@@ -114,6 +114,11 @@ def text(found: dict[str, Any], most: int = 40) -> str:
         similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
         if d["cluster"] is None:
             lines.append(f"  {d['method']}: seen before{similar}, where is not known")
+        elif d["method"].startswith("decontaminate"):
+            lines.append(
+                f"  {d['method']}: holds {d['similarity']:.0%} of the item {_partner(d)}, which is"
+                " in an evaluation set"
+            )
         elif d["partner_id"]:
             lines.append(
                 f"  {d['method']}: copy of {_partner(d)}{similar};"

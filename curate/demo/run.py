@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.atomic import write_text
-from curate.dedup.minhash import DedupMinhash
-from curate.dedup.minhash_presets import predicted
+from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.step import DedupMinhash
 from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.atomic import write_text
-from curate.dedup.minhash import DedupMinhash
-from curate.dedup.minhash_presets import predicted
+from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.step import DedupStep
 from curate.errors import UsageError
 from curate.progress import say

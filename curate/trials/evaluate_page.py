@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote as quoted
 
-from curate.dedup.minhash_presets import predicted
+from curate.dedup.minhash.presets import predicted
 from curate.report import charts
 from curate.report.funnel import amount
 from curate.report.html import count, lead, name, section, shown, table

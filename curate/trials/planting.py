@@ -6,8 +6,10 @@ the region of another document that is its copy.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -160,9 +162,12 @@ def _plant(
 
 
 def _add_document(kind: str, row: dict[str, Any], copy: NearCopy, found: Planted) -> None:
-    name = f"planted-{len(found.new):05d}"
-    url = f"https://planted.invalid/{kind.replace(' ', '-')}/{len(found.new)}"
-    found.new.append({**row, "id": name, "text": copy.text, "url": url, "source": "planted"})
+    """A new document that survivor policies like least: it has no date, and what they break ties by
+    sorts last. Else it could take over a passage that a third document kept until then, whose loss
+    would count as false."""
+    name = f"~planted-{len(found.new):05d}"
+    new = {"id": name, "text": copy.text, "url": _last_url(name), "source": "~planted"}
+    found.new.append({**row, **new, "date": None})
     found.plants.append(
         Plant(
             kind,
@@ -170,6 +175,16 @@ def _add_document(kind: str, row: dict[str, Any], copy: NearCopy, found: Planted
             Region(name, 0, len(copy.text.encode())),
             copy.similarity,
         )
+    )
+
+
+def _last_url(name: str) -> str:
+    """A URL whose md5 is greater than those of nearly all others."""
+    tries = (f"https://planted.invalid/{name[1:]}/{n}" for n in count())
+    return next(
+        u
+        for u in tries
+        if hashlib.md5(u.encode(), usedforsecurity=False).digest()[:2] >= b"\xff\xf0"
     )
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.errors import RunFailed, UsageError
-from curate.search import find, longest
-from curate.search_index import IndexWriter, SearchIndex, find_folder
+from curate.search.find import find, longest
+from curate.search.index import IndexWriter, SearchIndex, find_folder
 
 CHECK = settings(deadline=None, max_examples=60)
 TEXTS = st.lists(st.text("abé日\x00ÿ", max_size=12), max_size=6)
@@ -133,7 +133,7 @@ def change(folder: Path, **values: object) -> None:
 
 
 def test_a_document_that_no_chunk_can_hold_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("curate.search_index._MOST", 10)
+    monkeypatch.setattr("curate.search.index._MOST", 10)
     with pytest.raises(RunFailed, match="d1"):
         index_of(tmp_path, ["short", "much longer than that"])
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.dedup.bloom import DedupBloom
+from curate.dedup.bloom.step import DedupBloom
 from curate.documents import documents
 from curate.sketches import Sketches, SketchFile
 from curate.stage import sketch_rows

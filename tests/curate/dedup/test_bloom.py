@@ -16,8 +16,8 @@ from bloom_cases import SURE, line, run_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.bloom import FILTER, DedupBloom
-from curate.dedup.bloom_filter import BloomFilter, read_header
+from curate.dedup.bloom.filter import BloomFilter, read_header
+from curate.dedup.bloom.step import FILTER, DedupBloom
 from curate.documents import documents
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -137,7 +137,7 @@ def test_empty_absent_blank_and_odd_texts_pass():
 
 @pytest.mark.parametrize("seed", [0, 12345])
 def test_keys_are_those_of_the_plain_rules_and_depend_on_the_seed(seed):
-    from curate.dedup.bloom_grams import document_grams
+    from curate.dedup.bloom.grams import document_grams
 
     text = "The mill, the mill; the river's mill\nthe house 3.5 m high."
     docs = documents({"id": ["a"], "text": [text]})

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_bloom import Blocked
 
-from curate.dedup import bloom_kernel as kernel
-from curate.dedup.bloom_filter import HEADER, BloomFilter, grown_from, read_header
-from curate.dedup.bloom_size import best_load, blocks_for, expected_rate
+from curate.dedup.bloom import kernel
+from curate.dedup.bloom.filter import HEADER, BloomFilter, grown_from, read_header
+from curate.dedup.bloom.size import best_load, blocks_for, expected_rate
 from curate.errors import UsageError
 
 

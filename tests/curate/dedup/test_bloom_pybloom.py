@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from curate.dedup.bloom_pybloom import PybloomFilter, read_pybloom
+from curate.dedup.bloom.pybloom import PybloomFilter, read_pybloom
 from curate.errors import UsageError
 
 pybloom_live = pytest.importorskip("pybloom_live", reason="pybloom-live is not installed")

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from bloom_cases import SURE, line, pages, replayed, run_step
 
-from curate.dedup import bloom_pass
-from curate.dedup.bloom import FILTER, DedupBloom
-from curate.dedup.bloom_filter import BloomFilter, read_header
+from curate.dedup.bloom import ordered_pass as bloom_pass
+from curate.dedup.bloom.filter import BloomFilter, read_header
+from curate.dedup.bloom.step import FILTER, DedupBloom
 from curate.errors import RunFailed, UsageError
 from curate.explain import explain
 from curate.explain import text as explained

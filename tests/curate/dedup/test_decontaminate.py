@@ -19,7 +19,7 @@ import pytest
 import reference_decontaminate as reference
 
 from curate.database import database
-from curate.dedup.decontaminate import Decontaminate
+from curate.dedup.decontaminate.step import Decontaminate
 from curate.documents import documents
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.recipe import build, make_step

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.decontaminate_items import named_files, read_items
+from curate.dedup.decontaminate.items import named_files, read_items
 from curate.errors import UsageError
 
 

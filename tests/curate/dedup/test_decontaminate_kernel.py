@@ -11,10 +11,10 @@ import reference_decontaminate as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup import decontaminate_kernel as kernel
-from curate.dedup import decontaminate_windows
-from curate.dedup.decontaminate_items import Item
-from curate.dedup.decontaminate_windows import Cutting, Windows, cut_windows, find
+from curate.dedup.decontaminate import kernel
+from curate.dedup.decontaminate import windows as decontaminate_windows
+from curate.dedup.decontaminate.items import Item
+from curate.dedup.decontaminate.windows import Cutting, Windows, cut_windows, find
 from curate.documents import documents
 from curate.text.words import word_table
 

@@ -14,8 +14,8 @@ from reference_passages import murmur3
 
 from curate.dedup.exact import DedupExact
 from curate.dedup.hashes import HASHES, collision_odds, digests
-from curate.dedup.passage_keys import DEFAULT_HASH
-from curate.dedup.passages import DedupPassages
+from curate.dedup.passages.keys import DEFAULT_HASH
+from curate.dedup.passages.step import DedupPassages
 from curate.documents import documents
 
 TEXTS = [b"", b"a", b"a\x00b", "日本語".encode(), b"x" * 1000, bytes(range(256))]

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from curate.dedup.minhash_forest import flatten
 
-from curate.dedup.minhash import DedupMinhash
-from curate.dedup.minhash_presets import predicted
+from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.step import DedupMinhash
 from curate.errors import CurateError
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
@@ -52,7 +51,7 @@ def source(shared_bench, versions) -> Path:
 
 
 def shares_a_band(step: DedupMinhash, versions, pairs) -> np.ndarray:
-    from curate.dedup.minhash_kernel import band_keys
+    from curate.dedup.minhash.kernel import band_keys
 
     number = {row["id"]: i for i, row in enumerate(versions)}
     text = pa.array([row["text"] for row in versions], pa.large_string())
@@ -76,6 +75,67 @@ def test_recall_lies_on_the_predicted_curve(versions, pairs, seed):
     assert found[true >= 0.85].mean() >= 0.99
 
 
+@real
+@pytest.mark.parametrize("threshold", [0.7, 0.8, 0.9])
+@pytest.mark.parametrize("recall", [0.9, 0.95, 0.99])
+def test_a_target_of_recall_is_reached_on_real_pairs(versions, pairs, threshold, recall):
+    """Pairs just above the threshold, with three seeds: no fewer than the target but for four
+    standard deviations of a binomial of twice the variance, as above."""
+    step = DedupMinhash(threshold=threshold, recall=recall, permutations=256)
+    near = [p for p in pairs if threshold <= p[2] < threshold + 0.04]
+    assert len(near) > 50
+    found = total = 0
+    for seed in (1, 2, 3):
+        shared = shares_a_band(step.model_copy(update={"seed": seed}), versions, near)
+        found, total = found + int(shared.sum()), total + len(near)
+    spread = (2 * recall * (1 - recall) / total) ** 0.5
+    assert found / total >= recall - 4 * spread
+    low = [p for p in pairs if p[2] < threshold - 0.3]
+    expected = np.mean([predicted(*step.banding, p[2]) for p in low])
+    assert shares_a_band(step, versions, low).mean() <= 2 * expected + 0.01
+
+
+@real
+@pytest.mark.parametrize("bits", [1, 4, 32])
+def test_estimates_from_bits_are_as_far_from_the_exact_similarity_as_theory_says(
+    versions, pairs, bits
+):
+    from curate.dedup.minhash.bits import equal_values, estimated, pack, standard_error
+
+    step = DedupMinhash(bands=64, rows=8)
+    number = {row["id"]: i for i, row in enumerate(versions)}
+    text = pa.array([row["text"] for row in versions], pa.large_string())
+    packed = pack(step.signatures(text)[0], bits)
+    some = [p for p in pairs if 0.2 < p[2] < 0.95][::5]
+    off = []
+    for a, b, true in some:
+        x, y = packed[number[a]], packed[number[b]]
+        error = standard_error(true, 512, bits)
+        off.append((estimated(equal_values(x, y, 512, bits), 512, bits) - true) / error)
+    # In standard errors. Pairs share documents and a few words are cut differently than by `\w+`.
+    assert abs(np.mean(off)) < 0.5 and 0.7 < np.std(off) < 1.5
+
+
+@real
+def test_matches_by_signature_are_those_by_shingles_but_for_the_error_of_the_estimate(
+    shared_bench, pairs, source
+):
+    more = {"bands": 40, "rows": 8, "verify": 0.7}
+    shared_bench.run([{"dedup_minhash": more}], source, out="exact")
+    step = {**more, "verify_by": "signature", "bits": 8}
+    shared_bench.run([{"dedup_minhash": step}], source, out="estimated")
+    true = {frozenset((a, b)): j for a, b, j in pairs}
+    rows = shared_bench.decisions("estimated")
+    matched = [r for r in rows if r["partner_id"]]
+    off = [r["similarity"] - true.get(frozenset((r["id"], r["partner_id"])), 0) for r in matched]
+    assert len(off) > 500 and np.mean(np.abs(off) < 4 * 0.026) > 0.99
+    one, two = (set(shared_bench.ids(name)) for name in ("exact", "estimated"))
+    assert len(one ^ two) < 0.03 * len(one)
+    stages = record(shared_bench, "estimated")["stages"]
+    (said,) = (s["decided"]["notes"] for s in stages if s.get("decided"))
+    assert any("estimates from 8 bits of each of 320 hash values" in note for note in said)
+
+
 def jaccard_of(versions) -> Any:
     cache: dict[str, set[tuple[str, ...]]] = {}
     texts = {row["id"]: row["text"] for row in versions}
@@ -90,13 +150,14 @@ def jaccard_of(versions) -> Any:
 
 
 def exact_components(names: list[str], pairs, least: float) -> list[set[str]]:
-    number = {name: i for i, name in enumerate(names)}
-    edges = [(number[a], number[b]) for a, b, j in pairs if j >= least]
-    left, right = np.array(edges).T
-    groups = defaultdict(set)
-    for name, root in zip(names, components(len(names), iter([(left, right)])), strict=True):
-        groups[root].add(name)
-    return [g for g in groups.values() if len(g) > 1]
+    group = {name: {name} for name in names}
+    for a, b, similarity in pairs:
+        if similarity >= least and group[a] is not group[b]:
+            group[a] |= group[b]
+            for name in group[b]:
+                group[name] = group[a]
+    found = {id(g): g for g in group.values()}
+    return [g for g in found.values() if len(g) > 1]
 
 
 @real
@@ -174,6 +235,11 @@ POLICIES = {
 }
 
 
+def record(bench, out: str = "out") -> dict[str, Any]:
+    """OUT/run.json."""
+    return json.loads((bench.folder / out / "run.json").read_text())
+
+
 def decide(bench, texts: list[dict[str, Any]], out: str = "out", **settings: Any) -> list[str]:
     """Ids that stay of the rows, in order."""
     bench.run([{"dedup_minhash": settings}], bench.jsonl(f"{out}.jsonl", texts), out=out)
@@ -204,7 +270,7 @@ def test_decisions_and_reasons_say_what_matched(bench):
         assert (row["step"], row["rule"]) == ("dedup_minhash", "near_duplicate")
         assert row["detail"] == decided["partner_id"] != row["id"]
         assert row["value"] == decided["similarity"] > 0.9
-        assert row["threshold"] == pytest.approx(DedupMinhash().threshold)
+        assert row["threshold"] == pytest.approx(DedupMinhash().least)
     assert rows["a"]["similarity"] < 1.0 or rows["a"]["partner_id"] == "d"
 
 
@@ -235,6 +301,45 @@ def test_connected_documents_are_one_component_unless_first_decides(bench):
     settings = {"verify": 0.6, "bands": 60, "rows": 5}
     assert len(decide(bench, ends_first, "components", **settings)) == 1
     assert decide(bench, ends_first, "first", survivor="first", **settings) == ["c0", "c4"]
+
+
+def test_the_record_says_how_it_was_decided(bench):
+    for settings, said in (
+        ({}, "estimates from the share of bands"),
+        ({"verify": 0.8}, "Similarities are exact"),
+        ({"verify": 0.8, "verify_by": "signature", "bits": 4}, "estimates from 4 bits of each"),
+    ):
+        decide(bench, ROWS, **settings)
+        (decided,) = [s["decided"] for s in record(bench)["stages"] if s.get("decided")]
+        assert decided["candidates"] == decided["members"] == 4
+        assert "14 bands of 8 rows" in decided["notes"][0]
+        assert "4 of 5 documents" in decided["notes"][0]
+        assert said in decided["notes"][1] and "3 documents dropped" in decided["notes"][2]
+        (curve,) = decided["curves"]
+        assert len(curve["x"]) == len(curve["y"]) and curve["mark"][1] == 0.5
+
+
+def test_another_least_similarity_does_not_sketch_again(bench):
+    source = bench.jsonl("in.jsonl", ROWS)
+    written = set()
+    for settings in ({"verify": 0.8}, {"verify": 0.99}, {"verify": 0.9, "threshold": 0.685}):
+        bench.run([{"dedup_minhash": settings}], source)
+        found = (bench.folder / "out/stages").rglob("part-*.sketch-*.parquet")
+        written |= {(p.name, p.stat().st_mtime_ns) for p in found}
+        assert len(written) == (2 if "threshold" in settings else 1)
+
+
+@pytest.mark.parametrize("bits", [1, 6])
+def test_signatures_of_earlier_runs_are_compared_too(bench, bits):
+    step = {"verify": 0.8, "verify_by": "signature", "bits": bits, "bands": 30, "rows": 4}
+    one, two = bench.jsonl("one.jsonl", ROWS[:2]), bench.jsonl("two.jsonl", ROWS[2:])
+    bench.run([{"dedup_minhash": step}], one, out="a")
+    against = {**step, "against": [str(bench.folder / "a")]}
+    bench.run([{"dedup_minhash": against}], two, out="b")
+    assert bench.ids("b") == ["e"]
+    other = {**against, "bits": bits + 1}
+    with pytest.raises(CurateError, match=f"made with bits: {bits}"):
+        bench.run([{"dedup_minhash": other}], two, out="c")
 
 
 def test_texts_without_words_match_nothing_and_short_ones_their_equals(bench):
@@ -292,7 +397,7 @@ def test_presets_set_bands_and_rows_and_are_overridden_by_them():
     assert DedupMinhash().banding == (14, 8)
     assert DedupMinhash(preset="lee2022").banding == (450, 20)
     assert DedupMinhash(preset="dclm", bands=20).banding == (20, 15)
-    assert DedupMinhash(verify=0.8).threshold == 0.8
+    assert DedupMinhash(verify=0.8).least == 0.8
 
 
 def test_a_column_that_is_not_there_is_wrong_use(bench):

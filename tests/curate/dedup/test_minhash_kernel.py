@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup import minhash_kernel as kernel
-from curate.dedup.minhash_presets import PRESETS, curve_text, estimate, midpoint, predicted
-from curate.dedup.minhash_text import normal_form
-from curate.dedup.minhash_verify import jaccard, match_buckets
+from curate.dedup.minhash import kernel
+from curate.dedup.minhash.presets import PRESETS, curve_text, estimate, midpoint, predicted
+from curate.dedup.minhash.text import normal_form
+from curate.dedup.minhash.verify import Compared, jaccard, match_buckets, plain
 from curate.text.buffers import text_buffers
 from curate.text.words import ascii_fold, character_tables, word_hashes, word_table
 
@@ -166,14 +166,18 @@ def reference_edges(bucket: list[int], sets_: list[set[int]], least: float) -> l
     return groups
 
 
-def matched(buckets: list[list[int]], sets_: list[set[int]], least: float, first: bool):
+def by_shingles(sets_: list[set[int]]) -> Compared:
     length = np.array([len(s) for s in sets_])
-    begin = np.cumsum(length) - length
+    extents = np.stack([np.cumsum(length) - length, length], axis=1)
     values = np.array([v for s in sets_ for v in sorted(s)], np.uint64)
-    starts = np.cumsum([0, *map(len, buckets)])
-    members = np.array([d for b in buckets for d in b])
-    parent = np.arange(len(sets_))
-    found = match_buckets(starts, members, begin, length, values, least, first, 1000, parent)
+    return plain(Compared(values, extents, np.empty((0, 0), np.uint8), 0, 0))
+
+
+def matched(buckets: list[list[int]], sets_: list[set[int]], least: float, first: bool):
+    sizes = np.array([len(b) for b in buckets], np.uint32)
+    members = np.array([d for b in buckets for d in b], np.uint32)
+    parent = np.arange(len(sets_), dtype=np.uint32)
+    found = match_buckets(members, sizes, by_shingles(sets_), least, first, 1000, parent)
     return list(zip(*(x.tolist() for x in found), strict=True))
 
 
@@ -212,24 +216,21 @@ def test_the_curve_of_the_presets_is_the_published_one():
 @settings(max_examples=100, deadline=None)
 def test_sets_of_shingles_are_as_large_and_as_alike_as_those_of_plain_python(texts):
     size = 3
-    plain = [
+    expected = [
         {tuple(t[i : i + size]) for i in range(max(1, len(t) - size + 1))} - {()} for t in texts
     ]
     ours = sets(kernel.WORD, size, *(" ".join(t) for t in texts))
-    assert [len(s) for s in ours] == [len(s) for s in plain]
-    assert len(ours[0] & ours[1]) == len(plain[0] & plain[1])
+    assert [len(s) for s in ours] == [len(s) for s in expected]
+    assert len(ours[0] & ours[1]) == len(expected[0] & expected[1])
 
 
 def test_a_bucket_of_unlike_documents_is_cut_short():
     """Each of 40 unlike documents is compared with so many at most, the most preferred first."""
     sets_ = [{i} for i in range(40)] + [{3}, {39}]
-    length = np.ones(42, np.int64)
-    values = np.array([min(s) for s in sets_], np.uint64)
-    bucket = np.arange(42)
+    bucket = np.arange(42, dtype=np.uint32)
+    sizes = np.array([42], np.uint32)
     for most, found in ((1000, [(40, 3), (41, 39)]), (10, [(40, 3)])):
-        starts = np.array([0, 42])
-        parent = np.arange(42)
         left, right, _ = match_buckets(
-            starts, bucket, bucket, length, values, 1.0, False, most, parent
+            bucket, sizes, by_shingles(sets_), 1.0, False, most, bucket.copy()
         )
         assert list(zip(left.tolist(), right.tolist(), strict=True)) == found

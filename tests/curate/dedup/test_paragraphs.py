@@ -112,13 +112,22 @@ def test_which_hash_compares_changes_nothing():
 
 
 def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
-    from curate.dedup.passage_keys import passages
+    from curate.dedup.passages.keys import passages
 
     lines = [line for line in LINES if line]
     docs = documents({"id": [str(i) for i in range(len(lines))], "text": lines})
     found = passages(docs, "paragraph", 1, "sha1-64", blank=True)
     assert found.keys[:, 1].tolist() == [ccnet_key(line) for line in lines]
     assert not found.keys[:, 0].any()
+
+
+def test_a_document_too_large_for_positions_has_no_passages(monkeypatch):
+    from curate.dedup.passages import keys as passage_keys
+
+    monkeypatch.setattr(passage_keys, "TOO_LARGE", 6)
+    docs = documents({"id": ["a", "b", "c"], "text": ["One\nx", "One\ntwo", ""]})
+    found = passage_keys.passages(docs, "line", 1)
+    assert found.rows.tolist() == [0, 2, 2, 2]
 
 
 @settings(deadline=None, max_examples=60)

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.passage_filter import LARGEST, SMALLEST, Filter
-from curate.dedup.passage_owners import packed, unpacked
+from curate.dedup.passages.filter import LARGEST, SMALLEST, Filter
+from curate.dedup.passages.owners import packed, unpacked
 
 
 def keys_of(lows: list[int]) -> np.ndarray:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from reference_passages import c4_lines, cut_sentences, key_of, md5, murmur3
 
 from curate.database import database
-from curate.dedup.passage_keys import UNITS, piece_keys
-from curate.dedup.passages import DedupPassages
+from curate.dedup.passages.keys import UNITS, piece_keys
+from curate.dedup.passages.step import DedupPassages
 from curate.documents import documents
 from curate.errors import UsageError
 from curate.sketches import Sketches, SketchFile, view

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup import semantic_clusters, semantic_pairs
-from curate.dedup.semantic import DedupSemantic
-from curate.dedup.semantic_curve import curve
+from curate.dedup.semantic import clusters as semantic_clusters
+from curate.dedup.semantic import pairs as semantic_pairs
+from curate.dedup.semantic.curve import curve
+from curate.dedup.semantic.step import DedupSemantic
 from curate.errors import RunFailed, UsageError
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))

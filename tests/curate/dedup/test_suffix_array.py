@@ -23,8 +23,8 @@ from reference_substrings import (
 )
 
 from curate.database import database
-from curate.dedup.suffix_array import DedupSuffixArray
-from curate.dedup.suffix_array_resolve import resolve
+from curate.dedup.suffix_array.resolve import resolve
+from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.documents import documents
 from curate.errors import RunFailed, UsageError
 from curate.sketches import Sketches, SketchFile, view
@@ -289,7 +289,7 @@ def test_a_document_cannot_spell_a_special_token_and_a_tokenizer_must_be_one(ben
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.add_special_tokens(["<|end|>"])
     tokenizer.save(str(path))
-    from curate.dedup.suffix_array_tokens import Encoder
+    from curate.dedup.suffix_array.tokens import Encoder
 
     tokens = Encoder(path).columns(documents({"text": ["<|end|>"]}).text)["tokens"]
     assert len(tokens[0]) > 1

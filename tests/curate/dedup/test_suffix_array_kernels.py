@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from curate.dedup import suffix_array_windows as windows
-from curate.dedup.suffix_array_anchors import Sieve
-from curate.dedup.suffix_array_groups import repeated
-from curate.dedup.suffix_array_ranges import passages
-from curate.dedup.suffix_array_regions import Regions, RegionsWriter, find_regions, preferred
-from curate.dedup.suffix_array_sort import SAME, Mapped, Orders, suffix_array
+from curate.dedup.suffix_array import windows
+from curate.dedup.suffix_array.anchors import Sieve
+from curate.dedup.suffix_array.groups import repeated
+from curate.dedup.suffix_array.ranges import passages
+from curate.dedup.suffix_array.regions import Regions, RegionsWriter, find_regions, preferred
+from curate.dedup.suffix_array.sort import SAME, Mapped, Orders, suffix_array
 
 TEXTS = st.lists(st.text("abé日", max_size=20), min_size=1, max_size=5)
 CHECK = settings(deadline=None, max_examples=60)

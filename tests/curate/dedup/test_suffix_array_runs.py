@@ -81,12 +81,12 @@ run_recipe(parse(Path("recipe.json").read_text(), "r", ()), sys.argv[4:5], Path(
 # In each phase: before the first chunk of the index, behind it; while regions are found, behind
 # them; behind a sorted chunk; while the decisions are made.
 PHASES = [
-    ("curate.search_index", "IndexWriter._close_chunk", 1),
-    ("curate.search_index", "write_text", 1),
-    ("curate.dedup.suffix_array_regions", "RegionsWriter.close", 1),
-    ("curate.dedup.suffix_array_sort", "Orders.sort", 1),
-    ("curate.dedup.suffix_array_sort", "write_text", 1),
-    ("curate.dedup.suffix_array_decide", "write_decisions", 1),
+    ("curate.search.index", "IndexWriter._close_chunk", 1),
+    ("curate.search.index", "write_text", 1),
+    ("curate.dedup.suffix_array.regions", "RegionsWriter.close", 1),
+    ("curate.dedup.suffix_array.sort", "Orders.sort", 1),
+    ("curate.dedup.suffix_array.sort", "write_text", 1),
+    ("curate.dedup.suffix_array.decide", "write_decisions", 1),
 ]
 
 

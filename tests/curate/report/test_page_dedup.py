@@ -38,7 +38,7 @@ def test_copies_found_in_earlier_corpora_are_counted_by_corpus() -> None:
 
 def test_a_method_that_knows_no_partners_says_so_and_claims_no_clusters() -> None:
     html = page({}, Method("bloom", unknown=12, passages=True))
-    assert "12 passages cut of which only this is known" in html
+    assert "12 passages cut, of which only this is known" in html
     assert "clusters with" not in html
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.minhash_presets import predicted
+from curate.dedup.minhash.presets import predicted
 from curate.errors import UsageError
 from curate.trials import evaluate_text
 from curate.trials.evaluate import Evaluation, evaluate
@@ -72,6 +72,14 @@ def test_regions_of_a_plant_hold_the_same_text(evaluated: Any) -> None:
     assert len(rows) == len(corpus()) + 7 * PLANT
     count = {kind: sum(p.kind == kind for p in found.planted.plants) for kind in KINDS}
     assert count == dict.fromkeys(KINDS, PLANT)
+
+
+def test_planted_copies_are_never_preferred_to_what_was_there(evaluated: Any) -> None:
+    _, out = evaluated
+    for method in ("exact", "lines"):
+        decisions = pq.read_table(out / f"runs/{method}/after/decisions.parquet")
+        kept = set(decisions["kept_id"].to_pylist())
+        assert kept and not any(name.startswith("~planted") for name in kept)
 
 
 def test_exact_finds_every_planted_copy_and_nothing_else(evaluated: Any) -> None:

@@ -1,0 +1,1 @@
+"""Bloom-filter dedup."""

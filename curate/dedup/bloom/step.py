@@ -1,0 +1,153 @@
+"""Paragraphs and documents most of which was seen before, by a Bloom filter of n-grams.
+
+The rules of DCLM's bff (Li et al. 2024; dedup/bff/src/main.rs) and of Dolma's deduper (Soldaini et
+al. 2024; src/deduper.rs), but in the order of the input: workers make the keys, one pass over them
+looks up and inserts. So a run gives the same result whatever the number of workers, and a resumed
+run the same as one that was not killed. A Bloom filter answers "seen" of a share of new n-grams
+too, the rate of false positives, and it does not know where it has seen one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from curate.dedup import survivors
+from curate.dedup.step import DedupStep
+from curate.documents import NUMBER, Documents
+from curate.sketches import Sketches
+
+Mode = Literal["old-both", "paragraph", "document", "both", "dolma-paragraph", "dolma-document"]
+FILTER = "filter.bloom"  # in the step's folder, and so in the index
+CUT = "seen_paragraph"
+
+
+class DedupBloom(DedupStep):
+    """Cuts paragraphs and drops documents that a Bloom filter has mostly seen."""
+
+    name: ClassVar[str] = "dedup_bloom"
+    free: ClassVar[frozenset[str]] = DedupStep.free | {"expected"}
+
+    mode: Mode = "old-both"
+    """old-both, paragraph, document, both: bff's (`--remove-type`), over n-grams. dolma-paragraph,
+    dolma-document: Dolma's, over whole paragraphs or documents."""
+    ngram: int = Field(13, ge=1, le=1_000)
+    """Words of an n-gram (UAX #29 words, punctuation included): 13 as in DCLM."""
+    min_ngram: int | None = Field(None, ge=1, le=1_000)
+    """Least words of a unit that is looked up as a whole where it has fewer than `ngram`; by
+    default `ngram`, so that shorter ones are never looked up."""
+    threshold: float = Field(0.8, ge=0.0, le=1.0)
+    """Share of n-grams that must have been seen: more than this (`both`: at least this)."""
+    key: Literal["text", "url"] = "text"
+    """dolma-document: what is compared."""
+    expected: int | None = Field(None, ge=1)
+    """n-grams that the filter is made for; by default all of the input are counted."""
+    false_positives: float = Field(0.01, ge=1e-9, le=0.5)
+    """Share of new n-grams that a full filter takes for seen ones."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    survivor: survivors.Survivor = "first"
+
+    @field_validator("survivor")
+    @classmethod
+    def _first_stays(cls, policy: str) -> str:
+        if policy != "first":
+            raise ValueError(
+                "a Bloom filter knows no earlier copy to go back to, so what comes first stays:"
+                " survivor must be `first`; sort the input to prefer others"
+            )
+        return policy
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> DedupBloom:
+        if self.min_ngram is not None and self.min_ngram > self.ngram:
+            raise ValueError("min_ngram: must not be larger than ngram")
+        if self.key == "url" and self.mode != "dolma-document":
+            raise ValueError("key: url needs mode: dolma-document")
+        return self
+
+    def sketch_identity(self) -> dict[str, Any]:
+        found = super().sketch_identity()
+        later = {"threshold", "false_positives"}
+        settings = {k: v for k, v in found["settings"].items() if k not in later}
+        if self.mode == "paragraph":
+            settings["mode"] = "old-both"  # the same keys
+        return found | {"settings": settings}
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step: `bloom:` and the mode."""
+        return f"bloom:{self.mode}"
+
+    @property
+    def _dolma(self) -> bool:
+        return self.mode.startswith("dolma-")
+
+    @property
+    def _what(self) -> str:
+        return f"{self.mode.removeprefix('dolma-')}s" if self._dolma else "n-grams"
+
+    @property
+    def limit(self) -> float:
+        """The threshold in force; Dolma's whole keys are seen or not."""
+        return 1.0 if self._dolma else self.threshold
+
+    @property
+    def keys(self) -> str:
+        """What the filter's keys are; filters of others cannot be used."""
+        from curate.text.uax29 import UNICODE
+
+        if self._dolma:
+            return f"murmur3-128 low of {self.mode.removeprefix('dolma-')} {self.key}"
+        least = self.min_ngram or self.ngram
+        units = "documents" if self.mode in ("document", "both") else "paragraphs"
+        return f"{self.ngram}-grams (least {least}) of UAX29 words {UNICODE} in {units}"
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.bloom import grams
+
+        least = self.min_ngram or self.ngram
+        if self.mode == "dolma-paragraph":
+            found = grams.paragraph_keys(docs, self.seed)
+        elif self.mode == "dolma-document":
+            found = grams.document_keys(docs, self.seed, self.key)
+        elif self.mode == "document":
+            found = grams.document_grams(docs, self.ngram, least, self.seed)
+        elif self.mode == "both":
+            found = grams.both_grams(docs, self.ngram, least, self.seed)
+        else:
+            found = grams.paragraph_grams(docs, self.ngram, least, self.seed)
+        return found.table()
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.atomic import clear_temporary, replacing
+        from curate.dedup.bloom.filter import BloomFilter, grown_from
+        from curate.dedup.bloom.ordered_pass import Rules, count_keys, decide
+        from curate.dedup.bloom.report import report
+
+        rules = Rules(
+            0.0 if self._dolma else self.threshold,
+            reached=self.mode == "both",
+            documents=self.mode in ("old-both", "both"),
+            spanning=self.mode == "both",
+            whole=self.mode in ("document", "dolma-document"),
+        )
+        clear_temporary(sketches.folder)  # of a killed run; an index must not hold it
+        earlier = grown_from([folder / FILTER for _, folder in sketches.earlier])
+        with replacing(sketches.folder / FILTER) as aside:
+            bloom = BloomFilter.create(aside, self.keys, self.false_positives, self.seed)
+            for path in earlier:
+                bloom.take_over(path)
+            before = bloom.inserted
+            bloom.make_room(self.expected or count_keys(sketches))
+            tally = decide(sketches, bloom, rules, self.method)
+            bloom.finish()
+        return report(bloom, tally, before, self._what, self.expected)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        from curate.dedup.bloom.cuts import without_seen
+
+        at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
+        return without_seen(docs, at, decisions, self.limit, CUT)

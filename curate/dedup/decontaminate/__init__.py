@@ -1,0 +1,1 @@
+"""Documents that hold items of evaluation sets."""

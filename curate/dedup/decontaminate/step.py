@@ -1,0 +1,167 @@
+"""Documents that hold items of evaluation sets are dropped, or cut where they hold them.
+
+A dedup against a small corpus that must not be in the training data. The ways of comparing are
+named after their sources (decontaminate_windows.py); cutting follows GPT-3 (decontaminate_cuts.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from curate.dedup.step import Removal, dropped
+from curate.documents import Documents
+from curate.sketches import Sketches
+
+if TYPE_CHECKING:
+    from curate.dedup.decontaminate.windows import Windows
+
+NGRAM, THRESHOLD = 8, 0.7  # PaLM, section 8: at least 70 % of the 8-grams
+
+
+class Decontaminate(Removal):
+    """Finds items of evaluation sets in documents."""
+
+    name: ClassVar[str] = "decontaminate"
+
+    evals: tuple[str, ...] = Field(min_length=1)
+    """Files of test items (JSON lines, JSON, parquet, text with one item a line), or NAME=FILE."""
+    fields: tuple[str, ...] = ()
+    """What makes an item's text; by default `text`, else all strings of a row."""
+    mode: Literal["13-gram", "50-char", "overlap"] = "13-gram"
+    ngram: int | None = Field(None, ge=2, le=64)
+    """overlap: words a window; 8."""
+    threshold: float | None = Field(None, gt=0.0, le=1.0)
+    """overlap: the share of an item's windows that a document holds to be dropped; 0.7."""
+    shortest: int | None = Field(None, ge=1)
+    """Items with fewer words (8), or letters and digits (50-char: 25), are not looked for."""
+    samples: int | None = Field(None, ge=1)
+    """50-char: random windows an item; by default all. GPT-4's report: 3."""
+    seed: int = Field(0, ge=0)
+    max_hits: int | None = Field(None, ge=1)
+    """Windows found in more documents are ignored. GPT-3: 10, in a corpus without copies."""
+    max_items: int | None = Field(100, ge=1)
+    """Windows that more items share are instructions and templates, and are ignored."""
+    action: Literal["drop", "cut"] = "drop"
+    context: int = Field(200, ge=0, le=100_000)
+    """cut: characters that go on either side of a match (GPT-3: 200)."""
+    min_piece: int = Field(200, ge=0)
+    """cut: shorter pieces between cuts go too (GPT-3: 200 characters)."""
+    max_pieces: int = Field(10, ge=1)
+    """cut: documents that fall into more pieces are dropped (GPT-3: 10)."""
+
+    _windows: Any = PrivateAttr(default=None)
+    _search: Any = PrivateAttr(default=None)
+
+    @field_validator("evals", "fields", mode="before")
+    @classmethod
+    def _one_is_a_list_too(cls, value: Any, info: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        parts = value.split(",") if info.field_name == "fields" else [value]
+        return tuple(p.strip() for p in parts if p.strip())
+
+    @model_validator(mode="after")
+    def _settings_have_a_mode(self) -> Decontaminate:
+        for name in ("ngram", "threshold"):
+            if getattr(self, name) is not None and self.mode != "overlap":
+                raise ValueError(f"{name}: needs mode: overlap")
+        if self.samples is not None and self.mode != "50-char":
+            raise ValueError("samples: needs mode: 50-char")
+        return self
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step: `decontaminate:13-gram`."""
+        return f"{self.name}:{self.mode}"
+
+    def leaves(self) -> list[str]:
+        """The report on every item; a second step in a recipe has one of its own."""
+        return [f"contamination{self.label.removeprefix(self.name)}.parquet"]
+
+    def resources(self) -> list[str]:
+        from curate.dedup.decontaminate.items import named_files
+
+        return [path for _, path in named_files(self.evals, self.label)]
+
+    def sketch_identity(self) -> dict[str, Any]:
+        found = self.identity()
+        settings = found["settings"]
+        for name in ("threshold", "max_hits", "min_piece", "max_pieces"):
+            del settings[name]
+        if self.action == "drop":
+            del settings["context"]
+        return found
+
+    def windows(self) -> Windows:
+        """The windows of all items; read once."""
+        if self._windows is None:
+            self._windows = self._cut()
+        found: Windows = self._windows
+        return found
+
+    def _cut(self) -> Windows:
+        from curate.dedup.decontaminate.items import read_items
+        from curate.dedup.decontaminate.windows import SHORTEST, Cutting, cut_windows
+
+        cutting = Cutting(
+            self.mode,
+            self.ngram or NGRAM,
+            self.shortest or SHORTEST[self.mode],
+            self.samples,
+            self.seed,
+            self.max_items,
+        )
+        return cut_windows(read_items(self.evals, self.fields, self.label), cutting)
+
+    def open(self) -> None:
+        """A worker keeps only what finds windows, not the items."""
+        self._search = self._cut().search
+
+    def forecast(self) -> list[str]:
+        from curate.dedup.decontaminate.report import said_of_sets
+
+        return [f"{self.label}: {line}" for line in said_of_sets(self.windows())]
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.decontaminate.kernel import widen
+        from curate.dedup.decontaminate.windows import find
+
+        row, gram, first, last = find(docs, self._search or self.windows().search)
+        columns = {"gram": gram, "first": first, "last": last}
+        if self.action == "cut":
+            data, offsets = docs.buffers()
+            wide = widen(data, offsets, row, first, last, self.context)
+            columns |= {"wide_first": wide[0], "wide_last": wide[1]}
+        ends = pa.array(np.searchsorted(row, np.arange(len(docs) + 1)), pa.int64())
+        return pa.table(
+            {
+                name: pa.LargeListArray.from_arrays(ends, pa.array(values))
+                for name, values in columns.items()
+            }
+        )
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.atomic import clear_temporary
+        from curate.dedup.decontaminate.report import write
+        from curate.dedup.decontaminate.resolve import decide
+
+        clear_temporary(sketches.folder)
+        threshold = 0.0 if self.mode != "overlap" else self.threshold or THRESHOLD
+        found = decide(
+            sketches, self.windows(), self.method, threshold, self.max_hits, self.action == "cut"
+        )
+        (name,) = self.leaves()
+        return found | write(sketches, self.windows(), sketches.folder / name, self.max_hits)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        if self.action == "drop":
+            mask, similarity, partner = dropped(docs, decisions)
+            threshold = self.threshold or THRESHOLD if self.mode == "overlap" else None
+            return docs.drop(mask, "contaminated", similarity, threshold, partner)
+        from curate.dedup.decontaminate.cuts import cut_passages
+
+        return cut_passages(docs, decisions, self.min_piece, self.max_pieces)

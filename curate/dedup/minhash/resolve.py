@@ -1,0 +1,129 @@
+"""MinHash from sketches to decisions, in phases that a killed run goes on after.
+
+keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Beside fixed buffers
+memory is for a bit a document and at most 16 bytes a candidate, a document that shares a bucket.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curate.dedup import survivors
+from curate.dedup.minhash.bits import packed_bytes, standard_error
+from curate.dedup.minhash.buckets import write_buckets, write_keys, write_ordered
+from curate.dedup.minhash.candidates import ORDER, write_candidates
+from curate.dedup.minhash.decisions import BINS, write_decisions
+from curate.dedup.minhash.presets import curve, predicted
+from curate.dedup.minhash.stars import write_stars
+from curate.dedup.phases import Done, Phase, forget, run_phases
+from curate.sketches import Sketches
+
+if TYPE_CHECKING:
+    from curate.dedup.minhash.step import DedupMinhash
+
+
+def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
+    """The phases before decisions."""
+    bands, rows = step.banding
+    width = packed_bytes(bands * rows, step.kept_bits)
+    first = step.survivor == "first"
+    preference = survivors.preference(step.survivor)
+
+    def keys(folder: Path, done: Done) -> dict[str, Any]:
+        return write_keys(folder, sketches.files, bands)
+
+    def buckets(folder: Path, done: Done) -> dict[str, Any]:
+        return write_buckets(folder, done.folder("keys"), done.facts["documents"])
+
+    def candidates(folder: Path, done: Done) -> dict[str, Any]:
+        count = done.facts["candidates"]
+        return write_candidates(folder, sketches, done.folder("buckets"), count, preference)
+
+    def ordered(folder: Path, done: Done) -> dict[str, Any]:
+        order = np.fromfile(done.file("candidates", ORDER), np.uint32)
+        return write_ordered(folder, done.folder("buckets"), order)
+
+    def compare(folder: Path, done: Done) -> dict[str, Any]:
+        from curate.dedup.minhash import verify
+
+        order = np.fromfile(done.file("candidates", ORDER), np.uint32)
+        bits = done.folder("buckets")
+        if step.kept_bits:
+            return verify.write_signatures(folder, sketches, bits, order, width)
+        return verify.write_shingles(folder, sketches, bits, order, step.shingles)
+
+    def edges(folder: Path, done: Done) -> dict[str, Any]:
+        ordered, count = done.folder("ordered"), done.facts["candidates"]
+        if step.verify is None:
+            return write_stars(folder, ordered, count, done.facts["members"], first)
+        from curate.dedup.minhash import verify
+
+        by = verify.compared(done.folder("compared"), width, bands * rows, step.kept_bits)
+        return verify.write_matches(folder, ordered, count, by, step.verify, first)
+
+    verified = step.verify is not None
+    return [
+        Phase("keys", keys),
+        Phase("buckets", buckets, frees=("keys",)),
+        Phase("candidates", candidates),
+        Phase("ordered", ordered, frees=() if verified else ("buckets",)),
+        *([Phase("compared", compare, frees=("buckets",))] if verified else ()),
+        Phase("edges", edges, frees=("ordered", "compared")),
+    ]
+
+
+def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> list[str]:
+    """What the report says of how it was decided."""
+    bands, rows = step.banding
+    chance = predicted(bands, rows, step.least)
+    found = [
+        f"{bands} bands of {rows} rows: two documents of Jaccard similarity {step.least:.3f} share"
+        f" a band with probability {chance:.3f}. {facts['candidates']:,} of"
+        f" {facts['documents']:,} documents share one with another."
+    ]
+    if step.kept_bits:
+        error = standard_error(step.least, bands * rows, step.kept_bits)
+        found.append(
+            f"Similarities are estimates from {step.kept_bits} bits of each of {bands * rows} hash"
+            f" values; at {step.least:g} their standard error is {error:.3f}."
+        )
+    elif step.verify is None:
+        found.append(
+            "Similarities are estimates from the share of bands in common, which are rough: of"
+            f" {bands} bands, one more or less."
+        )
+    else:
+        found.append("Similarities are exact: every pair's sets of shingles were compared.")
+    total = int(histogram.sum())
+    if total:
+        low, middle = (
+            int(np.searchsorted(np.cumsum(histogram), share * total)) / BINS for share in (0.1, 0.5)
+        )
+        found.append(
+            f"Of the {total:,} documents dropped, half have a similarity of {middle:.3f} or more to"
+            f" their partner, nine in ten {low:.3f} or more."
+        )
+    return found
+
+
+def resolve(step: DedupMinhash, sketches: Sketches) -> dict[str, Any]:
+    """Writes the decisions; returns counts, notes and curves for the report."""
+    done = run_phases(sketches.folder, phases(step, sketches))
+    counts, histogram = write_decisions(
+        sketches.connection,
+        sketches.decisions,
+        done.folder("candidates"),
+        done.folder("edges"),
+        step.banding,
+        step.method,
+    )
+    forget(sketches.folder)
+    return {
+        **counts,
+        "candidates": done.facts["candidates"],
+        "notes": notes(step, done.facts, histogram),
+        "curves": [curve(*step.banding)],
+    }

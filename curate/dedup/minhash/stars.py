@@ -1,0 +1,120 @@
+"""Documents that share a bucket match: stars around the most preferred member of each bucket.
+
+A document's partner is, of the documents it is in a star with, the one it shares most of them
+with. Pairs are counted in partitions on disk; a candidate costs a parent, a partner and a count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from curate.atomic import TEMPORARY
+from curate.dedup.minhash.buckets import chunks
+from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, union
+from curate.dedup.minhash.partitions import Partitions, PartitionWriter, partition_bits
+
+ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
+# Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among
+# pairs, while those of (document, partner) themselves would put one large bucket into one place.
+SPREAD = 0x9E3779B97F4A7C15
+GATHER = pow(SPREAD, -1, 2**64)
+
+
+@njit(cache=True, nogil=True)
+def star_pairs(members, sizes, parent, forward, spread):
+    """uint64: (document, other) as document * 2^32 + other, times `spread`, of every member of a
+    bucket and its head, the first one; unless `forward`, the other way round too, and their trees
+    in `parent` are joined."""
+    out = np.empty((1 if forward else 2) * max(len(members) - len(sizes), 0), np.uint64)
+    filled = 0
+    begin = np.int64(0)
+    for size in sizes:
+        head = np.uint64(members[begin])
+        for i in range(begin + 1, begin + size):
+            k = np.uint64(members[i])
+            out[filled] = ((k << np.uint64(32)) | head) * spread
+            filled += 1
+            if not forward:
+                out[filled] = ((head << np.uint64(32)) | k) * spread
+                filled += 1
+                union(parent, members[i], members[begin])
+        begin += size
+    return out
+
+
+@njit(cache=True, nogil=True)
+def take_best(keys, gather, partner, weight):
+    """Makes partner[k] the one that k forms most pairs with, of these and those before; of equals
+    the lesser. keys: sorted pairs as star_pairs makes them, all of a pair together."""
+    begin = 0
+    for i in range(1, len(keys) + 1):
+        if i < len(keys) and keys[i] == keys[begin]:
+            continue
+        pair = keys[begin] * gather
+        k, other = np.int64(pair >> np.uint64(32)), np.uint32(pair & np.uint64(0xFFFFFFFF))
+        count = i - begin
+        if count > weight[k] or (count == weight[k] and other < partner[k]):
+            partner[k] = other
+            weight[k] = count
+        begin = i
+
+
+@njit(cache=True, nogil=True)
+def count_shared(members, sizes, partner, shared):
+    """Adds to shared[k] the buckets that hold both k and its partner. Members ascend."""
+    begin = np.int64(0)
+    for size in sizes:
+        for i in range(begin, begin + size):
+            k = members[i]
+            p = partner[k]
+            low, high = begin, begin + size
+            while low < high:
+                middle = (low + high) // 2
+                if members[middle] < p:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < begin + size and members[low] == p:
+                shared[k] += 1
+        begin += size
+
+
+def write_stars(
+    folder: Path, ordered: Path, candidates: int, members: int, first: bool
+) -> dict[str, Any]:
+    """Phase `edges`: root, partner and shared buckets of each k. members: of all buckets; first:
+    only to more preferred documents, and each document goes with its partner alone."""
+    parent = np.arange(candidates, dtype=np.uint32)
+    scratch = folder.with_name(f"{TEMPORARY}scratch")
+    scratch.mkdir(exist_ok=True)
+    spread, gather = np.uint64(SPREAD), np.uint64(GATHER)
+    writer = PartitionWriter(scratch, partition_bits(members), valued=False)
+    for mine, sizes in chunks(ordered):
+        writer.add(star_pairs(mine, sizes, parent, first, spread))
+    writer.close()
+    partner = np.full(candidates, NONE, np.uint32)
+    weight = np.zeros(candidates, np.uint16)
+    with Partitions(scratch, scratch, valued=False) as parts:
+        for part in range(len(parts)):
+            (keys,), _room = parts.read(part)
+            keys.sort()
+            take_best(keys, gather, partner, weight)
+    for path in scratch.iterdir():
+        path.unlink()
+    scratch.rmdir()
+    if first:
+        follow(parent, partner)
+    flatten(parent)
+    clear_roots(parent, partner)
+    shared = weight
+    shared[:] = 0
+    for mine, sizes in chunks(ordered):
+        count_shared(mine, sizes, partner, shared)
+    parent.tofile(folder / ROOTS)
+    partner.tofile(folder / PARTNERS)
+    shared.tofile(folder / SHARED)
+    return {}

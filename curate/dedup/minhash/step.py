@@ -1,0 +1,194 @@
+"""Near duplicates: documents that share most of their shingles, found by MinHash and banding.
+
+Broder 1997; bands and rows as in Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. Two
+documents match if they share a band; with `verify` if moreover the Jaccard similarity of their sets
+of shingles reaches it, exactly or by an estimate from the bits of their signatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, model_validator
+
+from curate.dedup import survivors
+from curate.dedup.minhash.presets import PRESETS, curve_text, midpoint
+from curate.dedup.minhash.text import normal_form
+from curate.dedup.step import DedupStep, dropped
+from curate.documents import Documents
+from curate.sketches import Sketches
+from curate.text.buffers import as_large_string, text_buffers
+
+# Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
+# documents (3.2.2). Bytes: about three English words, or five characters of three bytes.
+NGRAM = {"word": 5, "char": 9, "byte": 16}
+
+
+def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArray:
+    """A row of a matrix of numbers as a value of that many bytes; null where `valid` is not set."""
+    data = np.ascontiguousarray(matrix)
+    bits = np.packbits(valid, bitorder="little")
+    kind = pa.binary(data.shape[1] * data.itemsize)
+    buffers = [pa.py_buffer(bits), pa.py_buffer(data)]
+    return pa.FixedSizeBinaryArray.from_buffers(kind, len(data), buffers)
+
+
+class DedupMinhash(DedupStep):
+    """Keeps one document of each set of near duplicates."""
+
+    name: ClassVar[str] = "dedup_minhash"
+    version: ClassVar[int] = 2  # sketches hold band keys as bytes
+
+    preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = "fineweb"
+    """Sets bands and rows, nothing else."""
+    bands: int | None = Field(None, ge=1, le=10_000)
+    rows: int | None = Field(None, ge=1, le=1_000)
+    threshold: float | None = Field(None, gt=0.0, lt=1.0)
+    """Chooses bands and rows instead of a preset, for pairs of that Jaccard similarity."""
+    recall: float | None = Field(None, gt=0.0, lt=1.0)
+    """Least probability that a pair at the threshold shares a band; without it, false positives
+    and false negatives are weighed, as datasketch does."""
+    permutations: int | None = Field(None, ge=1, le=10_000)
+    """How many hashes bands and rows may take, with a threshold: 128."""
+    false_positive_weight: float | None = Field(None, gt=0.0, lt=1.0)
+    """With a threshold and without recall: 0.5; false negatives weigh the rest of 1."""
+    shingle: Literal["word", "char", "byte"] | None = None
+    """Units of a shingle; words by default (grapheme clusters in scripts without spaces)."""
+    ngram: int | None = Field(None, ge=1, le=1_000)
+    """Units a shingle: by default 5 words, 9 characters or 16 bytes."""
+    normalize: Literal["lower", "datatrove"] = "lower"
+    """datatrove: also numbers as 0, no punctuation, no accents."""
+    verify: float | None = Field(None, gt=0.0, le=1.0)
+    """Least Jaccard similarity of the sets of shingles; without it, sharing a band decides."""
+    verify_by: Literal["shingles", "signature"] = "shingles"
+    """shingles: the similarity is exact; signature: it is an estimate from the signature's bits."""
+    bits: int | None = Field(None, ge=1, le=32)
+    """Bits of each value of the signature that are kept for the estimate: 32."""
+    seed: int = Field(1, ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> DedupMinhash:
+        given = {k for k, v in self.model_dump().items() if v is not None}
+        for name in ("recall", "permutations", "false_positive_weight"):
+            if name in given and "threshold" not in given:
+                raise ValueError(f"{name}: needs threshold")
+        for one, other in (
+            ("threshold", "bands"),
+            ("threshold", "rows"),
+            ("recall", "false_positive_weight"),
+        ):
+            if {one, other} <= given:
+                raise ValueError(f"{one} and {other} exclude each other")
+        if self.verify_by == "signature" and self.verify is None:
+            raise ValueError("verify_by: needs verify")
+        if self.bits is not None and self.verify_by != "signature":
+            raise ValueError("bits: needs verify_by: signature")
+        self.banding  # noqa: B018 (a target that no bands and rows reach is an error)
+        return self
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step."""
+        return "minhash"
+
+    def comparable(self) -> dict[str, Any]:
+        """What sketches depend on, as it is in force: however bands and rows were chosen."""
+        bands, rows = self.banding
+        return {
+            "bands": bands,
+            "rows": rows,
+            "shingle": self._unit,
+            "ngram": self._size,
+            "normalize": self.normalize,
+            "seed": self.seed,
+            "verify_by": self.verify_by if self.verify is not None else None,
+            "bits": self.kept_bits,
+        }
+
+    def sketch_identity(self) -> dict[str, Any]:
+        found = super().sketch_identity()
+        survivor = found["settings"]["survivor"]
+        return found | {"settings": {**self.comparable(), "survivor": survivor}}
+
+    def forecast(self) -> list[str]:
+        return [curve_text(*self.banding)]
+
+    @property
+    def banding(self) -> tuple[int, int]:
+        """(bands, rows) in force."""
+        if self.threshold is not None:
+            from curate.dedup.minhash import choice
+
+            permutations = self.permutations or choice.PERMUTATIONS
+            if self.recall is not None:
+                return choice.with_recall(self.threshold, self.recall, permutations)
+            weight = self.false_positive_weight or 0.5
+            return choice.least_error(self.threshold, permutations, weight)
+        bands, rows = PRESETS[self.preset]
+        return self.bands or bands, self.rows or rows
+
+    @property
+    def least(self) -> float:
+        """`verify`, or the similarity at which half of the pairs share a band."""
+        return midpoint(*self.banding) if self.verify is None else self.verify
+
+    @property
+    def kept_bits(self) -> int:
+        """Bits of each value of the signature that sketches hold; 0 where nothing reads them."""
+        by_signature = self.verify is not None and self.verify_by == "signature"
+        return (self.bits or 32) if by_signature else 0
+
+    @property
+    def _unit(self) -> str:
+        return self.shingle or "word"
+
+    @property
+    def _size(self) -> int:
+        return self.ngram or NGRAM[self._unit]
+
+    def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+        """(uint32[rows, permutations], int64[rows] shingles) of texts."""
+        from curate.dedup.minhash import kernel
+
+        bands, rows = self.banding
+        data, offsets = text_buffers(normal_form(text, self.normalize, self._unit))
+        a, b = kernel.permutations(bands * rows, self.seed)
+        return kernel.text_signatures(kernel.KINDS[self._unit], data, offsets, self._size, a, b)
+
+    def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+        """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+        from curate.dedup.minhash import kernel
+
+        data, offsets = text_buffers(normal_form(text, self.normalize, self._unit))
+        return kernel.text_shingles(kernel.KINDS[self._unit], data, offsets, self._size)
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.minhash.kernel import band_keys
+
+        bands, rows = self.banding
+        text = as_large_string(pc.fill_null(docs.text, ""))
+        signature, count = self.signatures(text)
+        keys = band_keys(signature, bands, rows)
+        columns = {
+            "bands": binary_rows(keys, count > 0),
+            **survivors.columns(docs, self.survivor, self.label),
+        }
+        if self.kept_bits:
+            from curate.dedup.minhash.bits import pack
+
+            columns["signature"] = binary_rows(pack(signature, self.kept_bits), count > 0)
+        elif self.verify is not None:
+            columns["text"] = text  # smaller than its shingles, which candidates alone need
+        return pa.table(columns)
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.minhash.resolve import resolve
+
+        return resolve(self, sketches)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        mask, similarity, partner = dropped(docs, decisions)
+        return docs.drop(mask, "near_duplicate", similarity, self.least, partner)

@@ -1,0 +1,1 @@
+"""Passages that stand more than once."""

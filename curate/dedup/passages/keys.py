@@ -1,0 +1,208 @@
+"""Passages of documents and the keys under which they are compared.
+
+A passage is a run of pieces (lines, or sentences). A unit names the pieces, how many of them make a
+passage, and the folding of a piece before it is hashed; another unit is another entry of UNITS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from curate.dedup.hashes import digests
+from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
+from curate.text.hash128 import hash128
+from curate.text.pieces import Pieces, newline_lines, strip_space
+from curate.text.sentence_table import sentences
+
+if TYPE_CHECKING:
+    from curate.documents import Documents
+
+DEFAULT_HASH = "murmur3-128"
+TOO_LARGE = 1 << 32  # bytes of a document
+# States of a piece: without a key, with one, to be folded by Python.
+BLANK, WRITTEN, ODD = 0, 1, 2
+
+
+def lower_normal(piece: str) -> str:
+    """`piece.strip().lower()`."""
+    return piece.strip().lower()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """pieces: the pieces of a batch, in order; folding, normal: the normal form of a piece, on
+    bytes and as Python has it; span: pieces a passage, where the settings do not say; lines:
+    whether a piece is a line with its newline."""
+
+    pieces: Callable[[Documents], Pieces]
+    folding: Callable[[], Folding]
+    normal: Callable[[str], str]
+    span: int
+    lines: bool
+
+
+# Lines as C4's code compares them (c4_utils.py); sentences, for which the C4 paper names no normal
+# form, the same way; paragraphs, which are lines as well, as CCNet does.
+UNITS = {
+    "line": Unit(newline_lines, lower_folding, lower_normal, 1, True),
+    "sentences": Unit(sentences, lower_folding, lower_normal, 3, False),
+    "paragraph": Unit(newline_lines, ccnet_folding, ccnet_normal, 1, True),
+}
+
+
+@dataclass(frozen=True)
+class Passages:
+    """rows: int64[rows + 1], the first passage of each row; keys: uint64[passages, 2]; spans:
+    uint32[passages, 2], first and last byte (exclusive) in the document."""
+
+    rows: np.ndarray
+    keys: np.ndarray
+    spans: np.ndarray
+
+
+@njit(nogil=True)
+def _room(start, end):
+    """Bytes that hold any of the pieces folded."""
+    longest = np.int64(0)
+    for k in range(len(start)):
+        longest = max(longest, end[k] - start[k])
+    return 2 * longest + 8
+
+
+@njit(cache=True, nogil=True)
+def _piece_keys(data, start, end, how, blank, keys, state):
+    """Fills keys and states; blank: pieces of which nothing is left have a key too."""
+    out = np.empty(_room(start, end), np.uint8)
+    for k in range(len(start)):
+        a, z = strip_space(data, start[k], end[k])
+        n = fold(data, a, z, how, out)
+        if n == LOOK:
+            state[k] = ODD
+        elif n or blank:
+            state[k] = WRITTEN
+            keys[k, 0], keys[k, 1] = hash128(out, 0, n)
+
+
+@njit(cache=True, nogil=True)
+def _folded(data, start, end, how, blank, state):
+    """(out: uint8[], ends: int64[pieces + 1]): the folded pieces one after the other, and their
+    states; those that Python must fold are empty here."""
+    room = np.int64(8)
+    for k in range(len(start)):
+        room += 2 * (end[k] - start[k])
+    out = np.empty(room, np.uint8)
+    ends = np.zeros(len(start) + 1, np.int64)
+    at = 0
+    for k in range(len(start)):
+        a, z = strip_space(data, start[k], end[k])
+        n = fold(data, a, z, how, out[at:])
+        if n == LOOK:
+            state[k] = ODD
+        else:
+            state[k] = n > 0 or blank
+            at += n
+        ends[k + 1] = at
+    return out[:at], ends
+
+
+def _key_of(text: bytes, name: str) -> np.ndarray:
+    data = np.frombuffer(text, np.uint8)
+    return as_keys(digests(data, np.array([0, len(data)], np.int64), name))[0]
+
+
+def as_keys(found: np.ndarray) -> np.ndarray:
+    """uint64[rows, 2] of digests: uint8[rows, 8 or 16]; eight bytes, as CCNet has them, are the
+    second half."""
+    halves = np.ascontiguousarray(found).view("<u8")
+    if halves.shape[1] == 2:
+        return halves
+    return np.column_stack([np.zeros(len(halves), np.uint64), halves[:, 0]])
+
+
+def piece_keys(
+    data: np.ndarray,
+    start: np.ndarray,
+    end: np.ndarray,
+    unit: Unit,
+    name: str = DEFAULT_HASH,
+    blank: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(keys: uint64[pieces, 2], written: bool[pieces]): the hash of each piece in normal form; a
+    piece of which that leaves nothing has none, unless blank."""
+    keys = np.zeros((len(start), 2), np.uint64)
+    state = np.zeros(len(start), np.uint8)
+    how = unit.folding()
+    if name == DEFAULT_HASH:
+        _piece_keys(data, start, end, how, blank, keys, state)
+    else:
+        folded, ends = _folded(data, start, end, how, blank, state)
+        keys = as_keys(digests(folded, ends, name))
+    odd = np.flatnonzero(state == ODD).tolist()
+    if odd:
+        keys = keys if keys.flags.writeable else keys.copy()
+    for k in odd:
+        piece = data[start[k] : end[k]].tobytes().decode("utf-8", "surrogateescape")
+        folded = unit.normal(piece).encode("utf-8", "surrogateescape")
+        state[k] = bool(folded) or blank
+        keys[k] = _key_of(folded, name)
+    return keys, state > 0
+
+
+@njit(cache=True, nogil=True)
+def _spans(rows, offsets, start, end, keys, written, span):
+    """Passages of `span` written pieces that follow each other; blank ones lie between."""
+    n_rows = len(rows) - 1
+    out = np.empty(n_rows + 1, np.int64)
+    found = np.empty((len(keys), 2), np.uint64)
+    where = np.empty((len(keys), 2), np.uint32)
+    held = np.empty(span, np.int64)  # the last `span` written pieces
+    joined = np.empty(2 * span, np.uint64)
+    view = joined.view(np.uint8)
+    n = 0
+    for r in range(n_rows):
+        out[r] = n
+        seen = 0
+        base = offsets[r]
+        for k in range(rows[r], rows[r + 1]):
+            if not written[k]:
+                continue
+            if span == 1:
+                found[n, 0], found[n, 1] = keys[k, 0], keys[k, 1]
+                where[n, 0], where[n, 1] = start[k] - base, end[k] - base
+                n += 1
+                continue
+            held[seen % span] = k
+            seen += 1
+            if seen < span:
+                continue
+            for i in range(span):
+                piece = held[(seen + i) % span]
+                joined[2 * i], joined[2 * i + 1] = keys[piece, 0], keys[piece, 1]
+            found[n, 0], found[n, 1] = hash128(view, 0, 16 * span)
+            where[n, 0], where[n, 1] = start[held[seen % span]] - base, end[k] - base
+            n += 1
+    out[n_rows] = n
+    return out, found[:n], where[:n]
+
+
+def passages(
+    docs: Documents, unit: str, span: int, name: str = DEFAULT_HASH, blank: bool = False
+) -> Passages:
+    """All passages of a batch; a document with fewer written pieces than a passage has none, and
+    so has an empty one, and one that is too large."""
+    kind = UNITS[unit]
+    pieces = kind.pieces(docs)
+    data, offsets = docs.buffers()
+    keys, written = piece_keys(data, pieces.start, pieces.end, kind, name, blank)
+    size = np.diff(offsets)
+    without = size >= TOO_LARGE
+    if blank and kind.lines:
+        without |= size == 0  # such a document has one line
+    for row in np.flatnonzero(without).tolist():
+        written[pieces.rows[row] : pieces.rows[row + 1]] = False
+    return Passages(*_spans(pieces.rows, offsets, pieces.start, pieces.end, keys, written, span))

@@ -1,0 +1,125 @@
+"""Passages that stand more than once in a corpus: all copies but one are cut out, or all of them.
+
+`line`: C4's code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text), whose keys are
+`line.strip().lower()`. `sentences`: C4's paper (Raffel et al. 2020, section 2.2), "all but one of
+any three-sentence span occurring more than once". `paragraph`: CCNet's (Wenzek et al. 2020, section
+3.2; cc_net/dedup.py), a line whose normal form has no case, digits or typographic punctuation.
+
+`unit: paragraph, keep: none, hash: sha1-64` is what CCNet does, blank lines included. Equality is
+of hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from curate.dedup import survivors
+from curate.dedup.step import DedupStep
+from curate.documents import Documents
+from curate.sketches import Sketches
+
+RULES = ("global_duplicate", "local_duplicate", "white_space")
+# C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
+MIN_SENTENCES = {"line": 3, "sentences": 3, "paragraph": 0}
+MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
+
+
+class DedupPassages(DedupStep):
+    """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
+
+    name: ClassVar[str] = "dedup_passages"
+    version: ClassVar[int] = 2  # sketches are packed
+    free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
+
+    unit: Literal["line", "sentences", "paragraph"] = "line"
+    span: int | None = Field(None, ge=1, le=100)
+    """Sentences a passage; 3, as in the C4 paper."""
+    keep: Literal["one", "none"] = "one"
+    """`none`: a passage that stands in several documents goes from all of them (CCNet)."""
+    hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = "murmur3-128"
+    """What passages are compared by; CCNet has sha1-64."""
+    survivor: survivors.Survivor = "c4"
+    min_sentences: int | None = Field(None, ge=0)
+    """Documents that lost a passage and have fewer left are dropped: by default 3 (C4, DataTrove),
+    and no rule for paragraphs (CCNet)."""
+    min_words: int | None = Field(None, ge=0)
+    """The same for words: by default 50 for sentences (DataTrove) and no rule for the others."""
+
+    @model_validator(mode="after")
+    def _span_is_of_sentences(self) -> DedupPassages:
+        if self.span is not None and self.unit != "sentences":
+            raise ValueError("span: needs unit: sentences")
+        return self
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step: `passages:line` and so on."""
+        return f"passages:{self.unit}"
+
+    @property
+    def _words(self) -> int:
+        return MIN_WORDS[self.unit] if self.min_words is None else self.min_words
+
+    @property
+    def _sentences(self) -> int:
+        return MIN_SENTENCES[self.unit] if self.min_sentences is None else self.min_sentences
+
+    @property
+    def _span(self) -> int:
+        from curate.dedup.passages.keys import UNITS
+
+        return self.span or UNITS[self.unit].span
+
+    @property
+    def _blank(self) -> bool:
+        """Whether lines of which the normal form leaves nothing are copies of each other. They are
+        for CCNet; to keep one of them in a whole corpus makes no sense."""
+        return self.unit == "paragraph" and self.keep == "none"
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.passages.keys import passages
+        from curate.dedup.passages.owners import packed
+
+        found = passages(docs, self.unit, self._span, self.hash, self._blank)
+        columns = {
+            "passages": np.diff(found.rows),
+            "keys": packed(found.keys, found.rows),
+            "spans": packed(found.spans, found.rows),
+        }
+        return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.passages.owners import decide
+
+        return decide(sketches, survivors.preference(self.survivor), self.method, self.keep)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        from curate.dedup.passages import cuts as passage_cuts
+        from curate.dedup.passages.keys import UNITS
+        from curate.text.cutting import cut_marked
+
+        unit = UNITS[self.unit]
+        pieces = unit.pieces(docs)
+        data, offsets = docs.buffers()
+        gone = passage_cuts.gone_pieces(docs, pieces, decisions)
+        mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
+        counted = bool(self._sentences or self._words)
+        left = passage_cuts.mark_pieces(
+            data, offsets, pieces, gone, mark, lines=unit.lines, blank=self._blank, count=counted
+        )
+        edited = left.cut > 0
+        docs = docs.annotate("cut", left.cut.astype(np.int32))
+        docs = docs.drop(edited & (left.pieces == 0), "nothing_left", left.pieces, 1)
+        if counted:
+            for name, values in (("sentences_left", left.sentences), ("words_left", left.words)):
+                known = pa.array(values.astype(np.int32), mask=~edited)
+                docs = docs.annotate(name, known)
+            few = edited & (left.words < self._words)
+            docs = docs.drop(few, "few_words", left.words, self._words)
+            few = edited & (left.sentences < self._sentences)
+            docs = docs.drop(few, "few_sentences", left.sentences, self._sentences)
+        return cut_marked(docs, mark, edited & ~docs.marked(), RULES)

@@ -1,0 +1,1 @@
+"""Dedup by embeddings."""

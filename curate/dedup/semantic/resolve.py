@@ -1,0 +1,287 @@
+"""From embeddings to decisions: clusters, highest similarities, what goes, and the removal curve.
+
+What does not depend on epsilon is kept in the step's folder: `basis.npz`, `embeddings.npy`,
+`centroids.npy` and `similarity.parquet`. Another epsilon starts from the last of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.atomic import clear_temporary, replacing
+from curate.database import literal
+from curate.dedup.semantic import clusters as semantic_clusters
+from curate.dedup.semantic import embeddings
+from curate.dedup.semantic import pairs as semantic_pairs
+from curate.dedup.semantic.curve import EPSILONS, SIMILARITY, removed
+from curate.sketches import Sketches
+
+if TYPE_CHECKING:
+    from curate.dedup.semantic.step import DedupSemantic
+
+PROTOTYPICAL = "semantic:prototypical"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of each document, by its row in the matrix.
+
+    similarity: float64, the highest cosine to a document preferred to it, 0 without one; partner:
+    int64, that document or -1; own: bool, not of an earlier corpus.
+    """
+
+    similarity: np.ndarray
+    partner: np.ndarray
+    own: np.ndarray
+
+
+def arrange(db: Any, order: str) -> int:
+    """Makes the table documents (place, rank, part, n, id); returns their number. place: the
+    document's row in the matrix, by a hash of its id."""
+    db.execute(
+        f"""CREATE OR REPLACE TABLE documents AS
+        SELECT row_number() OVER (ORDER BY md5(id), id, part, n) - 1 AS place,
+               row_number() OVER (ORDER BY {order}) - 1 AS rank, part, n, id
+        FROM sketches"""
+    )
+    return int(db.execute("SELECT count(*) FROM documents").fetchall()[0][0])
+
+
+def _column(db: Any, what: str, order: str) -> np.ndarray:
+    rows = db.execute(f"SELECT {what} AS x FROM documents ORDER BY {order}").fetchnumpy()
+    return np.ascontiguousarray(rows["x"])
+
+
+def matrix_of(step: DedupSemantic, sketches: Sketches) -> np.ndarray:
+    """The embeddings, int16[documents, size], mapped into memory."""
+    path = sketches.folder / "embeddings.npy"
+    if not path.exists():
+        place = _column(sketches.connection, "place", "part, n")
+        basis, size = None, 0
+        if step.hashed:
+            basis = embeddings.hashed_basis(
+                sketches, place, step.features, step.dimensions, step.residual, step.seed
+            )
+            size = basis.size
+        else:
+            first = next(iter(sketches.batches(["vector"], 1)))
+            size = first.column("vector").type.list_size
+        embeddings.write_matrix(sketches, place, basis, size)
+    matrix: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return matrix
+
+
+def _with_direction(matrix: np.ndarray) -> np.ndarray:
+    """int64[]: rows that are not all zeros."""
+    found = [
+        first + np.flatnonzero(matrix[first : first + embeddings.ROWS].any(axis=1))
+        for first in range(0, len(matrix), embeddings.ROWS)
+    ]
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _keep_array(path: Path, array: np.ndarray) -> None:
+    with replacing(path) as aside, aside.open("wb") as file:
+        np.save(file, array)
+
+
+def highest_similarities(
+    step: DedupSemantic, matrix: np.ndarray, rank: np.ndarray, folder: Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """(similarity: float64[documents], partner: int64[documents]) within shared clusters; writes
+    centroids.npy.
+
+    With the policy `hard`, those are preferred that are farther from their centroid.
+    """
+    rows = _with_direction(matrix)
+    places = np.arange(len(matrix))
+    same = semantic_pairs.same_vectors(matrix, rows, places if step.hard else rank)
+    heads = rows[same == rows]
+    clusters = step.clusters or semantic_clusters.default_clusters(len(heads))
+    centroids = np.zeros((0, matrix.shape[1]), np.int16)
+    similarity, partner = np.zeros(len(matrix)), np.full(len(matrix), -1)
+    if len(heads):
+        centroids = semantic_clusters.fit(matrix, heads, clusters, step.seed)
+        labels, cosines = semantic_clusters.nearest_centroids(
+            matrix, centroids, heads, step.nearest
+        )
+        if step.hard:
+            to_centroid = np.zeros(len(matrix))
+            to_centroid[heads] = cosines
+            to_centroid[rows] = to_centroid[same]
+            rank = np.empty(len(matrix), np.int64)
+            rank[np.lexsort((places, to_centroid))] = places
+        similarity, partner = semantic_pairs.highest(matrix, heads, labels, rank)
+    copies = rows[same != rows]
+    similarity[copies], partner[copies] = 1.0, same[same != rows]
+    _keep_array(folder / "centroids.npy", centroids)
+    return similarity, partner
+
+
+def find(step: DedupSemantic, sketches: Sketches) -> Found:
+    """The similarities in the step's folder, or, where none are yet, those computed now."""
+    db = sketches.connection
+    own = _column(db, "part >= 0", "place")
+    path = sketches.folder / SIMILARITY
+    if path.exists():
+        kept = pq.read_table(path, columns=["place", "similarity", "partner"])
+        similarity, partner = np.zeros(len(own)), np.full(len(own), -1)
+        place = kept["place"].to_numpy()
+        similarity[place] = kept["similarity"].fill_null(0.0).to_numpy()
+        partner[place] = kept["partner"].fill_null(-1).to_numpy()
+        return Found(similarity, partner, own)
+    rank = _column(db, "rank", "place")
+    matrix = matrix_of(step, sketches)
+    similarity, partner = highest_similarities(step, matrix, rank, sketches.folder)
+    none = partner < 0
+    found = pa.table(
+        {
+            "place": np.arange(len(own)),
+            "similarity": pa.array(similarity, mask=none),
+            "partner": pa.array(partner, mask=none),
+        }
+    )
+    db.register("found", found)
+    with replacing(path) as aside:
+        db.execute(
+            f"""COPY (
+            SELECT d.part, d.n, d.id, f.similarity, o.id AS partner_id, f.place, f.partner
+            FROM found f JOIN documents d USING (place) LEFT JOIN documents o ON o.place = f.partner
+            ORDER BY d.part, d.n) TO {literal(aside)} (FORMAT parquet)"""
+        )
+    db.unregister("found")
+    return Found(similarity, partner, own)
+
+
+def roots_of(gone: np.ndarray, partner: np.ndarray) -> np.ndarray:
+    """int64[documents]: where the chain of partners of each document ends: at one that stays."""
+    root = np.where(gone, partner, np.arange(len(gone)))
+    while not np.array_equal(further := root[root], root):
+        root = further
+    return root
+
+
+def prototypes(
+    step: DedupSemantic, sketches: Sketches, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, cosines) of the most prototypical documents among `rows`: those nearest to their
+    centroid, so many that the share `prototypicality` is left (Sorscher et al. 2022; D4, Tirumala
+    et al. 2023)."""
+    matrix = matrix_of(step, sketches)
+    rows = rows[np.isin(rows, _with_direction(matrix), assume_unique=True)]
+    assert step.prototypicality is not None
+    count = round((1.0 - step.prototypicality) * len(rows))
+    if count == 0:
+        return rows[:0], np.empty(0)
+    if step.recluster:
+        clusters = step.clusters or semantic_clusters.default_clusters(len(rows))
+        centroids = semantic_clusters.fit(matrix, rows, clusters, step.seed)
+    else:
+        centroids = np.load(sketches.folder / "centroids.npy", allow_pickle=False)
+    _, cosines = semantic_clusters.nearest_centroids(matrix, centroids, rows, 1)
+    first = np.lexsort((rows, -cosines))[:count]
+    return rows[first], cosines[first]
+
+
+def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any]:
+    """Writes the decisions; returns counts, notes and the removal curve."""
+    clear_temporary(sketches.folder)
+    db = sketches.connection
+    count = arrange(db, order)
+    found = (
+        find(step, sketches) if count else Found(np.zeros(0), np.zeros(0, int), np.zeros(0, bool))
+    )
+    gone = found.similarity > step.least
+    root = roots_of(gone, found.partner)
+    members = np.flatnonzero(gone | np.isin(np.arange(count), root[gone]))
+    pruned, cosines = np.empty(0, np.int64), np.empty(0)
+    if step.prototypicality is not None and count:
+        pruned, cosines = prototypes(step, sketches, np.flatnonzero(~gone & found.own))
+    _write(db, sketches.decisions, step.method, members, gone, root, found, pruned, cosines)
+    own = found.similarity[found.own]
+    shares = removed(own, EPSILONS) / max(1, len(own))
+    now = float(gone[found.own].mean()) if len(own) else 0.0
+    return {
+        "clusters": int(len(members) - gone.sum()),
+        "members": len(members),
+        "dropped": int(gone.sum()) + len(pruned),
+        "prototypical": len(pruned),
+        "notes": _notes(step, sketches.folder),
+        "curves": [
+            {
+                "title": "Share of documents removed over epsilon",
+                "x_label": "epsilon",
+                "y_label": "share removed",
+                "x": EPSILONS.tolist(),
+                "y": shares.tolist(),
+                "mark": [step.epsilon, now, f"epsilon {step.epsilon:g}"],
+            }
+        ],
+    }
+
+
+def _notes(step: DedupSemantic, folder: Path) -> list[str]:
+    """What the report says of how it was decided."""
+    said = []
+    if step.hashed:
+        said.append(
+            "Embeddings are hashed TF-IDF with an SVD: they tell copies and near copies, and little"
+            " of meaning."
+        )
+    path = folder / "centroids.npy"
+    if path.exists():
+        clusters = len(np.load(path, mmap_mode="r", allow_pickle=False))
+        nearest = "its nearest one" if step.nearest == 1 else f"the {step.nearest} nearest"
+        said.append(f"{clusters} clusters; a document was compared within {nearest}.")
+    return said
+
+
+def _write(
+    db: Any,
+    path: Path,
+    method: str,
+    members: np.ndarray,
+    gone: np.ndarray,
+    root: np.ndarray,
+    found: Found,
+    pruned: np.ndarray,
+    cosines: np.ndarray,
+) -> None:
+    """Writes the decisions file."""
+    drop = gone[members]
+    copies = pa.table(
+        {
+            "place": members,
+            "drop": drop,
+            "root": root[members],
+            "partner": pa.array(found.partner[members], mask=~drop),
+            "similarity": pa.array(found.similarity[members], mask=~drop),
+        }
+    )
+    db.register("copies", copies)
+    db.register("pruned", pa.table({"place": pruned, "similarity": cosines}))
+    least = float(cosines.min()) if len(cosines) else 0.0
+    db.execute(
+        f"""COPY (
+        WITH numbered AS (
+          SELECT place AS root, id AS kept_id, row_number() OVER (ORDER BY id) - 1 AS cluster
+          FROM documents SEMI JOIN (SELECT root AS place FROM copies) USING (place))
+        SELECT d.part, d.n, c.drop, d.id, r.cluster::BIGINT AS cluster, r.kept_id,
+               o.id AS partner_id, c.similarity, '{method}' AS method,
+               NULL::BIGINT AS span_start, NULL::BIGINT AS span_end, NULL::DOUBLE AS threshold
+        FROM copies c JOIN documents d USING (place) JOIN numbered r USING (root)
+        LEFT JOIN documents o ON o.place = c.partner
+        UNION ALL
+        SELECT d.part, d.n, true, d.id, NULL, NULL, NULL, p.similarity, '{PROTOTYPICAL}',
+               NULL, NULL, {least!r}::DOUBLE
+        FROM pruned p JOIN documents d USING (place)
+        ORDER BY part, n, method) TO {literal(path)} (FORMAT parquet)"""
+    )
+    for name in ("copies", "pruned"):
+        db.unregister(name)

@@ -1,0 +1,155 @@
+"""Semantic duplicates: documents whose embeddings point the same way.
+
+SemDeDup (Abbas et al. 2023, arXiv 2303.09540): clusters by spherical k-means, then a document goes
+if its cosine to a preferred one of its cluster is above 1 - epsilon. D4 (Tirumala et al. 2023,
+arXiv 2308.12284): what is left is clustered again and the most prototypical documents go too.
+
+The embeddings are those of a model, by the path of its folder, or hashed TF-IDF and SVD, which
+needs none: these tell copies and near copies, and little of meaning.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import AfterValidator, Field, PrivateAttr
+
+from curate.dedup import survivors
+from curate.dedup.step import DedupStep, dropped
+from curate.documents import Documents
+from curate.sketches import Sketches
+
+if TYPE_CHECKING:
+    from curate.dedup.semantic.embeddings_model import Embedder
+
+HASHED = "hashed"
+
+
+def _policy(value: str) -> str:
+    return value if value == "hard" else survivors.checked(value)
+
+
+class DedupSemantic(DedupStep):
+    """Keeps one document of each chain of documents with similar embeddings."""
+
+    name: ClassVar[str] = "dedup_semantic"
+    free: ClassVar[frozenset[str]] = DedupStep.free | {
+        "clusters", "nearest", "epsilon", "prototypicality", "recluster", "seed"
+    }  # fmt: skip
+
+    survivor: Annotated[str, AfterValidator(_policy)] = "longest"
+    """As for every dedup, or `hard`: the one farther from its centroid, as in SemDeDup's code."""
+    embedding: str = HASHED
+    """`hashed`, or the path of a model's folder: model.onnx with tokenizer.json, or one of
+    sentence-transformers."""
+    max_tokens: int = Field(512, ge=8, le=131_072)
+    """Tokens of a document that a model sees."""
+    features: int = Field(2**18, ge=2**8, le=2**26)
+    """hashed: buckets of words and pairs of words."""
+    dimensions: int = Field(128, ge=1, le=2048)
+    """hashed: of the SVD."""
+    residual: int = Field(64, ge=0, le=2048)
+    """hashed: dimensions for what the SVD leaves; 0: plain latent semantic analysis."""
+    clusters: int | None = Field(None, ge=1, le=1_000_000)
+    """By default the square root of the documents, and at most 50,000 documents a cluster."""
+    nearest: int = Field(2, ge=1, le=16)
+    """Clusters that a document is compared in: 1 is SemDeDup, 2 mends the borders."""
+    epsilon: float = Field(0.07, gt=0.0, lt=1.0)
+    """A cosine above 1 - epsilon is a duplicate."""
+    prototypicality: float | None = Field(None, gt=0.0, le=1.0)
+    """D4: the share of the rest that stays; without it, SemDeDup alone."""
+    recluster: bool = True
+    """Cluster the rest anew before prototypes are chosen, as D4 does."""
+    seed: int = Field(1, ge=0, lt=2**32)
+    _embedder: Embedder | None = PrivateAttr(default=None)
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step; prototypes are `semantic:prototypical`."""
+        return "semantic"
+
+    @property
+    def least(self) -> float:
+        """The cosine above which a document is a duplicate, as it would be written down."""
+        return round(1.0 - self.epsilon, 12)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether embeddings come from counts and not from a model."""
+        return self.embedding == HASHED
+
+    @property
+    def hard(self) -> bool:
+        """Whether the distance to the centroid is what documents are preferred by."""
+        return self.survivor == "hard"
+
+    def resources(self) -> list[str]:
+        if self.hashed:
+            return []
+        from curate.dedup.semantic.embeddings_model import model_files
+
+        return [str(path) for path in model_files(Path(self.embedding), self.label)]
+
+    def comparable(self) -> dict[str, Any]:
+        """With a model's content for its path."""
+        found = super().comparable()
+        if not self.hashed:
+            found["embedding"] = super().identity()["resources"]
+        return found
+
+    def sketch_identity(self) -> dict[str, Any]:
+        found = super().sketch_identity()
+        only_resolve = ("dimensions", "residual")
+        settings = {k: v for k, v in found["settings"].items() if k not in only_resolve}
+        return found | {"settings": settings}
+
+    def folder_identity(self) -> dict[str, Any]:
+        found = super().folder_identity()
+        later = ("epsilon", "prototypicality", "recluster")
+        settings = {k: v for k, v in found["settings"].items() if k not in later}
+        return found | {"settings": settings}
+
+    def open(self) -> None:
+        if not self.hashed:
+            from curate.dedup.semantic.embeddings_model import load
+
+            self._embedder = load(Path(self.embedding), self.max_tokens, self.label)
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        order = survivors.columns(docs, "first" if self.hard else self.survivor, self.label)
+        if not self.hashed:
+            if self._embedder is None:
+                self.open()
+            assert self._embedder is not None
+            return pa.table({"vector": self._embedder.column(docs.text), **order})
+        from curate.dedup.semantic.embeddings_hashed import hashed_counts
+        from curate.text.words import words
+
+        table = words(docs)
+        ends, buckets, counts = hashed_counts(table.rows, table.hash, self.features)
+        offsets = pa.array(ends)
+        lists = {
+            name: pa.LargeListArray.from_arrays(offsets, pa.array(values))
+            for name, values in (("buckets", buckets), ("counts", counts))
+        }
+        return pa.table({**lists, **order})
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.semantic.resolve import decide
+
+        # With `hard` the order comes from the clusters.
+        order = survivors.preference("longest" if self.hard else self.survivor)
+        return decide(self, order, sketches)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        copies = pc.equal(decisions["method"], self.method)
+        mask, similarity, partner = dropped(docs, decisions.filter(copies))
+        docs = docs.drop(mask, "semantic_duplicate", similarity, self.least, partner)
+        pruned = decisions.filter(pc.invert(copies))
+        if pruned.num_rows == 0:
+            return docs
+        mask, similarity, _ = dropped(docs, pruned)
+        return docs.drop(mask, "prototypical", similarity, pruned["threshold"][0].as_py())

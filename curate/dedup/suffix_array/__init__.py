@@ -1,0 +1,1 @@
+"""Exact substrings by suffix arrays."""

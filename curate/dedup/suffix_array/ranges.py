@@ -1,0 +1,164 @@
+"""From windows that go to passages: runs of windows that stand behind each other in one region.
+
+Windows come in the order of their text's suffixes, so they are first put into the order of places:
+in memory where all fit, else through files of a range of places each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from curate.dedup.suffix_array.regions import Regions
+from curate.dedup.suffix_array.windows import continues, window_end
+
+BUCKET = 1 << 26  # places that are put in order together: 512 MiB of first places
+_ROOM = 1 << 16
+# Of the passage at hand: its region (-1: none), start and end; the region of the copy it equals and
+# the copy's start and end; where its own region ends.
+_REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
+
+
+@dataclass(frozen=True)
+class Passages:
+    """int64[passages] each. region: its index; start, end: places in the regions' text; other:
+    the index of the region of the copy it equals, other_start, other_end: places there."""
+
+    region: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    other: np.ndarray
+    other_start: np.ndarray
+    other_end: np.ndarray
+
+
+def _in_order(
+    windows: Iterable[tuple[np.ndarray, np.ndarray]], places: int, folder: Path, bucket: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """(first place, first: int64[]): for every place its window's first place, or -1."""
+    if places <= bucket:
+        found = np.full(places, -1, np.int64)
+        for place, first in windows:
+            found[place] = first
+        yield 0, found
+        return
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"{i}.i64" for i in range(-(-places // bucket))]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for place, first in windows:
+        number = place // bucket
+        order = np.argsort(number, kind="stable")
+        pairs = np.stack([place, first], axis=1)[order]
+        cuts = np.searchsorted(number[order], np.arange(len(paths) + 1))
+        for i, (a, z) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
+            if z > a:
+                with paths[i].open("ab") as file:
+                    pairs[a:z].tofile(file)
+    for i, path in enumerate(paths):
+        size = min(bucket, places - i * bucket)
+        found = np.full(size, -1, np.int64)
+        if path.exists():
+            with path.open("rb") as file:
+                while len(pairs := np.fromfile(file, np.int64, 2 << 20).reshape(-1, 2)):
+                    found[pairs[:, 0] - i * bucket] = pairs[:, 1]
+            path.unlink()
+        yield i * bucket, found
+
+
+@njit(nogil=True)
+def _region_of(at, place):
+    """The region that holds a place."""
+    low, high = 0, len(at)
+    while low + 1 < high:
+        middle = (low + high) >> 1
+        if at[middle] <= place:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@njit(nogil=True)
+def _close(state, out, n):
+    """Notes the passage at hand."""
+    for k in range(6):
+        out[n, k] = state[k]
+    state[_REGION] = -1
+    return n + 1
+
+
+@njit(cache=True, nogil=True)
+def _join(data, found, base, begin, at, length, window, chars, total, state, out):
+    """Passages of found[begin:]; (the place to go on from, how many). A passage goes on while
+    windows stand side by side and the first places of each begin within those before it.
+
+    data: uint8[], looked at only where chars.
+    """
+    n = 0
+    for k in range(begin, len(found)):
+        p = base + k
+        if chars and continues(data[p]):
+            continue
+        if n + 1 >= len(out):
+            return k, n
+        first = found[k]
+        if first < 0 or (state[_REGION] >= 0 and p >= state[_STOP]):
+            if state[_REGION] >= 0:
+                n = _close(state, out, n)
+            if first < 0:
+                continue
+        here = state[_REGION]
+        if here < 0 or not chars:
+            end = window_end(data, p, window, chars, total)
+        else:  # one character further than the window before
+            end = state[_END] + 1
+            while end < total and continues(data[end]):
+                end += 1
+        stop = first + end - p  # equal windows are equally long
+        if here >= 0 and state[_FROM] <= first < state[_TO]:  # so in one region too
+            state[_END] = end
+            state[_FROM] = min(state[_FROM], first)
+            state[_TO] = max(state[_TO], stop)
+            continue
+        if here >= 0:
+            n = _close(state, out, n)
+        else:
+            here = _region_of(at, p)
+        state[_REGION], state[_START], state[_END] = here, p, end
+        state[_OTHER] = _region_of(at, first)
+        state[_FROM], state[_TO] = first, stop
+        state[_STOP] = at[here] + length[here]
+    return len(found), n
+
+
+def passages(
+    windows: Iterable[tuple[np.ndarray, np.ndarray]],
+    text: np.ndarray,
+    regions: Regions,
+    window: int,
+    chars: bool,
+    folder: Path,
+    bucket: int = BUCKET,
+) -> Iterator[Passages]:
+    """Passages in order of their places. windows: as `groups.repeated` gives them; folder: for
+    files while they are put in order."""
+    data = text if chars else np.empty(0, np.uint8)
+    total = len(text)
+    state = np.full(7, -1, np.int64)
+    out = np.empty((_ROOM, 6), np.int64)
+    for base, found in _in_order(windows, total, folder, bucket):
+        begin = 0
+        while begin < len(found):
+            begin, n = _join(
+                data, found, base, begin, regions.at, regions.length, window, chars, total, state,
+                out,
+            )  # fmt: skip
+            if n:
+                yield Passages(*out[:n].T.copy())
+    if state[_REGION] >= 0:
+        yield Passages(*state[:6].reshape(1, 6).T.copy())

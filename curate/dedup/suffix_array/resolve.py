@@ -1,0 +1,202 @@
+"""Exact substring dedup of a corpus, from its sketches to decisions; the phases in their order.
+
+What a phase leaves in the step's folder is whole or absent, so that a killed run goes on from
+there: the regions, each sorted chunk, the search index.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.dedup import survivors
+from curate.dedup.suffix_array import decide
+from curate.dedup.suffix_array.anchors import Sieve
+from curate.dedup.suffix_array.groups import repeated
+from curate.dedup.suffix_array.ranges import BUCKET, passages
+from curate.dedup.suffix_array.regions import Regions, RegionsWriter, preferred
+from curate.dedup.suffix_array.sort import Mapped, Orders
+from curate.dedup.suffix_array.spans import fit
+from curate.text.buffers import as_large_string, text_buffers
+
+if TYPE_CHECKING:
+    from curate.dedup.suffix_array.step import DedupSuffixArray
+    from curate.sketches import Sketches
+
+_ROWS = 200  # documents read at a time; they may be long
+WORK = "work"
+
+
+@dataclass(frozen=True)
+class Some:
+    """Documents of a sketch file. first: the number of the first one; symbols: uint8[], uint16[] or
+    uint32[]; offsets: int64[rows + 1], in symbols."""
+
+    first: int
+    symbols: np.ndarray
+    offsets: np.ndarray
+    batch: pa.RecordBatch
+
+
+def list_values(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """(values, offsets: int64[rows + 1]) of a large_list column without nulls."""
+    return column.values.to_numpy(), column.offsets.to_numpy()
+
+
+def _documents(sketches: Sketches, tokens: bool, more: tuple[str, ...] = ()) -> Iterator[Some]:
+    first = 0
+    for batch in sketches.batches(["tokens" if tokens else "text", *more], _ROWS):
+        column = batch.column(0)
+        if tokens:
+            symbols, offsets = list_values(column)
+        else:
+            symbols, offsets = text_buffers(as_large_string(column))
+        yield Some(first, symbols, offsets, batch)
+        first += len(batch)
+
+
+def resolve(
+    step: DedupSuffixArray, sketches: Sketches, room: int | None = None, bucket: int = BUCKET
+) -> dict[str, Any]:
+    """Writes sketches.decisions; the step's counts, notes.
+
+    room: bytes that sorting may take, where not as the step says; bucket: as `passages` has it.
+    """
+    room = room or step.room
+    if not step.keep_index:
+        return _decide(step, sketches, room, bucket)
+    # Most of the time compiled code sorts, on either side: both go on at once.
+    with ThreadPoolExecutor(1) as thread:
+        index = thread.submit(_keep_index, sketches, room // 2)
+        counts = _decide(step, sketches, room // 2, bucket)
+        index.result()
+    return counts
+
+
+def _decide(step: DedupSuffixArray, sketches: Sketches, room: int, bucket: int) -> dict[str, Any]:
+    db, work = sketches.connection, sketches.folder / WORK
+    work.mkdir(exist_ok=True)
+    decide.number_documents(db, survivors.preference(step.survivor))
+    regions = _regions(step, sketches, work)
+    text = Mapped(work / "regions.text", _dtype(work))
+    chars, none = step.of == "characters", step.keep == "none"
+    orders = Orders(work)
+    orders.sort(text, regions, step.window, chars, room)
+    earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
+    own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
+    own_place = int(regions.at[own]) if own < len(regions.at) else regions.symbols
+    windows = repeated(
+        text.values,
+        orders.places(),
+        orders.bases,
+        orders.counts,
+        step.window,
+        chars,
+        none,
+        own_place,
+    )
+    found = passages(windows, text.values, regions, step.window, chars, work / "windows", bucket)
+    decide.take_passages(db, found, regions)
+    decide.make_spans(db, none)
+    if step.of != "characters" or step.boundary != "character":
+        decide.replace_spans(db, _fitted(step, sketches))
+    counts: dict[str, Any] = decide.write_decisions(db, sketches.decisions, none)
+    del text, windows, found
+    shutil.rmtree(work)
+    cut = counts.pop("cut_bytes")
+    counts["notes"] = [f"{step.told}: {counts['dropped']:,} passages, {cut:,} bytes are cut."]
+    return counts
+
+
+def _keep_index(sketches: Sketches, room: int) -> None:
+    from curate.search.index import IndexWriter, is_complete
+
+    if is_complete(sketches.folder):
+        return
+    writer = IndexWriter(sketches.folder, room)
+    for batch in sketches.batches(["text"], _ROWS):
+        if len(batch) and batch.column("part")[0].as_py() >= 0:
+            writer.add(batch.column("id"), as_large_string(batch.column("text")))
+    writer.close()
+
+
+def _dtype(work: Path) -> np.dtype:
+    return np.dtype((work / "dtype").read_text(encoding="utf-8"))
+
+
+def _regions(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Regions:
+    """The regions of windows that may stand twice; their text is work/regions.text."""
+    done = work / "regions.npy"
+    if done.exists():
+        return Regions.load(done)
+    db, tokens = sketches.connection, step.of == "tokens"
+    (size,) = db.execute("SELECT coalesce(sum(size), 0)::BIGINT FROM sketches").fetchone()
+    sieve = Sieve(step.window, size)
+    dtype = np.dtype(np.uint8)
+    for some in _documents(sketches, tokens):
+        dtype = some.symbols.dtype
+        sieve.count(some.symbols, some.offsets)
+    arrived, path = work / "arrived.text", work / "regions.text"
+    writer = RegionsWriter(arrived, step.window, step.of == "characters")
+    for some in _documents(sketches, tokens):
+        marks = sieve.passing(some.symbols, some.offsets)
+        writer.add(some.first, some.symbols, some.offsets, marks)
+    regions = writer.close()
+    if step.survivor == "first":
+        arrived.replace(path)
+    else:
+        regions = preferred(regions, decide.ranks(db), Mapped(arrived, dtype).values, path)
+        arrived.unlink()
+    (work / "dtype").write_text(dtype.str, encoding="utf-8")
+    regions.save(done)
+    return regions
+
+
+def _fitted(step: DedupSuffixArray, sketches: Sketches) -> Iterator[pa.Table]:
+    """The spans in bytes, within the documents that they are spans of."""
+    tokens = step.of == "tokens"
+    waiting: list[pa.Table] = []
+    spans = decide.spans_in_order(sketches.connection)
+    some = next(spans, None)
+    columns = ["text", "token_start", "token_end"] if tokens else ["text"]
+    first = 0
+    for batch in sketches.batches(columns, _ROWS):
+        if some is None:
+            return
+        stop = first + len(batch)
+        while some is not None:  # all spans of these documents
+            cut = int(np.searchsorted(some["k"].to_numpy(), stop))
+            waiting.append(some.slice(0, cut))
+            if cut < some.num_rows:
+                some = some.slice(cut)
+                break
+            some = next(spans, None)
+        mine = pa.concat_tables(waiting)
+        waiting = []
+        if mine.num_rows:
+            yield _fit_batch(step, batch, first, mine)
+        first = stop
+
+
+def _fit_batch(
+    step: DedupSuffixArray, batch: pa.RecordBatch, first: int, mine: pa.Table
+) -> pa.Table:
+    at, rows = np.unique(mine["k"].to_numpy() - first, return_inverse=True)
+    batch = batch.take(pa.array(at))
+    data, offsets = text_buffers(as_large_string(batch.column("text")))
+    tokens = None
+    if step.of == "tokens":
+        start, first_of = list_values(batch.column("token_start"))
+        end, _ = list_values(batch.column("token_end"))
+        tokens = (first_of, start.astype(np.int64), end.astype(np.int64))
+    linked = mine["linked"].to_numpy()
+    start, end = mine["a"].to_numpy(), mine["z"].to_numpy()
+    a, z = fit(data, offsets, (rows, start, end, linked), step.boundary, tokens)
+    return pa.table({"row": mine["row"], "a": a, "z": z})

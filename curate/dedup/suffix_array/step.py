@@ -1,0 +1,147 @@
+"""Exact substring dedup (Lee et al. 2022, "Deduplicating Training Data Makes Language Models
+Better", ExactSubstr): every passage of `threshold` units that stands more than once is cut down to
+one copy, wherever it begins and ends.
+
+The paper's code (google-research/deduplicate-text-datasets) removes every copy; `keep: none` does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, PrivateAttr, model_validator
+
+from curate.dedup import survivors
+from curate.dedup.step import DedupStep
+from curate.documents import Documents
+from curate.sketches import Sketches
+from curate.steps import digest
+
+RULES = ("duplicate", "local_duplicate")
+# 50 tokens of a BPE as GPT-2's, in the paper; about 200 characters of English.
+THRESHOLD = {"bytes": 200, "characters": 200, "tokens": 50}
+
+
+class DedupSuffixArray(DedupStep):
+    """Cuts passages that stand elsewhere in the corpus, found with suffix arrays."""
+
+    name: ClassVar[str] = "dedup_suffix_array"
+
+    survivor: survivors.Survivor = "first"
+    """With `keep: first`: which document's copy is the first one; arrival by default."""
+    unit: Literal["bytes", "characters", "tokens"] | None = None
+    """What the threshold counts: characters, or tokens where a tokenizer is given."""
+    threshold: int | None = Field(None, ge=1)
+    """Least length of a passage: 200 characters or bytes, 50 tokens."""
+    tokenizer: str | None = None
+    """tokenizer.json, or its folder."""
+    keep: Literal["first", "none", "longest-context"] = "first"
+    """`first`: the copy in the first document stays; `longest-context`: the one in the longest
+    document; `none`: all copies go, as in the paper's code."""
+    boundary: Literal["character", "word", "line"] = "character"
+    """Where a cut may begin and end; cuts shrink to that."""
+    min_chars: int = Field(0, ge=0)
+    """Documents that lost a passage and have fewer characters left are dropped; 0: those with
+    nothing but white space left."""
+    keep_index: bool = True
+    """Keep suffix arrays of all documents, for `llmcurate search`."""
+    memory_mib: int = Field(2048, ge=64)
+    """What sorting a chunk may take."""
+
+    _encoder: Any = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _longest_context(cls, values: Any) -> Any:
+        """`longest-context` is the policy `longest`."""
+        if isinstance(values, dict) and values.get("keep") == "longest-context":
+            if values.get("survivor") not in (None, "longest"):
+                raise ValueError("keep: longest-context is the survivor `longest`; leave one away")
+            if values.get("against"):
+                raise ValueError("against: earlier documents stay, so keep must be first or none")
+            values = {**values, "survivor": "longest"}
+        return values
+
+    @model_validator(mode="after")
+    def _tokens_need_a_tokenizer(self) -> DedupSuffixArray:
+        if self.unit == "tokens" and not self.tokenizer:
+            raise ValueError("unit: tokens needs tokenizer: FILE (a tokenizer.json)")
+        if self.tokenizer and self.unit not in (None, "tokens"):
+            raise ValueError(f"tokenizer: needs unit: tokens, not {self.unit}")
+        return self
+
+    @property
+    def method(self) -> str:
+        """How decisions name this step."""
+        return "suffix-array"
+
+    @property
+    def of(self) -> str:
+        """The unit, defaults included."""
+        return self.unit or ("tokens" if self.tokenizer else "characters")
+
+    @property
+    def window(self) -> int:
+        """The threshold, defaults included."""
+        return self.threshold or THRESHOLD[self.of]
+
+    @property
+    def told(self) -> str:
+        """What is looked for, for people."""
+        return f"passages of {self.window} {self.of} or more"
+
+    @property
+    def room(self) -> int:
+        """Bytes that sorting may take."""
+        return self.memory_mib << 20
+
+    def identity(self) -> dict[str, Any]:
+        found = super().identity()
+        del found["settings"]["memory_mib"]  # decides nothing
+        return found
+
+    def resources(self) -> list[str]:
+        return [str(self._tokenizer_file())] if self.tokenizer else []
+
+    def comparable(self) -> dict[str, Any]:
+        """The settings that this step and an index must share: what the sketches hold."""
+        files = self.resources()
+        return {"tokenizer": digest(self.label, files[0]) if files else None}
+
+    def _tokenizer_file(self) -> Path:
+        path = Path(self.tokenizer or "")
+        return path / "tokenizer.json" if path.is_dir() else path
+
+    def open(self) -> None:
+        if self.tokenizer:
+            from curate.dedup.suffix_array.tokens import Encoder
+
+            self._encoder = Encoder(self._tokenizer_file())
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        columns = {"text": pc.fill_null(docs.text, "")}
+        if self.tokenizer:
+            if self._encoder is None:
+                self.open()
+            columns |= self._encoder.columns(docs.text)
+        return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.suffix_array.resolve import resolve
+
+        return resolve(self, sketches)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        from curate.dedup.suffix_array.cuts import left_over, marks_of
+        from curate.text.cutting import cut_marked
+
+        mark, rows = marks_of(docs, decisions)
+        cut, chars, written = left_over(docs, mark, rows)
+        edited = cut > 0
+        docs = docs.annotate("cut_bytes", cut)
+        docs = docs.drop(edited & ~written, "nothing_left", chars, 1)
+        docs = docs.drop(edited & (chars < self.min_chars), "too_short", chars, self.min_chars)
+        return cut_marked(docs, mark, edited & ~docs.marked(), RULES)

@@ -1,0 +1,1 @@
+"""Search in a corpus by its suffix arrays."""

@@ -1,0 +1,112 @@
+"""The external sort: every pair comes back once, in the order it should have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.dedup.minhash import partitions
+from curate.dedup.minhash.partitions import (
+    Partitions,
+    PartitionWriter,
+    by_partition,
+    maybe_shared,
+    partition_bits,
+    sort_pairs,
+    sort_pass,
+)
+
+KEYS = st.lists(
+    st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**63, 2**64 - 1, 3 << 62])),
+    max_size=60,
+)
+
+
+def plain_room(size: int):
+    return lambda dtype, name: np.empty(size, dtype)
+
+
+@given(KEYS, st.sampled_from([0, 1, 3, 8]))
+@settings(max_examples=80, deadline=None)
+def test_pairs_are_parted_by_their_high_bits_in_order_of_arrival(keys, bits):
+    array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
+    out = np.empty_like(array), np.empty_like(values)
+    starts = by_partition(array, values, bits, *out)
+    expected = sorted(range(len(keys)), key=lambda i: keys[i] >> (64 - bits))
+    assert out[1].tolist() == expected and out[0].tolist() == [keys[i] for i in expected]
+    highs = [k >> (64 - bits) for k in keys]
+    counts = [highs.count(p) for p in range(1 << bits)]
+    assert np.diff(starts).tolist() == counts and starts[0] == 0
+
+
+@given(KEYS)
+@settings(max_examples=80, deadline=None)
+def test_the_sort_is_by_key_and_equal_keys_stay_in_order(keys):
+    array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
+    found = sort_pairs(array, values, 0, plain_room(len(keys)))
+    expected = sorted(range(len(keys)), key=lambda i: keys[i])
+    assert found[1].tolist() == expected
+    assert found[0].tolist() == [keys[i] for i in expected]
+
+
+def test_a_pass_over_equal_digits_moves_nothing():
+    keys = np.array([5 << 11, 5 << 11], np.uint64)
+    values = np.zeros(2, np.uint32)
+    out = np.zeros(2, np.uint64), np.zeros(2, np.uint32)
+    assert not sort_pass(keys, values, 0, *out)
+    assert not sort_pass(keys[:0], values[:0], 0, out[0][:0], out[1][:0])
+    assert sort_pass(np.array([2, 1], np.uint64), values, 0, *out) and out[0].tolist() == [1, 2]
+
+
+@given(KEYS, st.sampled_from([1, 4, 1024]))
+@settings(max_examples=80, deadline=None)
+def test_no_key_that_stands_twice_is_left_out(keys, room):
+    array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
+    count = maybe_shared(array, values, np.zeros(room, np.uint8))
+    left = values[:count].tolist()
+    assert left == sorted(left)
+    assert [keys[i] for i in left] == array[:count].tolist()
+    assert {i for i, k in enumerate(keys) if keys.count(k) > 1} <= set(left)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["memory", "mapped"])
+@pytest.mark.parametrize("valued", [True, False])
+def test_partitions_hold_what_was_written_whatever_the_segments(
+    tmp_path, monkeypatch, large, valued
+):
+    if large:
+        monkeypatch.setattr(partitions, "LARGE", 1)
+    draw = np.random.default_rng(4)
+    keys = draw.integers(0, 2**64, 1000, np.uint64)
+    values = np.arange(1000, dtype=np.uint32)
+    writer = PartitionWriter(tmp_path, 3, valued, segment=128)
+    for begin in range(0, 1000, 300):
+        here = slice(begin, begin + 300)
+        writer.add(keys[here], values[here] if valued else None)
+    writer.close()
+    seen = 0
+    with Partitions(tmp_path, tmp_path, valued) as parts:
+        assert len(parts) == 8
+        for part in range(8):
+            found, _ = parts.read(part)
+            mine = np.flatnonzero(keys >> np.uint64(61) == part)
+            assert found[0].tolist() == keys[mine].tolist()
+            if valued:
+                assert found[1].tolist() == mine.tolist()
+            seen += len(mine)
+    assert seen == 1000
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["keys.u64", "segments.npy", "values.u32"]
+
+
+def test_nothing_written_is_nothing_read(tmp_path):
+    PartitionWriter(tmp_path, 2).close()
+    with Partitions(tmp_path, tmp_path) as parts:
+        assert [len(parts.read(p)[0][0]) for p in range(len(parts))] == [0, 0, 0, 0]
+
+
+def test_partitions_grow_in_number_with_the_pairs():
+    aimed = partitions.PARTITION
+    counts = [0, 1, aimed, aimed + 1, 4 * aimed, 4 * aimed + 1, 10**12]
+    assert [partition_bits(n) for n in counts] == [0, 0, 0, 1, 2, 3, 14]
