@@ -137,7 +137,7 @@ def main() -> None:
         print(
             f"{count:>11} documents, {found['members']} in clusters: {found['seconds']:.1f} s"
             f" ({count / found['seconds']:.0f} documents/s, {found['cpu']:.1f} s of CPU),"
-            f" peak {found['anonymous_mib']:.0f} MiB, with mapped files {found['peak_mib']:.0f} MiB",
+            f" peak {found['anonymous_mib']:.0f} MiB, with files {found['peak_mib']:.0f} MiB",
             flush=True,
         )
         peaks.append(found["anonymous_mib"])
