@@ -1,15 +1,31 @@
 #!/bin/sh
-# Builds the virtual environment of the library we compare with, in .bench/datatrove (git-ignored).
+# Builds the virtual environments of the libraries we compare with, in .bench (git-ignored): without
+# an argument DataTrove's, with `rensa` that of rensa.
 # Beside DataTrove stand what its readers, extractor and filters import without declaring it, and
 # the versions it needs: trafilatura before 1.12 (its arguments), xxhash before 4 (its strings).
 set -eu
 cd "$(dirname "$0")/.."
-home=.bench/datatrove
-if [ -f "$home/.ready-3" ]; then
+case "${1:-datatrove}" in
+  rensa)
+    home=.bench/rensa
+    ready=.ready-1
+    packages="rensa==0.5.0 numpy pyarrow psutil xxhash"
+    ;;
+  datatrove)
+    home=.bench/datatrove
+    ready=.ready-4
+    packages="datatrove==0.10.1 trafilatura>=1.8,<1.12 xxhash<4 lxml_html_clean spacy tldextract
+      pyarrow regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners tokenizers"
+    ;;
+  *)
+    echo "peer_env.sh: datatrove or rensa" >&2
+    exit 2
+    ;;
+esac
+if [ -f "$home/$ready" ]; then
   exit 0
 fi
 "${PYTHON:-python3}" -m venv --clear "$home"
-"$home/bin/python" -m pip --disable-pip-version-check install -q \
-  "datatrove==0.10.1" "trafilatura>=1.8,<1.12" "xxhash<4" lxml_html_clean spacy tldextract \
-  regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners tokenizers
-touch "$home/.ready-3"
+# shellcheck disable=SC2086 # a list of words
+"$home/bin/python" -m pip --disable-pip-version-check install -q $packages
+touch "$home/$ready"

@@ -81,7 +81,7 @@ class Sketches:
         wanted = [*columns, "n", "id"]
         for file in self.files:
             changed = changed_ids(str(file.ids) if file.ids else None, file.stored)
-            with pq.ParquetFile(file.path) as source:
+            with pq.ParquetFile(file.path, pre_buffer=False) as source:
                 for batch in source.iter_batches(rows, columns=wanted, use_threads=False):
                     table = pa.Table.from_batches([batch]).select(wanted)
                     table = with_ids(table.rename_columns([*columns, "_n", "id"]), changed)

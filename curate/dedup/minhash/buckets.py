@@ -139,7 +139,7 @@ def write_keys(folder: Path, files: tuple[SketchFile, ...], bands: int) -> dict[
     writer = PartitionWriter(folder, partition_bits(count * bands))
     first = 0
     for file in files:
-        with pq.ParquetFile(file.path) as source:
+        with pq.ParquetFile(file.path, pre_buffer=False) as source:
             rows = max(1, CHUNK // bands)
             for batch in source.iter_batches(rows, columns=["bands"], use_threads=False):
                 found = fixed_rows(batch.column(0), np.uint64)

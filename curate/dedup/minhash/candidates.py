@@ -81,7 +81,8 @@ def write_candidates(
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)
         k = total = 0
-        for batch in _sorted(sketches.connection, folder / ROWS, preference) if count else ():
+        query = f"SELECT c, id FROM read_parquet({literal(folder / ROWS)}) ORDER BY {preference}"
+        for batch in arrow_batches(sketches.connection.sql(query)) if count else ():
             order[batch.column(0).to_numpy()] = np.arange(k, k + len(batch), dtype=np.uint32)
             data, offsets = text_buffers(as_large_string(batch.column(1)))
             names.write(data[offsets[0] : offsets[-1]].data)
@@ -92,8 +93,8 @@ def write_candidates(
     return {}
 
 
-def _sorted(db: Any, rows: Path, preference: str) -> Iterator[pa.RecordBatch]:
-    relation = db.sql(f"SELECT c, id FROM read_parquet({literal(rows)}) ORDER BY {preference}")
+def arrow_batches(relation: Any) -> Iterator[pa.RecordBatch]:
+    """The result of a DuckDB query, a batch at a time."""
     modern = hasattr(relation, "to_arrow_reader")  # else a DuckDB of 2025 or before
     yield from relation.to_arrow_reader(BATCH) if modern else relation.fetch_arrow_reader(BATCH)
 

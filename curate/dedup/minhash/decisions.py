@@ -11,7 +11,16 @@ import pyarrow.parquet as pq
 
 from curate.database import literal
 from curate.dedup.minhash.buckets import set_bits
-from curate.dedup.minhash.candidates import BATCH, ORDER, ROWS, Ids, mapped, null_where, release
+from curate.dedup.minhash.candidates import (
+    BATCH,
+    ORDER,
+    ROWS,
+    Ids,
+    arrow_batches,
+    mapped,
+    null_where,
+    release,
+)
 from curate.dedup.minhash.forest import NONE, members_of_two
 from curate.dedup.minhash.stars import PARTNERS, ROOTS, SHARED
 
@@ -35,11 +44,11 @@ SCHEMA = pa.schema(
 )
 
 
-def _clusters(
-    db: Any, ids: Ids, root: np.ndarray, member: np.ndarray, scratch: Path
-) -> tuple[np.ndarray, int]:
-    """(int64[candidates], clusters): the number of the component whose root is k, in order of the
-    ids of the roots; in a file that is mapped into memory."""
+def _number_clusters(
+    db: Any, ids: Ids, root: np.ndarray, member: np.ndarray, partner: np.ndarray, scratch: Path
+) -> int:
+    """Puts into partner[r] of every root r of two or more, which has no partner, the number of its
+    component in order of the ids of the roots; returns how many there are."""
     rows = scratch / ".part-roots.parquet"
     schema = pa.schema([("k", pa.uint32()), ("id", pa.large_string())])
     with pq.ParquetWriter(rows, schema, compression="lz4") as writer:
@@ -49,19 +58,13 @@ def _clusters(
             k = k[root[k] == k]
             writer.write_table(pa.table([pa.array(k, pa.uint32()), ids.of(k)], schema=schema))
             ids.forget()
-    path = scratch / ".part-clusters.i64"
-    numbers = np.memmap(path, np.int64, "w+", shape=(max(1, len(root)),))
-    path.unlink()
-    relation = db.sql(f"SELECT k FROM read_parquet({literal(rows)}) ORDER BY id")
-    modern = hasattr(relation, "to_arrow_reader")  # else a DuckDB of 2025 or before
     count = 0
-    for batch in relation.to_arrow_reader(BATCH) if modern else relation.fetch_arrow_reader(BATCH):
+    for batch in arrow_batches(db.sql(f"SELECT k FROM read_parquet({literal(rows)}) ORDER BY id")):
         k = batch.column(0).to_numpy()
-        numbers[k] = np.arange(count, count + len(k))
+        partner[k] = np.arange(count, count + len(k), dtype=np.uint32)
         count += len(k)
-        release(numbers)
     rows.unlink()
-    return numbers, count
+    return count
 
 
 def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
@@ -69,7 +72,7 @@ def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
     else shared buckets, whose share of the bands estimates s^rows."""
     if (edges / SIMILARITY).exists():
         return mapped(edges / SIMILARITY, np.float64), lambda found: found
-    shared = mapped(edges / SHARED, np.uint16)
+    shared = np.fromfile(edges / SHARED, np.uint16)
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
     return shared, lambda found: of[found]
 
@@ -90,11 +93,11 @@ def write_decisions(
     values, similarity_of = _similarities(edges, *banding)
     member = members_of_two(root)
     ids = Ids(candidates)
-    cluster, count = _clusters(db, ids, root, member, path.parent)
+    count = _number_clusters(db, ids, root, member, partner, path.parent)
     histogram = np.zeros(BINS + 1, np.int64)
     members = 0
     with (
-        pq.ParquetFile(candidates / ROWS) as source,
+        pq.ParquetFile(candidates / ROWS, pre_buffer=False) as source,
         (candidates / ORDER).open("rb") as order,
         pq.ParquetWriter(path, SCHEMA) as writer,
     ):
@@ -102,9 +105,9 @@ def write_decisions(
             k = np.fromfile(order, np.uint32, len(batch))
             mine = np.flatnonzero(member[k >> 6] >> (k & 63).astype(np.uint64) & np.uint64(1))
             rows, k = batch.take(pa.array(mine)), k[mine]
-            other = partner[k]
-            alone = other == NONE
-            drop = root[k] != k
+            kept = root[k]
+            drop = kept != k
+            other = np.where(drop, partner[k], NONE)
             similarity = similarity_of(values[k])
             histogram += np.bincount(
                 np.round(similarity[drop] * BINS).astype(np.int64), minlength=BINS + 1
@@ -114,17 +117,16 @@ def write_decisions(
                 rows.column(1).cast(pa.int64()),
                 pa.array(drop),
                 rows.column(2).cast(pa.string()),
-                pa.array(cluster[root[k]]),
-                ids.of(root[k]).cast(pa.string()),
-                null_where(ids.of(other).cast(pa.string()), alone),
-                pa.array(similarity, mask=alone),
+                pa.array(partner[kept], pa.int64()),
+                ids.of(kept).cast(pa.string()),
+                null_where(ids.of(other).cast(pa.string()), ~drop),
+                pa.array(similarity, mask=~drop),
                 pa.repeat(method, len(k)),
                 pa.nulls(len(k), pa.int64()),
                 pa.nulls(len(k), pa.int64()),
             ]
             writer.write_table(pa.table(columns, schema=SCHEMA))
             members += len(k)
-            release(cluster)
             release(values)
             ids.forget()
     return {"clusters": count, "members": members, "dropped": members - count}, histogram

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from curate.dedup.minhash.step import DedupMinhash
 
 
+SORT_MEMORY = "128MB"
+
+
 def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     """The phases before decisions."""
     bands, rows = step.banding
@@ -111,6 +114,8 @@ def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> l
 
 def resolve(step: DedupMinhash, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts, notes and curves for the report."""
+    # Two sorts are all that is asked of the database; more memory does not make them faster.
+    sketches.connection.execute(f"SET memory_limit = '{SORT_MEMORY}'")
     done = run_phases(sketches.folder, phases(step, sketches))
     counts, histogram = write_decisions(
         sketches.connection,

@@ -111,7 +111,9 @@ def _merge(
             first, second = state[_FIRST], state[_SECOND]
             stop = np.int64(0)
             if not all_:
-                stop = window_end(data, first, window, chars, np.int64(len(data) // width))
+                stop = first + window
+                if chars and second < first + 4 * window:  # else nothing can overlap it
+                    stop = window_end(data, first, window, chars, np.int64(len(data)))
             while next_[s] < ends[s]:
                 if n == len(out_place):
                     return n

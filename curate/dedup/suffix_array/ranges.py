@@ -112,11 +112,16 @@ def _join(data, found, base, begin, at, length, window, chars, total, state, out
                 n = _close(state, out, n)
             if first < 0:
                 continue
-        stop = window_end(data, first, window, chars, total)
-        size = stop - first  # equal windows are equally long
         here = state[_REGION]
+        if here < 0 or not chars:
+            end = window_end(data, p, window, chars, total)
+        else:  # one character further than the window before
+            end = state[_END] + 1
+            while end < total and continues(data[end]):
+                end += 1
+        stop = first + end - p  # equal windows are equally long
         if here >= 0 and state[_FROM] <= first < state[_TO]:  # so in one region too
-            state[_END] = p + size
+            state[_END] = end
             state[_FROM] = min(state[_FROM], first)
             state[_TO] = max(state[_TO], stop)
             continue
@@ -124,7 +129,7 @@ def _join(data, found, base, begin, at, length, window, chars, total, state, out
             n = _close(state, out, n)
         else:
             here = _region_of(at, p)
-        state[_REGION], state[_START], state[_END] = here, p, p + size
+        state[_REGION], state[_START], state[_END] = here, p, end
         state[_OTHER] = _region_of(at, first)
         state[_FROM], state[_TO] = first, stop
         state[_STOP] = at[here] + length[here]
