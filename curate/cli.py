@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated, Optional
@@ -228,6 +229,7 @@ _NO_RUN = {"--help", "-h", "--dry-run", "clusters", "compare"}
 
 def main() -> None:
     """The console script: one line for an error, its exit code, a traceback only with --debug."""
+    gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]

@@ -14,6 +14,7 @@ from curate.text.buffers import one_array
 
 GROUP_ROWS = 10_000
 GROUP_BYTES = 16 << 20
+DISTINCT = {"text", "id", "url", "html"}
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -45,8 +46,16 @@ class TableWriter:
         """Adds rows; the first table sets the schema, also when it is empty."""
         if self._writer is None:
             self._schema = table.schema
+            # Values that seldom repeat: a dictionary of them, and their least and greatest, cost more
+            # than the compression of the rest.
+            others = [f.name for f in table.schema if f.name not in DISTINCT]
             self._writer = pq.ParquetWriter(
-                self._aside, table.schema, compression="zstd", compression_level=1
+                self._aside,
+                table.schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=others,
+                write_statistics=others,
             )
         if table.num_rows == 0:
             return

@@ -6,6 +6,7 @@ Started as `python -m curate.engines.worker` by the local engine. It ends when i
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -87,6 +88,7 @@ def main() -> None:
     sys.stdout = sys.stderr
     _end_with(int(sys.argv[1]))
     keep_memory()
+    gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     import pyarrow as pa
 
     pa.set_cpu_count(1)

@@ -17,11 +17,10 @@ ASCII_SPACE = np.zeros(256, np.bool_)
 ASCII_SPACE[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]] = True
 ASCII_LINE_END = np.zeros(256, np.bool_)
 ASCII_LINE_END[[10, 11, 12, 13, 28, 29, 30]] = True
-# The first digit of every run of ten in category Nd.
+# The first digit of every run of ten in category Nd; planes beyond the first two have none.
 DIGIT_ZEROS = np.array(
-    [c for c in range(sys.maxunicode + 1) if unicodedata.decimal(chr(c), None) == 0], np.int32
+    [c for c in range(0x20000) if unicodedata.decimal(chr(c), None) == 0], np.int32
 )
-
 
 # Bits of `character_flags`.
 UPPER, DIGIT, ALNUM = 1, 2, 4
