@@ -69,9 +69,10 @@ def _method(method: Method) -> str:
     if method.members:
         parts.append(_clusters(method, of, gone))
     if method.unknown:
-        parts.append(
-            f"<p class=about>{count(method.unknown)} {of} {gone}, {_alone(method.name)}.</p>"
-        )
+        whole = method.unknown_whole
+        kinds = [(method.unknown - whole, "passages cut"), (whole, "documents dropped")]
+        said = " and ".join(f"{count(n)} {what}" for n, what in kinds if n)
+        parts.append(f"<p class=about>{said}, {_alone(method.name)}.</p>")
     if method.similarity is not None:
         chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
         parts.append(f"<figure>{chart}<figcaption>{_meaning(method.name)}</figcaption></figure>")
