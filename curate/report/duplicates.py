@@ -42,7 +42,7 @@ class Method:
     unknown_whole: int = 0  # of these, whole documents
     dropped: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
-    largest: list[tuple[int, str]] = field(default_factory=list)  # members, the id that stays
+    largest: list[tuple[int, str | None]] = field(default_factory=list)  # members, who stays
     similarity: Histogram | None = None
     pairs: list[Pair] = field(default_factory=list)
 
