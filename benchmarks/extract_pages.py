@@ -96,16 +96,19 @@ def write_pages(pages: list[Page], path: Path) -> None:
     path.write_text("".join(json.dumps({"html": p.html}) + "\n" for p in pages))
 
 
-def peer_texts(name: str, source: Path) -> tuple[list[str], dict[str, Any]]:
-    """What another extractor (benchmarks/peers/extractors.py) makes of write_pages' file, and its
-    figures; its environment is built when absent."""
-    build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "extract"]
-    subprocess.run(build, check=True, stdout=sys.stderr)
+def texts_by(name: str, source: Path, passes: int = 1) -> tuple[list[str], dict[str, Any]]:
+    """What an extractor (benchmarks/peers/extractors.py) makes of write_pages' file, and its
+    figures; the environment of the others is built when absent."""
+    python = sys.executable
+    if name not in ("blocks", "resiliparse"):
+        build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "extract"]
+        subprocess.run(build, check=True, stdout=sys.stderr)
+        python = str(PEER)
     script = ROOT / "benchmarks" / "peers" / "extractors.py"
     handle, target = tempfile.mkstemp()
     os.close(handle)
     try:
-        figures = last_json([str(PEER), str(script), name, str(source), target])
+        figures = last_json([python, str(script), name, str(source), target, str(passes)])
         lines = Path(target).read_text().split("\n")[:-1]
     finally:
         Path(target).unlink()

@@ -18,16 +18,18 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.extract_pages import Page, load_pages, peer_texts, scores, squeezed, write_pages
+from benchmarks.extract_pages import Page, load_pages, scores, squeezed, texts_by, write_pages
+from curate.extract.blocks import main_texts
 from curate.extract.features import FEATURES, SECOND
 from curate.extract.inspect import Seen, look_at, surroundings_of
 from curate.extract.measures import MASS
 
 VOTERS = {  # and how much each one's word is worth
-    "trafilatura fast, no comments": 1.0,
-    "trafilatura precision, no comments": 1.0,
+    "trafilatura fast": 1.0,
+    "trafilatura precision": 1.0,
     "trafilatura recall": 0.5,
     "resiliparse": 0.5,
     "justext": 0.5,
@@ -121,43 +123,28 @@ class Data:
         x = self.second(chances)
         return first, fit(x[rows], self.y[rows], self.weight[rows])
 
-    def judge(self, first: np.ndarray, second: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Chances of the chosen pages' blocks; 0 for the others."""
-        rows = self.rows(chosen)
-        chances = np.zeros(len(self.y), np.float32)
-        chances[rows] = probability(self.x[rows] @ first)
-        final = np.zeros(len(self.y), np.float32)
-        final[rows] = probability(self.second(chances)[rows] @ second)
-        return final
-
-    def texts(self, chances: np.ndarray, limit: float) -> list[str]:
-        """The blocks over the limit as texts, a page each."""
-        return [
-            "\n".join(t for t, c in zip(s.texts, chances[a:z], strict=True) if c >= limit)
-            for s, a, z in zip(self.seen, self.start, self.start[1:], strict=False)
-        ]
-
 
 def probability(z: np.ndarray) -> np.ndarray:
     return (1 / (1 + np.exp(-np.clip(z, -30, 30)))).astype(np.float32)
 
 
-def opinions(pages: list[Page]) -> list[list[tuple[float, str]]]:
-    """(weight, text) by every voter, a list a page."""
-    from curate.extract.step import main_text
+def opinions(by_name: dict[str, list[str]]) -> list[list[tuple[float, str]]]:
+    """(weight, text) by every voter, a list a page, from each one's texts."""
+    columns = [[(value, text) for text in by_name[name]] for name, value in VOTERS.items()]
+    return [list(votes) for votes in zip(*columns, strict=True)]
 
-    found: list[list[tuple[float, str]]] = [[] for _ in pages]
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "pages.jsonl"
-        write_pages(pages, source)
-        for name, value in VOTERS.items():
-            if name == "resiliparse":
-                texts = [main_text(p.html) for p in pages]
-            else:
-                texts, _ = peer_texts(name, source)
-            for votes, text in zip(found, texts, strict=True):
-                votes.append((value, text))
-    return found
+
+def texts_of_unseen_sites(data: Data) -> list[str]:
+    """Our texts of all pages, each by weights fitted without the pages of its fold."""
+    fold = np.array([fold_of(p.site, FOLDS) for p in data.pages])
+    texts = [""] * len(fold)
+    for k in range(FOLDS):
+        chosen = np.flatnonzero(fold == k)
+        pages = pa.array([data.pages[n].html for n in chosen], pa.large_string())
+        found = main_texts(pages, looks=data.fit(fold != k)).text.to_pylist()
+        for n, text in zip(chosen, found, strict=True):
+            texts[n] = text
+    return texts
 
 
 def write_table(first: np.ndarray, second: np.ndarray) -> None:
@@ -186,15 +173,13 @@ def main() -> None:
     options.add_argument("--write", action="store_true")
     write = options.parse_args().write
     pages = load_pages()
-    data = Data(pages, opinions(pages))
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "pages.jsonl"
+        write_pages(pages, source)
+        data = Data(pages, opinions({name: texts_by(name, source)[0] for name in VOTERS}))
     print(f"{len(pages)} pages, {len(data.y)} blocks, {len(FEATURES)} + {len(SECOND)} features")
-    fold = np.array([fold_of(p.site, FOLDS) for p in pages])
-    chances = np.zeros(len(data.y), np.float32)
-    for k in range(FOLDS):
-        chances += data.judge(*data.fit(fold != k), fold == k)
-    for limit in (0.3, 0.4, 0.5, 0.6):
-        s = scores(pages, data.texts(chances, limit))
-        print(f"sites not seen, chance over {limit}:", {k: round(v, 4) for k, v in s.items()})
+    found = scores(pages, texts_of_unseen_sites(data))
+    print("sites not seen:", {k: round(v, 4) for k, v in found.items()})
     if write:
         write_table(*data.fit(np.ones(len(pages), np.bool_)))
 

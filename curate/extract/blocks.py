@@ -97,10 +97,16 @@ class MainTexts:
         return found
 
 
-def main_texts(pages: pa.LargeStringArray, markdown: bool = False) -> MainTexts:
-    """The main texts of decoded HTML pages, a row each; a null page has none."""
+def main_texts(
+    pages: pa.LargeStringArray,
+    markdown: bool = False,
+    looks: tuple[np.ndarray, np.ndarray] | None = None,
+) -> MainTexts:
+    """The main texts of decoded HTML pages, a row each; a null page has none. looks: other weights
+    than the fitted ones (`weights`)."""
     data, offsets = text_buffers(pages)
-    out, out_offsets, tags, meta = _extract(data, offsets, tables(), *weights(), markdown)
+    first, last = looks or weights()
+    out, out_offsets, tags, meta = _extract(data, offsets, tables(), first, last, markdown)
     return MainTexts(text_array(out, out_offsets), tags, meta, data)
 
 

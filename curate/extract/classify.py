@@ -40,7 +40,7 @@ def first_look(blocks, nodes, measures, sums, around, heading, weights):
     return chances
 
 
-@njit(nogil=True)
+@njit(cache=True, nogil=True)
 def surroundings(blocks, nodes, measures, chances):
     """rows: float32[blocks, SECOND]: what the second look sees beside the features."""
     n = len(blocks)

@@ -85,7 +85,7 @@ def _number(data, i, z, out):
     if k < z and data[k] == 59:
         k += 1
     if 128 <= code < 160:
-        code = WINDOWS_1252[code - 128]
+        code = int(WINDOWS_1252[code - 128])
     elif code == 13:
         pass
     elif code == 0 or 0xD800 <= code < 0xE000 or code > 0x10FFFF:

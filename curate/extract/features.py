@@ -55,11 +55,12 @@ NEAR = 3  # elements whose own hints count as near
 _LISTED, _HEADED, _CELL = TAGS.index("li"), TAGS.index("h3"), TAGS.index("cell")
 _CROSSED = ("prose", "short", "li", "heading", "linked", "cell")
 FEATURES = (
-    "bias", "log mass", *(f"mass {s}" for s in MASS_STEPS), *(f"linked {s}" for s in LINK_STEPS),
+    "bias", "log mass",
+    *(f"mass {s:g}" for s in MASS_STEPS), *(f"linked {s:g}" for s in LINK_STEPS),
     "links", "bold", "sentences", "commas", "digits", "upper", "lines", "ends", "colon", "lower",
     "signs", "prose", "cut", *(f"tag {t}" for t in TAGS), *(f"in {t}" for t in AROUND),
     *(f"hint {h}" for h in HINT_KINDS), *(f"near {h}" for h in HINT_KINDS),
-    *(f"place {s}" for s in PLACE_STEPS), "before h1", "no h1", "next to h1",
+    *(f"place {s:g}" for s in PLACE_STEPS), "before h1", "no h1", "next to h1",
     *(f"{name} at {k}" for k in NEIGHBOURS
       for name in ("none", "log mass", "linked", "ends", "prose", "same parent", "same tag")),
     *(f"{name} of level {k}" for k in range(LEVELS)

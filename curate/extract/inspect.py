@@ -17,24 +17,13 @@ from curate.extract.tree import END, N_TAG, NODE, START
 
 
 @njit(cache=True, nogil=True)
-def _scan(data, tables):
-    return scan(data, 0, len(data), count_tags(data, 0, len(data)), tables)
-
-
-@njit(cache=True, nogil=True)
-def _rows(text, blocks, nodes):
-    measures, sums, around, heading = measure(text, blocks, nodes)
+def _rows(blocks, nodes, measures, sums, around, heading):
     rows = np.zeros((len(blocks), COUNT), np.float32)
     before = 0.0
     for i in range(len(blocks)):
         fill(i, before, blocks, nodes, measures, sums, around, heading, rows[i])
         before += measures[i, MASS]
-    return rows, measures
-
-
-@njit(cache=True, nogil=True)
-def _surroundings(blocks, nodes, measures, chances):
-    return surroundings(blocks, nodes, measures, chances)
+    return rows
 
 
 @dataclass
@@ -53,9 +42,11 @@ class Seen:
 def look_at(page: str) -> Seen:
     """The blocks of a page, in order, and their features."""
     data = np.frombuffer(page.encode("utf-8"), np.uint8)
-    text, blocks, nodes, _ = _scan(data, tables())
+    tags = count_tags(data, 0, len(data))
+    text, blocks, nodes, _ = scan(data, 0, len(data), tags, tables())
     raw = text.tobytes()
-    rows, measures = _rows(text, blocks, nodes)
+    measures, sums, around, heading = measure(text, blocks, nodes)
+    rows = _rows(blocks, nodes, measures, sums, around, heading)
     texts = [raw[b[START] : b[END]].decode() for b in blocks]
     tags = [NAMES[nodes[b[NODE], N_TAG]] for b in blocks]
     return Seen(texts, tags, rows, blocks, nodes, measures)
@@ -63,5 +54,5 @@ def look_at(page: str) -> Seen:
 
 def surroundings_of(seen: Seen, chances: np.ndarray) -> np.ndarray:
     """float32[blocks, SECOND]: what the second look sees beside the features."""
-    found: np.ndarray = _surroundings(seen.blocks, seen.nodes, seen.measures, chances)
+    found: np.ndarray = surroundings(seen.blocks, seen.nodes, seen.measures, chances)
     return found

@@ -165,7 +165,7 @@ def note_script(data, a, z, seen, spans, meta):
             _note(meta, AUTHOR, FROM_JSON + 8, s, e)
 
 
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*$")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -184,7 +184,7 @@ def value_of(value: bytes, rank: int) -> str | None:
 
 def language_tag(value: str | None) -> str | None:
     """`de` or `de-AT` as BCP 47 writes it; None for what is no tag."""
-    if value is None or not _LANGUAGE.match(value):
+    if value is None or not _LANGUAGE.fullmatch(value):
         return None
     first, *rest = value.replace("_", "-").split("-")
     return "-".join([first.lower(), *(p.upper() if len(p) == 2 else p for p in rest)])

@@ -48,7 +48,7 @@ _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
 _SCRIPT, _TITLE = TAG["script"], TAG["title"]
 
 
-@njit(nogil=True)
+@njit(cache=True, nogil=True)
 def count_tags(data, a, z):
     """How many tags may start in data[a:z]."""
     n = 0
@@ -100,7 +100,7 @@ def _behind_markup(data, i, z):
     return min(k + 1, z)
 
 
-@njit(nogil=True)
+@njit(cache=True, nogil=True)
 def scan(data, a, z, tags, tables):
     """Blocks and nodes of the page data[a:z], which has at most `tags` tags (`count_tags`).
 
