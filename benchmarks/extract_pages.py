@@ -2,7 +2,7 @@
 
 Counted as trafilatura's own evaluation does (adbar/trafilatura, tests/evaluate.py): a passage that
 belongs and is there is a true positive, one that does not and is there a false positive; here after
-white space is made equal.
+white space, soft hyphens and the composition of letters are made equal in both.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ class Page:
 
 
 def squeezed(text: str) -> str:
-    return " ".join(text.split())
+    """White space as single spaces, soft hyphens gone, letters and their marks composed."""
+    return unicodedata.normalize("NFC", " ".join(text.replace("\u00ad", "").split()))
 
 
 def load_pages() -> list[Page]:

@@ -69,7 +69,7 @@ def _number(data, i, z, out):
     first = k
     code = 0
     while k < z:
-        b = np.int64(data[k])
+        b = int(data[k])
         if 48 <= b <= 57:
             digit = b - 48
         elif base == 16 and 97 <= (b | 32) <= 102:
