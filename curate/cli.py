@@ -87,9 +87,9 @@ def extract(
     extractor: Annotated[
         str,
         typer.Option(
-            help="resiliparse, blocks, trafilatura or justext (main text), or text (all of it)."
+            help="blocks, resiliparse, trafilatura or justext (main text), or text (all of it)."
         ),
-    ] = "resiliparse",
+    ] = "blocks",
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
@@ -98,7 +98,7 @@ def extract(
 ) -> None:
     """Web archives and HTML to text.
 
-    Example: llmcurate extract crawl.warc.gz -o out --extractor blocks --set extract.format=markdown
+    Example: llmcurate extract crawl.warc.gz -o out --set extract.format=markdown
     """
     from curate import commands
 

@@ -29,7 +29,7 @@ class Extract(Step):
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them
 
-    extractor: Literal["resiliparse", "blocks", "trafilatura", "justext", "text"] = "resiliparse"
+    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = "blocks"
     format: Literal["text", "markdown"] = Field(
         "text", description="of blocks: plain text, or Markdown's headings, tables, quotes and code"
     )
