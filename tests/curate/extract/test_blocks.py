@@ -138,6 +138,9 @@ HOSTILE = {
     "a long line": "<p>" + "x" * 2_000_000,
     "< alone": "<" * 500_000,
     "cells": "<table><tr>" + "<td>x" * 50_000 + "</table>",
+    "text between cells": "<table><tr>" + "<td>x</td>y" * 30_000 + "</table>",
+    "captions between cells": "<table><tr>" + "<td>x</td><caption>y</caption>" * 30_000,
+    "rows within cells": "<table>" + "<tr><td>x<td><p>y</p>" * 30_000,
 }
 
 
