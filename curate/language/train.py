@@ -23,10 +23,9 @@ import xxhash
 
 from curate.atomic import TEMPORARY, clear_temporary, replacing, write_text
 from curate.errors import UsageError
-from curate.language.codes import PREFIX
+from curate.fasttext.model_file import PREFIX, sha256
 from curate.language.fit import fit_apart
 from curate.language.lines import fasttext_lines
-from curate.language.model_file import sha256
 from curate.language.native import Model
 from curate.language.scores import Scores
 from curate.language.training import Training

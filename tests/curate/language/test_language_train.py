@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from curate.demo.language import TRAINING, examples
 from curate.errors import RunFailed, UsageError
-from curate.language.model_file import read_header
+from curate.fasttext.model_file import read_header
 from curate.language.scores import Scores, table
 from curate.language.train import pieces, train
 from curate.language.training import Training
