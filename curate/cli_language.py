@@ -97,9 +97,16 @@ def language_evaluate(
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
     label: Label = "lang",
     max_chars: Annotated[int, typer.Option(min=0, help="Look at so many; 0: all.")] = 0,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("-o", "--out", help="Folder for the figures: evaluation.json and .html."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on labelled documents: accuracy, macro F1, by length, confusions."""
+    """Measure a model on labelled documents: F1 by language, confusions, calibration; -o a page.
+
+    Example: llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
+    """
     from curate import commands
 
-    commands.evaluate_language(model, label, max_chars, inputs, as_json)
+    commands.evaluate_language(model, label, max_chars, inputs, out, as_json)
