@@ -1,4 +1,4 @@
-"""A small language model of one's own against fastText's lid.176.ftz, on texts that neither... saw.
+"""A small language model of one's own against fastText's lid.176.ftz, on held-out texts.
 
     python benchmarks/langid_model.py
 
@@ -7,7 +7,7 @@ Trains on four fifths of langid-dev (161 languages; the split is by a hash of ea
 on the held-out fifth by length: over all languages, and over those that lid.176 has a label for.
 What lid.176 was trained on is not known in detail; Tatoeba is a part of it, and of langid-dev.
 
-Exit status 1 where the model is larger than 3 MB, or not better than lid.176.ftz over all languages.
+Exit status 1 where the model is larger than 3 MB, or no better than lid.176.ftz on all languages.
 """
 
 from __future__ import annotations
