@@ -23,10 +23,9 @@ import xxhash
 
 from curate.atomic import TEMPORARY, clear_temporary, replacing, write_text
 from curate.errors import UsageError
-from curate.language.codes import PREFIX
+from curate.fasttext.model_file import PREFIX, sha256
 from curate.language.fit import fit_apart
 from curate.language.lines import fasttext_lines
-from curate.language.model_file import sha256
 from curate.language.native import Model
 from curate.language.scores import Scores
 from curate.language.training import Training
@@ -150,9 +149,10 @@ def _held_out(model: Model, lines: _Lines) -> dict[str, Any]:
     def count() -> None:
         ends = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(np.int64)
         packed = np.frombuffer(b"".join(texts), np.uint8)
-        codes, _ = model.best(packed, ends, np.ones(len(texts), np.bool_))
+        codes, sure = model.best(packed, ends, np.ones(len(texts), np.bool_))
         expected = [names[lines.label[r]] for r in rows]
-        scores.add(expected, [found[c] for c in codes], [lines.chars[r] for r in rows])
+        chars = [lines.chars[r] for r in rows]
+        scores.add(expected, [found[c] for c in codes], chars, sure.tolist())
         rows.clear()
         texts.clear()
 
