@@ -85,18 +85,26 @@ def extract(
     inputs: Inputs = None,
     out: Out = None,
     extractor: Annotated[
-        str, typer.Option(help="resiliparse (main text) or text (all visible text).")
-    ] = "resiliparse",
+        str,
+        typer.Option(
+            help="blocks, resiliparse, trafilatura or justext (main text), or text (all of it)."
+        ),
+    ] = "blocks",
+    sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Web archives and HTML to text."""
+    """Web archives and HTML to text.
+
+    Example: llmcurate extract crawl.warc.gz -o out --set extract.format=markdown
+    """
     from curate import commands
 
     steps = [("extract", {"extractor": extractor})]
-    commands.steps("extract", steps, inputs or [], how_of(out, workers, as_json, dry_run, quiet))
+    how = how_of(out, workers, as_json, dry_run, quiet)
+    commands.steps("extract", steps, inputs or [], how, tuple(sets or ()))
 
 
 @app.command("filter")
