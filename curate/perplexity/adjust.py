@@ -48,7 +48,7 @@ def _effective(hi, lo, order, bits):
 def _shared(ahi, alo, bhi, blo, order, bits):
     """How many last words two keys share."""
     n = order
-    for m in range(order):
+    while n > 0:
         xhi, xlo = shift_right(ahi, alo, np.uint64((order - n) * bits))
         yhi, ylo = shift_right(bhi, blo, np.uint64((order - n) * bits))
         if xhi == yhi and xlo == ylo:
@@ -74,7 +74,7 @@ def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned)
     """Fills in the n-grams of order n: keys, adjusted counts, and whether the plain count is at
     most `least`."""
     k = -1
-    plain = np.int64(0)
+    plain = 0
     for j in range(len(hi)):
         e = _effective(hi[j], lo[j], order, bits)
         if e < n:

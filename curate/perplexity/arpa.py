@@ -18,6 +18,7 @@ from curate.atomic import replacing
 from curate.errors import UsageError
 from curate.perplexity.build import NotClosed, Rows, level, tables
 from curate.perplexity.model_file import MOST_ORDER, ModelData
+from curate.perplexity.sentences import Unit, Variant
 from curate.perplexity.table import MOST_SLOTS
 from curate.perplexity.vocabulary import SPECIAL, vocabulary
 
@@ -33,7 +34,7 @@ class _Lines:
 
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, 0
-        self._file = open(path, "rb")
+        self._file = open(path, "rb")  # noqa: SIM115
 
     def next(self) -> str:
         """The next line without white space at its ends; UsageError at the end of the file."""
@@ -54,7 +55,9 @@ class _Lines:
         self._file.close()
 
 
-def read_arpa(path: Path, variant: str, unit: str, pieces: bytes, about: dict[str, Any]) -> ModelData:
+def read_arpa(
+    path: Path, variant: Variant, unit: Unit, pieces: bytes, about: dict[str, Any]
+) -> ModelData:
     """The model of an ARPA file; what texts are cut into is not in it. UsageError names the line
     that is wrong. <unk> with log10 -100 is added where the file has none, as KenLM does."""
     lines = _Lines(path)
@@ -66,7 +69,9 @@ def read_arpa(path: Path, variant: str, unit: str, pieces: bytes, about: dict[st
         lines.close()
 
 
-def _read(lines: _Lines, variant: str, unit: str, pieces: bytes, about: dict[str, Any]) -> ModelData:
+def _read(
+    lines: _Lines, variant: Variant, unit: Unit, pieces: bytes, about: dict[str, Any]
+) -> ModelData:
     counts = _head(lines)
     words: dict[str, int] = {w.decode(): i for i, w in enumerate(SPECIAL)}
     prob, backoff = [_NO_UNK, 0.0, _NO_UNK], [0.0, 0.0, 0.0]

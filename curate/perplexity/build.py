@@ -52,7 +52,7 @@ def tables(
 def level(
     entries: np.ndarray, firsts: np.ndarray, counts: Sequence[int], n: int
 ) -> Rows:
-    """The n-grams of a level above 1, sorted by their words; ValueError where entries are damaged."""
+    """The n-grams of a level above 1, sorted by their words. ValueError: damaged entries."""
     rows = counts[n - 1]
     words = np.empty((rows, n), np.uint32)
     prob, backoff = np.empty(rows, np.float32), np.empty(rows, np.float32)

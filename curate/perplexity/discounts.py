@@ -37,6 +37,6 @@ def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Disc
     if fallback:
         return FALLBACK
     raise RunFailed(
-        f"no Kneser-Ney discounts: {why}; the corpus is too small or repeats itself: give more text,"
-        " a lower --order, or --discount-fallback"
+        f"no Kneser-Ney discounts: {why}; the corpus is too small or repeats itself: give more"
+        " text, a lower --order, or --discount-fallback"
     )

@@ -1,5 +1,5 @@
-"""Interpolated modified Kneser-Ney smoothing from adjusted counts (Chen and Goodman 1998, section 3;
-streaming as in Heafield et al. 2013).
+"""Interpolated modified Kneser-Ney smoothing from adjusted counts (Chen and Goodman 1998, section
+3; streaming as in Heafield et al. 2013).
 
 p(w | c) = (a(cw) - D(a(cw))) / sum_v a(cv) + g(c) p(w | c without its first word), where g(c), the
 back-off of c, is what the discounts took (and what pruned n-grams had), down to the uniform
@@ -48,15 +48,15 @@ def unigrams(ids, count, vocab, d, prob):
 
 
 @njit(cache=True, nogil=True)
-def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, low_pointer, backoff, share, weight):
+def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, weight):
     """Discounted shares and back-offs of n-grams in the order of contexts, whole contexts at once.
 
     hi, lo: context keys; low_hi, low_lo: keys of the order below (empty: its entries are the words
     themselves); backoff: float64 of the order below, filled in; share, weight: float64[n], filled
-    in. Returns where the pointer into the order below stands, -1 where a context is not there.
+    in. Returns whether all contexts are there.
     """
     width = np.uint64(bits)
-    i, n = 0, len(hi)
+    i, n, p = 0, len(hi), np.int64(0)
     while i < n:
         chi, clo = shift_right(hi[i], lo[i], width)
         total = taken = 0.0
@@ -70,27 +70,25 @@ def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, low_pointer, backo
             taken += c if pruned[stop] else d[min(c, 3)]
             stop += 1
         if len(low_hi) == 0:
-            low_pointer = np.int64(clo)
+            p = np.int64(clo)
         else:
-            while low_pointer < len(low_hi) and (
-                low_hi[low_pointer] != chi or low_lo[low_pointer] != clo
-            ):
-                low_pointer += 1
-            if low_pointer == len(low_hi):
-                return -1
-        backoff[low_pointer] = taken / total
+            while p < len(low_hi) and (low_hi[p] != chi or low_lo[p] != clo):
+                p += 1
+            if p == len(low_hi):
+                return False
+        backoff[p] = taken / total
         for k in range(i, stop):
             share[k] = 0.0 if pruned[k] else (count[k] - d[min(count[k], 3)]) / total
             weight[k] = taken / total
         i = stop
-    return low_pointer
+    return True
 
 
 @njit(cache=True, nogil=True)
 def interpolate(hi, lo, bits, share, weight, low_hi, low_lo, low_prob, prob):
     """prob: float64[n] = share + weight * the probability without the first word."""
     width = np.uint64(bits)
-    p = 0
+    p = np.int64(0)
     for i in range(len(hi)):
         shi, slo = shift_right(hi[i], lo[i], width)
         if len(low_hi) == 0:
@@ -131,7 +129,7 @@ def _in_suffix_order(
     folder: Path, at: np.ndarray, values: tuple[np.ndarray, ...], rows: int
 ) -> list[np.ndarray]:
     """The values back where their n-grams stand."""
-    bits = max(1, int(len(at)).bit_length())
+    bits = max(1, len(at).bit_length())
     sorter = Sorter(folder, "back", bits, rows, {"share": "f8", "weight": "f8"})
     for a in range(0, len(at), rows):
         z = min(a + rows, len(at))
@@ -164,20 +162,20 @@ def estimate(
     done = [Estimate(first, prob, np.ones(vocab))]
     for order, d in zip(orders[1:], used[1:], strict=True):
         below = done[-1]
-        low = (none, none) if order.n == 2 else (below.order.hi, below.order.lo)
+        low_hi, low_lo = (none, none) if order.n == 2 else (below.order.hi, below.order.lo)
         hi, lo, count, pruned, at = _by_context(folder, order, bits, rows)
         n = len(hi)
         share = mapped(folder / "share", n, "f8")
         weight = mapped(folder / "weight", n, "f8")
         (folder / "share").unlink(missing_ok=True)
         (folder / "weight").unlink(missing_ok=True)
-        end = normalize(
-            hi, lo, count, pruned, bits, _table(d), *low, 0, below.backoff, share, weight
+        there = normalize(
+            hi, lo, count, pruned, bits, _table(d), low_hi, low_lo, below.backoff, share, weight
         )
-        assert end >= 0, "a context without its own n-gram"
+        assert there, "a context without its own n-gram"
         share, weight = _in_suffix_order(folder, at, (share, weight), rows)
         prob = mapped(folder / f"order{order.n}.prob", n, "f8")
-        interpolate(order.hi, order.lo, bits, share, weight, *low, below.prob, prob)
+        interpolate(order.hi, order.lo, bits, share, weight, low_hi, low_lo, below.prob, prob)
         backoff = mapped(folder / f"order{order.n}.backoff", n, "f8")
         for a in range(0, n, CHUNK):
             backoff[a : a + CHUNK] = 1.0

@@ -125,8 +125,8 @@ def sort_order(hi, lo, bits):
         for i in range(n):
             _, low = shift_right(shi[i], slo[i], shift)
             counts[np.int64(low & mask) + 1] += 1
-        for d in range(1 << _DIGIT):
-            counts[d + 1] += counts[d]
+        for k in range(1 << _DIGIT):
+            counts[k + 1] += counts[k]
         for i in range(n):
             _, low = shift_right(shi[i], slo[i], shift)
             d = np.int64(low & mask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from pathlib import Path
 
@@ -23,9 +22,13 @@ def find_models(pattern: str) -> dict[str, Path]:
         raise UsageError(f"model {pattern}: {MARK} can stand in it once")
     before, after = pattern.split(MARK)
     known = re.compile(re.escape(before) + r"([A-Za-z0-9_-]+)" + re.escape(after))
+    # The folder, or folders, that the label is the name of or stands in.
+    head, tail = before.rpartition("/")[0], after.partition("/")
+    top = Path(head or ("/" if before.startswith("/") else "."))
     found = {}
-    for path in sorted(glob.glob(glob.escape(before) + "*" + glob.escape(after))):
-        match = known.fullmatch(path)
+    for entry in sorted(top.iterdir()) if top.is_dir() else ():
+        path = str(top / entry.name) + tail[1] + tail[2]
+        match = known.fullmatch(path if head or before.startswith("/") else path.removeprefix("./"))
         if match and Path(path).is_file():
             found[match[1]] = Path(path)
     if not found:

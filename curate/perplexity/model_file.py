@@ -18,6 +18,7 @@ from xxhash import xxh3_128, xxh3_128_digest, xxh3_128_hexdigest
 
 from curate.atomic import replacing
 from curate.errors import UsageError
+from curate.perplexity.sentences import Unit, Variant
 from curate.perplexity.table import MOST_SLOTS
 from curate.perplexity.vocabulary import SPECIAL, Vocabulary
 
@@ -44,8 +45,8 @@ class ModelData:
     begin in entries; word_prob, word_backoff: float32[words]; about: free-form facts."""
 
     counts: tuple[int, ...]
-    variant: str
-    unit: str
+    variant: Variant
+    unit: Unit
     words: Vocabulary
     word_prob: np.ndarray
     word_backoff: np.ndarray
@@ -74,8 +75,7 @@ def write_model(path: Path, model: ModelData) -> None:
     sections, at = {}, 0
     flat = {n: np.ascontiguousarray(a, "<" + SECTIONS[n]) for n, a in arrays.items()}
     for name, array in flat.items():
-        sections[name] = [at, array.nbytes, xxh3_128_hexdigest(memoryview(array).cast("B"))
-                          if array.nbytes else xxh3_128_hexdigest(b"")]
+        sections[name] = [at, array.nbytes, xxh3_128_hexdigest(array.view(np.uint8).data)]
         at += -(-array.nbytes // _ALIGN) * _ALIGN
     header = json.dumps(
         {

@@ -55,7 +55,7 @@ class PerplexityModel(Product):
             if values["unit"] != "pieces":
                 raise ValueError(f"unit {values['unit']} needs neither pieces nor vocab")
         elif isinstance(values, dict) and values.get("unit") == "pieces":
-            raise ValueError("unit pieces: name a SentencePiece model (pieces), or train one (vocab)")
+            raise ValueError("unit pieces: name a SentencePiece model (pieces), or give vocab")
         return values
 
     def resources(self) -> list[str]:

@@ -22,7 +22,7 @@ class Column:
 
     def __init__(self, path: Path, dtype: str) -> None:
         self.path, self.dtype, self.rows = path, np.dtype(dtype), 0
-        self._file = open(path, "wb")
+        self._file = open(path, "wb")  # noqa: SIM115
 
     def append(self, values: np.ndarray) -> None:
         """Adds values at the end."""

@@ -35,7 +35,9 @@ class Sentences:
     rows: np.ndarray
 
 
-def of_words(texts: pa.LargeStringArray, variant: Variant, unit: Unit, number: Numbers) -> Sentences:
+def of_words(
+    texts: pa.LargeStringArray, variant: Variant, unit: Unit, number: Numbers
+) -> Sentences:
     """Sentences of words; number: (data, start, end) -> ids of words."""
     if variant == "ccnet":
         texts = pa.array([ccnet_text(t or "") for t in texts.to_pylist()], pa.large_string())

@@ -1,7 +1,7 @@
 """The step `perplexity`: how expected documents are, and head, middle and tail of a corpus.
 
-Buckets are CCNet's (Wenzek et al. 2020, section 3.3); the cuts are percentiles of the corpus itself,
-language by language, unless the models are CCNet's own.
+Buckets are CCNet's (Wenzek et al. 2020, section 3.3); the cuts are percentiles of the corpus
+itself, language by language, unless the models are CCNet's own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Perplexity(CorpusStep):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """With the models found here and now; a damaged or foreign one is refused before the run."""
+        """With the models found here and now; a damaged one is refused before the run."""
         from curate.perplexity import ccnet
         from curate.perplexity.model_file import is_kenlm, read_model
 

@@ -121,7 +121,7 @@ def level_words(entries, firsts, n, vocab, out, prob, backoff, values):
             if entries[2 * (firsts[level] + slot)] == 0 or word >= np.uint64(vocab):
                 return -1
             out[rows, k] = np.uint32(word)
-            slot = np.int64(key >> _32)
+            slot = int(key >> _32)
             level -= 1
         if slot >= vocab:
             return -1
@@ -176,8 +176,7 @@ def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, flo
     met: uint64[1], for what is only loaded ahead.
     """
     order = len(firsts) - 2
-    room = _BLOCK
-    begin = 0
+    room, begin = np.int64(_BLOCK), np.int64(0)
     for s in range(len(ends)):
         room = max(room, ends[s] - begin + 2)
         begin = ends[s]
@@ -185,7 +184,7 @@ def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, flo
     level, slot = np.empty(room, np.uint8), np.empty(room, np.int64)
     prob, backs = np.empty(room, np.float32), np.zeros((order + 1, room), np.float32)
     homes, todo = np.empty(room, np.int64), np.empty(room + 1, np.int64)
-    s = begin = 0
+    s, begin = 0, np.int64(0)
     while s < len(ends):
         first_sentence, count = s, 0
         while s < len(ends) and (count == 0 or count + ends[s] - begin + 2 <= _BLOCK):
@@ -214,7 +213,7 @@ def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, flo
                 floats[sentence] = 0.0
                 continue
             word_log = prob[i]
-            for k in range(level[i], min(np.int64(level[i - 1]), order - 1) + 1):
+            for k in range(int(level[i]), min(int(level[i - 1]), order - 1) + 1):
                 word_log += backs[k, i - 1]
             sums[sentence] += word_log
             floats[sentence] += word_log

@@ -47,7 +47,8 @@ def score(model: Path, file: Path | None, by: str, as_json: bool) -> None:
         part = texts[a : a + _BATCH]
         array = pa.array(part, pa.large_string())
         scores, values = opened.by_document(array), opened.perplexity(array)
-        rows = zip(values.tolist(), scores.length.tolist(), scores.log10.tolist(), part, strict=True)
+        columns = (values, scores.length, scores.log10)
+        rows = zip(*(c.tolist() for c in columns), part, strict=True)
         for value, length, log10, text in rows:
             known = not math.isnan(value)
             if as_json:
@@ -64,13 +65,15 @@ def convert(source: Path, target: Path, variant: str, unit: str, pieces: Path | 
     """Writes the other form of a model."""
     from curate.perplexity.arpa import read_arpa, write_arpa
     from curate.perplexity.model_file import read_model, write_model
-    from curate.perplexity.sentences import load_pieces
+    from curate.perplexity.sentences import Unit, Variant, load_pieces
 
     if target.suffix == ".arpa":
         write_arpa(target, read_model(source, whole=True))
     else:
         if variant not in ("plain", "ccnet") or unit not in ("whitespace", "words"):
             raise UsageError("--variant is plain or ccnet, --unit whitespace or words")
+        form: Variant = "ccnet" if variant == "ccnet" else "plain"
+        cut: Unit = "words" if unit == "words" else "whitespace"
         data = b""
         if pieces is not None:
             try:
@@ -78,6 +81,6 @@ def convert(source: Path, target: Path, variant: str, unit: str, pieces: Path | 
             except OSError as error:
                 raise UsageError(f"cannot read {pieces}: {error.strerror}") from None
             load_pieces(data, str(pieces))
-            unit = "pieces"
-        write_model(target, read_arpa(source, variant, unit, data, {"arpa": source.name}))
+            cut = "pieces"
+        write_model(target, read_arpa(source, form, cut, data, {"arpa": source.name}))
     print(f"wrote {target}")

@@ -120,7 +120,8 @@ def count_ngrams(
             found = _counted(hi[a : a + rows], lo[a : a + rows], order * bits)
             sorter.add(*found)
         begin, s = int(ends[stop - 1]), stop
-    columns = [Column(folder / f"ngrams.{c}", d) for c, d in (("hi", "u8"), ("lo", "u8"), ("n", "i8"))]
+    kinds = {"hi": "u8", "lo": "u8", "n": "i8"}
+    columns = [Column(folder / f"ngrams.{c}", d) for c, d in kinds.items()]
     held: list[np.ndarray] = []
     for chunk in sorter.sorted():
         if held:

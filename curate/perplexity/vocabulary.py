@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
@@ -47,7 +48,7 @@ def _place(data, start, end, blob, offsets, slots):
                     return at, found, tag
         at += 1
         if at == len(slots):
-            at = 0
+            at = np.int64(0)
     return np.int64(-1), np.int64(-1), tag
 
 
@@ -109,7 +110,7 @@ class Vocabulary:
     def words(self) -> list[bytes]:
         """All words, by id."""
         blob, ends = self.blob.tobytes(), self.offsets.tolist()
-        return [blob[a:z] for a, z in zip(ends, ends[1:], strict=False)]
+        return [blob[a:z] for a, z in pairwise(ends)]
 
 
 def vocabulary(words: Sequence[bytes]) -> Vocabulary:
@@ -174,7 +175,7 @@ class Growing:
         bytes; and uint32[words so far]: the new ids, 0 of the others."""
         ends = self._offsets[: self.words + 1].tolist()
         blob = self._blob.tobytes()
-        words = [blob[a:z] for a, z in zip(ends, ends[1:], strict=False)]
+        words = [blob[a:z] for a, z in pairwise(ends)]
         counts = self.counts[: self.words].tolist()
         kept = [i for i in range(3, self.words) if counts[i] >= least]
         kept.sort(key=lambda i: (-counts[i], words[i]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +21,8 @@ def key(words: list[int], bits: int) -> int:
 
 def split(keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
     mask = (1 << 64) - 1
-    return np.array([k >> 64 for k in keys], np.uint64), np.array([k & mask for k in keys], np.uint64)
+    high, low = [k >> 64 for k in keys], [k & mask for k in keys]
+    return np.array(high, np.uint64), np.array(low, np.uint64)
 
 
 @pytest.mark.parametrize(("order", "bits"), SIZES)
