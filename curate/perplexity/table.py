@@ -17,7 +17,7 @@ from curate.text.hashing import mix
 LOAD = 1.5  # slots an n-gram
 MOST_SLOTS = (1 << 32) - 2
 NOT_THERE = np.int64(-1)
-_BLOCK = 4096  # words scored together: what they need stays in the first caches
+_BLOCK = 1024  # words scored together: what they need stays in the first caches
 _32 = np.uint64(32)
 _ONE = np.uint64(1)
 
@@ -121,7 +121,7 @@ def level_words(entries, firsts, n, vocab, out, prob, backoff, values):
             if entries[2 * (firsts[level] + slot)] == 0 or word >= np.uint64(vocab):
                 return -1
             out[rows, k] = np.uint32(word)
-            slot = int(key >> _32)
+            slot = np.int64(key >> _32)
             level -= 1
         if slot >= vocab:
             return -1
