@@ -64,7 +64,7 @@ class NgramModel:
         d = self.data
         score(
             d.entries, self._values, d.firsts, d.word_prob, d.word_backoff, ids, ends, sums,
-            floats, np.zeros(1, np.uint64),
+            floats,
         )  # fmt: skip
         return sums, floats
 

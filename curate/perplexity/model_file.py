@@ -19,7 +19,7 @@ from xxhash import xxh3_128, xxh3_128_digest, xxh3_128_hexdigest
 from curate.atomic import replacing
 from curate.errors import UsageError
 from curate.perplexity.sentences import Unit, Variant
-from curate.perplexity.table import MOST_SLOTS
+from curate.perplexity.table import BUCKET, MOST_SLOTS
 from curate.perplexity.vocabulary import SPECIAL, Vocabulary
 
 MAGIC = b"LLMCNGRM"
@@ -176,14 +176,15 @@ def _checked(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> ModelData
         and len(SPECIAL) <= words <= MOST_SLOTS
         and counts[0] == words
         and len(arrays["words"]) == 2 * words
-        and len(arrays["slots"]) > words
+        and len(arrays["slots"]) % (2 * BUCKET) == 0
+        and len(arrays["slots"]) > 2 * words
         and offsets[0] == 0
         and bool((np.diff(offsets) >= 0).all())
         and offsets[-1] == len(arrays["blob"])
         and len(firsts) == order + 2
         and not firsts[:3].any()
         and firsts[-1] * 2 == len(arrays["entries"])
-        and bool((slots[2:] > 0).all())
+        and bool((slots[2:] > 0).all() and (slots % BUCKET == 0).all())
         and bool((slots <= MOST_SLOTS).all())
         and all(n < s for n, s in zip(counts[1:], slots[2:].tolist(), strict=True))
         and header["variant"] in ("plain", "ccnet")
