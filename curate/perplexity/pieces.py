@@ -29,7 +29,8 @@ def train_pieces(
 
     def lines() -> Iterator[str]:
         for batch in texts():
-            for text in batch.to_pylist():
+            for given in batch.to_pylist():
+                text = given or ""
                 found = [ccnet_text(text)] if variant == "ccnet" else text.splitlines()
                 for line in found:
                     for a in range(0, len(line), _LONGEST // 4):
