@@ -57,6 +57,18 @@ def _shared(ahi, alo, bhi, blo, order, bits):
     return 0
 
 
+@njit(nogil=True)
+def _unknown(hi, lo, n, bits):
+    """Whether one of the n words is <unk>, whose number is 0."""
+    width = np.uint64(bits)
+    mask = (np.uint64(1) << width) - np.uint64(1)
+    for _ in range(n):
+        if lo & mask == 0:
+            return True
+        hi, lo = shift_right(hi, lo, width)
+    return False
+
+
 @njit(cache=True, nogil=True)
 def order_sizes(hi, lo, order, bits):
     """int64[order + 1]: the different n-grams of each order."""
@@ -71,8 +83,9 @@ def order_sizes(hi, lo, order, bits):
 
 @njit(cache=True, nogil=True)
 def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned):
-    """Fills in the n-grams of order n: keys, adjusted counts, and whether the plain count is at
-    most `least`."""
+    """Fills in the n-grams of order n: keys, adjusted counts, and whether they are left out: the
+    plain count is at most `least`, or one of the words is <unk>. Words that are known to be rare
+    would else make a text of unknown ones an expected one."""
     k = -1
     plain = 0
     for j in range(len(hi)):
@@ -82,7 +95,7 @@ def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned)
         same = _shared(hi[j - 1], lo[j - 1], hi[j], lo[j], order, bits) if j else 0
         if same < n:
             if k >= 0:
-                pruned[k] = plain <= least
+                pruned[k] = plain <= least or _unknown(outh[k], outl[k], n, bits)
             k += 1
             shift = np.uint64((order - n) * bits)
             outh[k], outl[k] = shift_right(hi[j], lo[j], shift)
@@ -94,7 +107,7 @@ def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned)
         elif same < n + 1:  # another word before it
             outc[k] += 1
     if k >= 0:
-        pruned[k] = plain <= least
+        pruned[k] = plain <= least or _unknown(outh[k], outl[k], n, bits)
 
 
 def adjusted(

@@ -170,9 +170,10 @@ def write_arpa(path: Path, model: ModelData) -> None:
     so that the same float32 come back."""
     words = [w.decode("utf-8", "surrogateescape") for w in model.words.words()]
     order = model.order
-    with replacing(path) as aside, open(
-        aside, "w", encoding="utf-8", errors="surrogateescape", newline="\n"
-    ) as f:
+    with (
+        replacing(path) as aside,
+        open(aside, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as f,
+    ):
         f.write("\\data\\\n")
         f.writelines(f"ngram {n}={c}\n" for n, c in enumerate(model.counts, 1))
         for n in range(1, order + 1):

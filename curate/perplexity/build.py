@@ -49,9 +49,7 @@ def tables(
     return firsts, entries
 
 
-def level(
-    entries: np.ndarray, firsts: np.ndarray, counts: Sequence[int], n: int
-) -> Rows:
+def level(entries: np.ndarray, firsts: np.ndarray, counts: Sequence[int], n: int) -> Rows:
     """The n-grams of a level above 1, sorted by their words. ValueError: damaged entries."""
     rows = counts[n - 1]
     words = np.empty((rows, n), np.uint32)

@@ -34,16 +34,18 @@ class Estimate:
 @njit(cache=True, nogil=True)
 def unigrams(ids, count, vocab, d, prob):
     """Fills prob: float64[vocab] from adjusted counts: int64[words] of ids: uint64[words];
-    d: float64[4], discounts by count. <s> has probability 1: it is never predicted."""
+    d: float64[4], discounts by count. <s> has probability 1: it is never predicted. <unk>, number
+    0, gets what a word that was never seen gets, whatever its count."""
     total = 0.0
     taken = 0.0
-    for c in count:
-        total += c
-        taken += d[min(c, 3)]
+    for i in range(len(ids)):
+        total += count[i]
+        taken += count[i] if ids[i] == 0 else d[min(count[i], 3)]
     uniform = taken / total / (vocab - 1)
     prob[:] = uniform
     for i in range(len(ids)):
-        prob[ids[i]] = (count[i] - d[min(count[i], 3)]) / total + uniform
+        if ids[i] != 0:
+            prob[ids[i]] = (count[i] - d[min(count[i], 3)]) / total + uniform
     prob[BOS] = 1.0
 
 
@@ -153,9 +155,7 @@ def estimate(
 
     rows: n-grams that are sorted in memory at once. RunFailed where there are no discounts.
     """
-    used = [
-        discounts(counts_of_counts(o.count).tolist(), o.n, fallback) for o in orders
-    ]
+    used = [discounts(counts_of_counts(o.count).tolist(), o.n, fallback) for o in orders]
     prob, first = np.empty(vocab), orders[0]
     unigrams(first.lo, first.count, vocab, _table(used[0]), prob)
     none = np.empty(0, np.uint64)

@@ -45,12 +45,13 @@ class NgramModel:
     @cached_property
     def _pieces(self) -> tuple[Any, np.ndarray]:
         processor = load_pieces(self.data.pieces, f"the tokenizer in {self.path}")
-        return processor, piece_ids(self.data.words, processor)
+        return processor, piece_ids(self.data.words.ids, processor)
 
     def sentences(self, texts: pa.LargeStringArray) -> Sentences:
         """The texts as ids of words; a null is an empty text."""
         if self.data.unit == "pieces":
-            return of_pieces(texts, self.data.variant, *self._pieces)
+            number = self.data.words.ids
+            return of_pieces(texts, self.data.variant, *self._pieces, number)
         return of_words(texts, self.data.variant, self.data.unit, self.data.words.ids)
 
     def log10(self, ids: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -92,4 +93,3 @@ class NgramModel:
         if self.data.variant == "ccnet":
             return np.array([round(x, 1) for x in found.tolist()])
         return found
-

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from curate.errors import UsageError
 from curate.perplexity.normal import ccnet_text
-from curate.perplexity.vocabulary import Vocabulary
+from curate.perplexity.vocabulary import SPECIAL
 from curate.text.buffers import text_buffers
 from curate.text.tables import segment
 
@@ -57,9 +57,13 @@ def of_words(
 
 
 def of_pieces(
-    texts: pa.LargeStringArray, variant: Variant, processor: Any, ids: np.ndarray
+    texts: pa.LargeStringArray, variant: Variant, processor: Any, ids: np.ndarray, number: Numbers
 ) -> Sentences:
-    """Sentences of pieces; ids: uint32[pieces], the word id of each piece of the model."""
+    """Sentences of pieces; ids: uint32[pieces], the word id of each piece of the model.
+
+    What SentencePiece has no piece for is a word by its letters (number), as where its output goes
+    to a language model as text: else another script would be a row of one and the same word.
+    """
     rows = np.zeros(len(texts) + 1, np.int64)
     lines: list[str] = []
     for r, text in enumerate(texts.to_pylist()):
@@ -69,8 +73,28 @@ def of_pieces(
     sizes = np.array([len(p) for p in pieces], np.int64)
     filled = sizes > 0
     flat = np.fromiter((i for p in pieces for i in p), np.int64, int(sizes.sum()))
-    before = np.concatenate([[0], np.cumsum(filled)])
-    return Sentences(ids[flat], np.cumsum(sizes)[filled], before[rows])
+    before, ends = np.concatenate([[0], np.cumsum(filled)]), np.cumsum(sizes)
+    found = ids[flat]
+    at = np.flatnonzero(flat == processor.unk_id())
+    if len(at):
+        odd = np.unique(np.searchsorted(ends, at, "right")).tolist()
+        written = processor.encode([lines[k] for k in odd], out_type=str, num_threads=1)
+        unknown = processor.unk_id()
+        letters = [
+            word.encode("utf-8")
+            for k, words in zip(odd, written, strict=True)
+            for word, piece in zip(words, pieces[k], strict=True)
+            if piece == unknown
+        ]
+        found[at] = number(*_joined(letters))
+    return Sentences(found, ends[filled], before[rows])
+
+
+def _joined(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(data, start, end) of words one behind the other."""
+    ends = np.cumsum([len(w) for w in words], dtype=np.int64)
+    start = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    return np.frombuffer(b"".join(words), np.uint8), start[: len(words)], ends
 
 
 def load_pieces(model: bytes, what: str) -> Any:
@@ -88,14 +112,19 @@ def load_pieces(model: bytes, what: str) -> Any:
     return processor
 
 
-def piece_words(processor: Any) -> list[bytes]:
-    """The pieces as words, by piece id."""
-    return [p.encode("utf-8") for p in processor.IdToPiece(list(range(processor.GetPieceSize())))]
+def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
+    """The pieces as words, by piece id; and bool[pieces], which of them texts are cut into."""
+    names = processor.IdToPiece(list(range(processor.GetPieceSize())))
+    real = [
+        not (processor.IsControl(i) or processor.IsUnknown(i) or n.encode() in SPECIAL)
+        for i, n in enumerate(names)
+    ]
+    return [n.encode("utf-8") for n in names], np.array(real, np.bool_)
 
 
-def piece_ids(words: Vocabulary, processor: Any) -> np.ndarray:
-    """uint32[pieces]: the word id of each piece, 0 where the vocabulary lacks it."""
-    pieces = piece_words(processor)
-    data = np.frombuffer(b"".join(pieces), np.uint8)
-    ends = np.cumsum([len(p) for p in pieces], dtype=np.int64)
-    return words.ids(data, np.concatenate([np.zeros(1, np.int64), ends[:-1]]), ends)
+def piece_ids(number: Numbers, processor: Any) -> np.ndarray:
+    """uint32[pieces]: the word id of each piece by number, 0 of those that are no words."""
+    names, real = piece_words(processor)
+    ids = np.zeros(len(names), np.uint32)
+    ids[real] = number(*_joined([n for n, r in zip(names, real.tolist(), strict=True) if r]))
+    return ids

@@ -155,8 +155,12 @@ class Perplexity(CorpusStep):
         for lang, bucket, number in counted:
             by_lang.setdefault(lang, {})[bucket] = number
         first = sorted(by_lang, key=lambda g: (-sum(by_lang[g].values()), g))[:_MOST_LANGS]
-        scored = {r[0] for r in db.execute(
-            "SELECT DISTINCT lang FROM sketches WHERE score IS NOT NULL").fetchall()}
+        scored = {
+            r[0]
+            for r in db.execute(
+                "SELECT DISTINCT lang FROM sketches WHERE score IS NOT NULL"
+            ).fetchall()
+        }
         return {
             lang or "(none)": {
                 "buckets": by_lang[lang],
@@ -182,4 +186,3 @@ class Perplexity(CorpusStep):
             gone = np.array([b not in self.keep for b in bucket], np.bool_)
             docs = docs.drop(gone, "bucket", values, detail=bucket)
         return docs
-

@@ -28,9 +28,9 @@ from curate.perplexity.sentences import (
     load_pieces,
     of_pieces,
     of_words,
-    piece_words,
+    piece_ids,
 )
-from curate.perplexity.vocabulary import SPECIAL, Growing, Vocabulary, vocabulary
+from curate.perplexity.vocabulary import SPECIAL, Growing, Vocabulary
 
 _ROW_BYTES = 128  # of memory for an n-gram that is being sorted, its copies included
 _BATCH = 1 << 16
@@ -72,23 +72,25 @@ def number_words(texts: Texts, folder: Path, variant: Variant, unit: Unit, least
     growing = Growing()
     ids, ends = _written(folder, (of_words(t, variant, unit, growing.add) for t in texts()))
     words, new = growing.settled(least)
-    for a in range(0, len(ids), 1 << 20):
-        ids[a : a + (1 << 20)] = new[ids[a : a + (1 << 20)]]
-    return Numbered(ids, ends, words)
+    return Numbered(_renumbered(ids, new), ends, words)
 
 
 def number_pieces(texts: Texts, folder: Path, variant: Variant, pieces: bytes) -> Numbered:
-    """Pieces in the order of the SentencePiece model, its control pieces left out."""
+    """Pieces in the order of the SentencePiece model, then what it has no piece for."""
     processor = load_pieces(pieces, "--pieces")
-    names = piece_words(processor)
-    ids = np.zeros(len(names), np.uint32)
-    words = list(SPECIAL)
-    for i, name in enumerate(names):
-        if not (processor.IsControl(i) or processor.IsUnknown(i) or name in SPECIAL):
-            ids[i] = len(words)
-            words.append(name)
-    found = _written(folder, (of_pieces(t, variant, processor, ids) for t in texts()))
-    return Numbered(*found, vocabulary(words))
+    growing = Growing()
+    known = piece_ids(growing.add, processor)
+    first = growing.words - len(SPECIAL)
+    found = (of_pieces(t, variant, processor, known, growing.add) for t in texts())
+    ids, ends = _written(folder, found)
+    words, new = growing.settled(1, first)
+    return Numbered(_renumbered(ids, new), ends, words)
+
+
+def _renumbered(ids: np.ndarray, new: np.ndarray) -> np.ndarray:
+    for a in range(0, len(ids), 1 << 20):
+        ids[a : a + (1 << 20)] = new[ids[a : a + (1 << 20)]]
+    return ids
 
 
 def _written(folder: Path, batches: Iterator[Sentences]) -> tuple[np.ndarray, np.ndarray]:

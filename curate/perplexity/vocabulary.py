@@ -253,15 +253,18 @@ class Growing:
             self._slots = _slots(self.words + words)
             _fill(self._blob, self._offsets[: self.words + 1], self._slots)
 
-    def settled(self, least: int) -> tuple[Vocabulary, np.ndarray]:
-        """The words that came `least` times and more, the most frequent first, equal ones by their
-        bytes; and uint32[words so far]: the new ids, 0 of the others."""
+    def settled(self, least: int, first: int = 0) -> tuple[Vocabulary, np.ndarray]:
+        """The first words as they came, then those that came `least` times and more, the most
+        frequent first, equal ones by their bytes; and uint32[words so far]: the new ids, 0 of the
+        others."""
         ends = self._offsets[: self.words + 1].tolist()
         blob = self._blob.tobytes()
         words = [blob[a:z] for a, z in pairwise(ends)]
         counts = self.counts[: self.words].tolist()
-        kept = [i for i in range(3, self.words) if counts[i] >= least]
+        stay = len(SPECIAL) + first
+        kept = [i for i in range(stay, self.words) if counts[i] >= least]
         kept.sort(key=lambda i: (-counts[i], words[i]))
+        kept = [*range(len(SPECIAL), stay), *kept]
         new = np.zeros(self.words, np.uint32)
         new[kept] = np.arange(3, len(kept) + 3, dtype=np.uint32)
         return vocabulary([*SPECIAL, *(words[i] for i in kept)]), new

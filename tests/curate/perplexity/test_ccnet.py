@@ -56,7 +56,7 @@ def test_lines_are_glued_without_a_space() -> None:
 def lines(draw_sentences: Any) -> list[str]:
     letters = str.maketrans("w0123456789", "Öabeiklmrst")  # digits would all be 0
     texts = (" ".join(s).translate(letters) for s in draw_sentences(300, 40))
-    return [f"Él {text}, № {len(text)}.\nNext" for text in texts]
+    return [f"Él {text}, № {len(text)}.\nNext" for text in texts] + ["鐵 ended"]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,8 @@ def test_perplexity_is_that_of_ccnets_own_steps(
     config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
     other = kenlm.Model(str(tmp_path / "xx.arpa.bin"), config)
     processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
-    texts = [*lines, "Something else — entirely: ９９ «quotes»\r\nand\x00NUL", "東京 Ω"]
+    # Letters that SentencePiece has no piece for are words by themselves, in CCNet as here.
+    texts = [*lines, "鐵人 鐵", "Жо", "Something else — entirely: ９９ «quotes»\r\nand\x00NUL", "東京 Ω"]
     want = []
     for text in texts:
         joined = " ".join(processor.encode(ccnet_text(text), out_type=str))
@@ -96,6 +97,12 @@ def test_perplexity_is_that_of_ccnets_own_steps(
     (tmp_path / "xx.sp.model").write_bytes(pieces)
     through = KenlmModel(tmp_path / "xx.arpa.bin", tmp_path / "xx.sp.model")
     assert through.perplexity(pa.array(texts, pa.large_string())).tolist() == want
+
+
+def test_another_script_is_not_one_word_over_and_over(model: Any, lines: list[str]) -> None:
+    found = model.perplexity(pa.array([lines[0], "железо и люди " * 5], pa.large_string()))
+    assert found[1] > 10 * found[0]
+    assert "鐵".encode() in model.data.words.words()  # it was seen
 
 
 def test_pieces_are_the_same_at_each_training(lines: list[str], pieces: bytes) -> None:

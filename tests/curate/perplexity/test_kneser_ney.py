@@ -116,6 +116,23 @@ def test_every_context_sums_to_one(
         assert prob_of_all(model, list(words)) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.parametrize("order", [2, 4])
+def test_rare_words_give_unknown_ones_no_more_than_what_was_never_seen(
+    order: int, tmp_path: Path, train_on: Any, draw_sentences: Any
+) -> None:
+    lines = [" ".join([*s, f"once{k}", f"twice{k // 2}"]) for k, s in enumerate(draw_sentences(80))]
+    model = train_on(tmp_path, lines, order=order, min_count=2, fallback=True)
+    words = model.data.words.words()
+    assert b"twice1" in words and not [w for w in words if w.startswith(b"once")]
+    for n in range(2, order + 1):
+        assert not [gram for gram in rows(model, n) if 0 in gram]
+    for context in ([], ["w1"], ["nobody"], ["w1", "nobody"]):
+        assert prob_of_all(model, context) == pytest.approx(1.0, abs=1e-5)
+    assert float(model.data.word_prob[0]) == min(model.data.word_prob.tolist())
+    scores, _ = model.by_sentence(pa.array(["a b c d", "w1 w2 w3 w4"], pa.large_string()))
+    assert scores.log10[0] < scores.log10[1]
+
+
 def test_a_corpus_in_small_runs_gives_the_same_bytes(
     tmp_path: Path, train_on: Any, draw_sentences: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
