@@ -44,6 +44,11 @@ class Settings(BaseModel):
         self._label = label
         return self
 
+    @classmethod
+    def fitting(cls, settings: dict[str, Any]) -> type[Settings]:
+        """The class for these settings, where a name stands for steps of two kinds."""
+        return cls
+
     def identity(self) -> dict[str, Any]:
         """What decides this step's output: label, version, settings and the content of the files
         it reads, for the stage's hash."""
@@ -72,6 +77,10 @@ class Settings(BaseModel):
 
     def notes(self) -> list[str]:
         """What the report must say of these settings, such as a rule that is skipped."""
+        return []
+
+    def explain(self, text: str) -> list[str]:
+        """What in a text moved this step's measure most, for `llmcurate explain`."""
         return []
 
 
@@ -178,6 +187,7 @@ REGISTRY: dict[str, str] = {
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
     "language": "curate.language.step:Language",
+    "quality": "curate.quality.step:Quality",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash.step:DedupMinhash",
     "dedup_bloom": "curate.dedup.bloom.step:DedupBloom",

@@ -67,3 +67,17 @@ class Model:
                 scores[row], codes[row] = answer[0][0], self._codes[answer[0][1]]
         # fastText's logarithms round up now and then: 1.00003.
         return codes, np.minimum(scores, np.float32(1.0))
+
+    def probability(
+        self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray, label: str
+    ) -> np.ndarray:
+        """float32[rows], 0 to 1: the label's score; 0 of a line without any word."""
+        scores = np.zeros(len(ends) - 1, np.float32)
+        packed, at, predict = lines.tobytes(), ends.tolist(), self._native.predict
+        name = self.header.names[self.labels.index(label)]
+        count = len(self.labels)
+        for row in np.flatnonzero(words).tolist():
+            for score, found in predict(packed[at[row] : at[row + 1]], count, 0.0, "replace"):
+                if found == name:
+                    scores[row] = score
+        return np.minimum(scores, np.float32(1.0))

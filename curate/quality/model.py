@@ -1,0 +1,67 @@
+"""A quality classifier: a supervised fastText model and the label that means good."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from curate.errors import UsageError
+from curate.language.model_file import read_header
+from curate.language.native import Model
+from curate.quality.text import quality_lines
+
+VARIABLE = "LLMCURATE_QUALITY_MODEL"
+# The labels of DCLM's model, which ours have too; RedPajama's has `wiki` and `cc`.
+GOOD, REST = "hq", "cc"
+
+
+def effective(model: str | None) -> str:
+    """The path that counts: the setting, else the environment's. UsageError where there is none."""
+    path = model or os.environ.get(VARIABLE)
+    if not path:
+        raise UsageError(
+            f"no quality model: give --model PATH (quality.model) or set {VARIABLE}; train one with"
+            " `llmcurate quality train`, or fetch DCLM's (mlfoundations/fasttext-oh-eli5)"
+        )
+    return str(Path(path).expanduser())
+
+
+def good_label(path: str | Path, label: str | None = None) -> str:
+    """The label whose probability is the score: as given, else `hq`, else the one beside `cc`.
+
+    UsageError where the model has no such label, or where it is not clear which it is.
+    """
+    labels = read_header(path).labels
+    if label is not None:
+        label = label.removeprefix("__label__")
+        if label not in labels:
+            known = ", ".join(labels[:8])
+            raise UsageError(f"the quality model {path} has no label {label!r}; it has {known}")
+        return label
+    if GOOD in labels:
+        return GOOD
+    if len(labels) == 2 and REST in labels:
+        return next(x for x in labels if x != REST)
+    raise UsageError(
+        f"the quality model {path} has the labels {', '.join(labels[:8])}: say which one is good"
+        " (--label, or score_label in a recipe)"
+    )
+
+
+class Classifier:
+    """A loaded model; label: the one that is scored, without prefix."""
+
+    def __init__(self, path: str | Path, label: str | None = None) -> None:
+        self.label = good_label(path, label)
+        self._model = Model(path)
+
+    def scores(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """float64[rows], 0 to 1: the label's probability of each text (data: uint8[bytes],
+        offsets: int64[rows + 1]); 0 of one without any word."""
+        return self.line_scores(*quality_lines(data, offsets))
+
+    def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """The same of prepared lines (`quality_lines`)."""
+        return self._model.probability(lines, ends, words, self.label).astype(np.float64)
