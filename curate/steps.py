@@ -186,6 +186,7 @@ REGISTRY: dict[str, str] = {
     "document_length": "curate.filters.length:DocumentLength",
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
+    "wangchanberta": "curate.filters.wangchanberta:WangchanBERTa",
     "language": "curate.language.step:Language",
     "quality": "curate.quality.step:Quality",
     "dedup_exact": "curate.dedup.exact:DedupExact",
