@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curate.language.codes import PREFIX
+from curate.fasttext.model_file import PREFIX
 from curate.language.lines import fasttext_lines
 from curate.language.training import Training
 from curate.text.buffers import text_buffers

@@ -12,11 +12,11 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from curate.documents import Documents
 from curate.errors import UsageError
+from curate.fasttext.model_file import read_header, sha256
 from curate.language import codes
 from curate.language.lines import fasttext_lines
 from curate.language.locate import VARIABLE, effective, model_path
-from curate.language.model_file import read_header, sha256
-from curate.language.native import Model, need_library
+from curate.language.native import Model
 from curate.steps import Step
 
 # CCNet's successors, RefinedWeb and FineWeb (Penedo et al. 2023, 2024), keep from here on.
@@ -32,6 +32,7 @@ class Language(Step):
     """
 
     name: ClassVar[str] = "language"
+    version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits
 
     model: str | None = Field(
         None, description="path, lid.176.ftz or lid.176.bin; none: LLMCURATE_LID_MODEL, lid.176.ftz"
@@ -63,7 +64,6 @@ class Language(Step):
 
     def identity(self) -> dict[str, Any]:
         """With the model that counts here and now, so that workers and later runs see the same."""
-        need_library()
         found = super().identity()
         found["settings"] |= {"model": effective(self.model), "model_sha256": None}
         self._check()

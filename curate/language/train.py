@@ -19,9 +19,9 @@ import numpy as np
 
 from curate.atomic import TEMPORARY, clear_temporary, replacing, write_text
 from curate.errors import UsageError
+from curate.fasttext.model_file import sha256
 from curate.language.examples import BATCH, Lines
 from curate.language.fit import fit_apart
-from curate.language.model_file import sha256
 from curate.language.native import Model
 from curate.language.scores import Scores
 from curate.language.training import Training

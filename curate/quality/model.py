@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from curate.errors import UsageError
-from curate.language.model_file import read_header
-from curate.language.native import Model
+from curate.fasttext import classifier
+from curate.fasttext.model_file import read_header
 from curate.quality.text import quality_lines
 
 VARIABLE = "LLMCURATE_QUALITY_MODEL"
@@ -55,7 +55,8 @@ class Classifier:
 
     def __init__(self, path: str | Path, label: str | None = None) -> None:
         self.label = good_label(path, label)
-        self._model = Model(path)
+        self._model = classifier.Classifier(path)
+        self._code = self._model.labels.index(self.label)
 
     def scores(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """float64[rows], 0 to 1: the label's probability of each text (data: uint8[bytes],
@@ -64,4 +65,6 @@ class Classifier:
 
     def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
         """The same of prepared lines (`quality_lines`)."""
-        return self._model.probability(lines, ends, words, self.label).astype(np.float64)
+        found = self._model.probabilities(lines, ends, [self._code])[:, 0]
+        # fastText's logarithms round up now and then: 1.00003.
+        return (np.minimum(found, np.float32(1.0)) * words).astype(np.float64)

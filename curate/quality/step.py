@@ -18,8 +18,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from curate.database import literal
 from curate.documents import NUMBER, Documents
 from curate.errors import UsageError
-from curate.language.model_file import sha256
-from curate.language.native import need_library
+from curate.fasttext.model_file import sha256
 from curate.quality.measures import kept_count
 from curate.quality.model import VARIABLE, Classifier, effective, good_label
 from curate.sketches import Sketches
@@ -79,7 +78,6 @@ class Scored(Settings):
 
     def identity(self) -> dict[str, Any]:
         """With the model that counts here and now, so that workers and later runs see the same."""
-        need_library()
         found = super().identity()
         found["settings"] |= {"model": effective(self.model), "model_sha256": None}
         path = self._path()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from curate.demo.language import TRAINING, examples
 from curate.errors import RunFailed, UsageError
+from curate.fasttext.model_file import read_header
 from curate.language.examples import pieces
-from curate.language.model_file import read_header
 from curate.language.scores import Scores, table
 from curate.language.train import train
 from curate.language.training import Training

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from curate.errors import UsageError
-from curate.language.model_file import read_header
+from curate.fasttext.model_file import read_header
 from curate.language.training import Training
 from curate.quality.inputs import Texts
 from curate.quality.train import PRESETS, train
