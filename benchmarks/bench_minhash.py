@@ -8,9 +8,9 @@ datasketch 2 gets some of the same texts, evenly drawn, cut by `\\w+`, through i
 made before: the same kernels without segmentation, ours and rensa's, whose RMinHash is a sketch of
 another kind (some rounds over the shingles, not a minimum for each permutation).
 
-The command goes from parquet to parquet with fineweb's 14 x 8 and two workers; its start takes some
-seconds, so it is also given sixteen times the documents. DataTrove's four stages get fewer, with the
-same bands; both are counted by seconds of CPU time, processes and their start included.
+The command goes from parquet to parquet with fineweb's 14 x 8 and two workers; its start takes
+some seconds, so it is also given sixteen times the documents. DataTrove's four stages get fewer,
+with the same bands; both are counted by seconds of CPU time, processes and their start included.
 Exit status 1 under 50,000 documents a second for signatures, 15,000 for the command on the larger
 input, or 80 times DataTrove a core.
 """

@@ -1,4 +1,5 @@
-"""A CorpusStep's decisions over a stage's sketches, checked before anything is applied."""
+"""A CorpusStep's decisions over a stage's sketches, and the guard that they pass before anything is
+applied."""
 
 from __future__ import annotations
 
@@ -13,8 +14,7 @@ from curate.indexes import Index, earlier_files
 from curate.sketches import MARK, SketchedCorpus, Sketches, view
 
 if TYPE_CHECKING:
-    from curate.dedup.step import Removal
-    from curate.steps import CorpusStep
+    from curate.steps import CorpusStep, Settings
 
 
 def resolve(
@@ -25,11 +25,8 @@ def resolve(
     size: tuple[int, int],
     workers: int,
 ) -> dict[str, Any]:
-    """Writes the decisions; returns the step's counts. own: the step's folder; size: documents and
-    bytes of text that reached the step.
-
-    TooMuchGone where more would go than the step's `max_removal` allows.
-    """
+    """Writes the decisions; returns the step's counts, and for `guard` what they would remove.
+    own: the step's folder; size: documents and bytes of text that reached the step."""
     from curate.dedup.step import DedupStep, Removal
 
     began = time.perf_counter()
@@ -49,7 +46,7 @@ def resolve(
             found = step.resolve(Sketches(db, whole, own, files, named))
             found |= _own_decisions(db, whole, aside, earlier)
         if isinstance(step, Removal):
-            _guard(db, aside, step, size)
+            found["removal"] = _removal(db, aside, size)
     return {**found, "seconds": round(time.perf_counter() - began, 3)}
 
 
@@ -87,8 +84,8 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
     return {**counts, "against": {index.name: hits.get(index.name, 0) for index in earlier}}
 
 
-def _guard(db: Any, path: Path, step: Removal, size: tuple[int, int]) -> None:
-    """TooMuchGone where a dedup would remove more than it may."""
+def _removal(db: Any, path: Path, size: tuple[int, int]) -> dict[str, Any]:
+    """[what would go, all] in documents and in bytes, and the largest cluster."""
     source = f"read_parquet({literal(path)})"
     gone, cut = db.execute(
         f"""WITH spans AS (
@@ -100,11 +97,23 @@ def _guard(db: Any, path: Path, step: Removal, size: tuple[int, int]) -> None:
                 WHERE "drop" AND span_start IS NULL),
                (SELECT coalesce(sum(greatest(0, z - greatest(a, seen))), 0)::BIGINT FROM spans)"""
     ).fetchone()
-    for part, all_, what in ((gone, size[0], "documents"), (cut, size[1], "bytes")):
+    return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
+
+
+def guard(step: Settings, found: dict[str, Any]) -> None:
+    """TooMuchGone where a dedup would remove more than its `max_removal`. found: what `resolve`
+    returned. The decisions stay, so that a run with a higher limit goes on from them."""
+    from curate.dedup.step import Removal
+
+    removal = found.get("removal")
+    if removal is None or not isinstance(step, Removal):
+        return
+    for what in ("documents", "bytes"):
+        part, all_ = removal[what]
         if all_ and part / all_ > step.max_removal:
             stop = TooMuchGone(
                 f"{step.label} would remove {part:,} of {all_:,} {what} ({part / all_:.1%}), more"
-                f" than max_removal {step.max_removal:g}{_most(db, source)}; nothing was removed."
+                f" than max_removal {step.max_removal:g}{removal['most']}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
             )
             stop.share = part / all_

@@ -198,12 +198,15 @@ class _Run:
                 stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
             )
         if stage.sketch:
+            from curate.resolving import guard
+
             record["decides"] = stage.sketch.label
             record["decided"] = self._once(
                 stage.decisions_key + ":resolved",
                 self._decisions(stage),
                 lambda: self._resolve(stage, record),
             )
+            guard(stage.sketch, record["decided"])
             decided = record["decided"].get("seconds")
             if decided is not None:
                 record["seconds"][f"{stage.sketch.label}: deciding"] = decided

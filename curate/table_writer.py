@@ -46,8 +46,7 @@ class TableWriter:
         """Adds rows; the first table sets the schema, also when it is empty."""
         if self._writer is None:
             self._schema = table.schema
-            # Values that seldom repeat: a dictionary of them, and their least and greatest, cost more
-            # than the compression of the rest.
+            # Of values that seldom repeat, a dictionary and the least and greatest cost much.
             others = [f.name for f in table.schema if f.name not in DISTINCT]
             self._writer = pq.ParquetWriter(
                 self._aside,

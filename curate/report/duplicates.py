@@ -39,9 +39,10 @@ class Method:
     members: int = 0
     passages: bool = False
     unknown: int = 0  # what went without a cluster: seen before, nobody knows where
+    unknown_whole: int = 0  # of these, whole documents
     dropped: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
-    largest: list[tuple[int, str]] = field(default_factory=list)  # members, the id that stays
+    largest: list[tuple[int, str | None]] = field(default_factory=list)  # members, who stays
     similarity: Histogram | None = None
     pairs: list[Pair] = field(default_factory=list)
 
@@ -57,6 +58,7 @@ class Method:
         }
         if self.unknown:
             found["unknown"] = self.unknown
+            found["unknown_whole"] = self.unknown_whole
         if self.similarity is not None:
             found["similarity"] = self.similarity.dump()
         return found
@@ -74,16 +76,17 @@ def gather(store: Store) -> list[Method]:
         FROM decisions WHERE cluster IS NOT NULL GROUP BY method, cluster"""
     )
     found = []
-    for name, unknown, spans in store.rows(
-        """SELECT method, count(*) - count(cluster), count(span_start) FROM decisions
-        GROUP BY method ORDER BY method"""
+    for name, unknown, whole, spans in store.rows(
+        """SELECT method, count(*) - count(cluster),
+               count(*) FILTER (cluster IS NULL AND span_start IS NULL), count(span_start)
+        FROM decisions GROUP BY method ORDER BY method"""
     ):
         ((clusters, members, gone),) = store.rows(
             """SELECT count(*), coalesce(sum(size), 0)::BIGINT, coalesce(sum(gone), 0)::BIGINT
             FROM clusters WHERE method = ?""",
             [name],
         )
-        method = Method(name, clusters, members, spans > 0, unknown, gone)
+        method = Method(name, clusters, members, spans > 0, unknown, whole, gone)
         for size, n in store.rows(
             "SELECT size, count(*) FROM clusters WHERE method = ? GROUP BY size ORDER BY size",
             [name],

@@ -32,7 +32,7 @@ def chapter(record: dict[str, Any], figures: Figures) -> tuple[str, str, str]:
         "Duplicates",
         lead(
             "Documents, or passages of them, that are copies of each other form a cluster; one of"
-            " them stays."
+            " them stays, unless the recipe says that none does."
             " <code>decisions.parquet</code> lists every member."
         ),
         "".join(_method(m) for m in figures.duplicates if m.members or m.unknown),
@@ -69,9 +69,10 @@ def _method(method: Method) -> str:
     if method.members:
         parts.append(_clusters(method, of, gone))
     if method.unknown:
-        parts.append(
-            f"<p class=about>{count(method.unknown)} {of} {gone}, {_alone(method.name)}.</p>"
-        )
+        whole = method.unknown_whole
+        kinds = [(method.unknown - whole, "passages cut"), (whole, "documents dropped")]
+        said = " and ".join(f"{count(n)} {what}" for n, what in kinds if n)
+        parts.append(f"<p class=about>{said}, {_alone(method.name)}.</p>")
     if method.similarity is not None:
         chart = charts.histogram(method.similarity.dump(), "copies by similarity", only_marked=True)
         parts.append(f"<figure>{chart}<figcaption>{_meaning(method.name)}</figcaption></figure>")
@@ -88,10 +89,13 @@ def _clusters(method: Method, of: str, gone: str) -> str:
         for bound, n in sorted(method.sizes.items())
     ]
     copies = "copy" if method.dropped == 1 else "copies"
-    largest = ", ".join(f"{count(n)} ({name(kept)})" for n, kept in method.largest[:3])
+    largest = ", ".join(
+        f"{count(n)} ({name(kept) if kept is not None else 'no copy stays'})"
+        for n, kept in method.largest[:3]
+    )
     return (
         f"<p class=about>{count(method.clusters)} clusters with {count(method.members)} {of};"
-        f" {count(method.dropped)} {copies} {gone}. The largest, with the document that keeps a"
+        f" {count(method.dropped)} {copies} {gone}. The largest, and the document that keeps a"
         f" copy: {largest}.</p>{table([f'{of} in a cluster', 'clusters', ''], body, numbers={1})}"
     )
 

@@ -144,7 +144,13 @@ def test_a_dedup_that_would_remove_nearly_all_stops_before_anything_is_applied(b
         bench.run([{"dedup_exact": {}}], source)
     assert stopped.value.exit_code == 1
     assert not (bench.folder / "out/corpus").exists()
+    decided = [*bench.folder.glob("out/stages/*/decisions-*.parquet")]
+    before = [(p, p.stat().st_ino) for p in decided]
+    assert before
+    with pytest.raises(RunFailed, match=r"max_removal 0\.92"):
+        bench.run([{"dedup_exact": {"max_removal": 0.92}}], source)
     bench.run([{"dedup_exact": {"max_removal": 0.95}}], source)
+    assert [(p, p.stat().st_ino) for p in decided] == before, "it was decided again"
     assert bench.ids() == ["d00", "x"]
 
 

@@ -40,6 +40,14 @@ def test_a_method_that_knows_no_partners_says_so_and_claims_no_clusters() -> Non
     html = page({}, Method("bloom", unknown=12, passages=True))
     assert "12 passages cut, of which only this is known" in html
     assert "clusters with" not in html
+    html = page({}, Method("bloom", unknown=12, unknown_whole=5, passages=True))
+    assert "7 passages cut and 5 documents dropped, of which only this is known" in html
+
+
+def test_a_cluster_of_which_no_copy_stays_says_so() -> None:
+    largest = [(3, None), (2, "a")]
+    html = page({}, Method("paragraphs", 2, 5, dropped=4, sizes={2: 2}, largest=largest))
+    assert "3 (no copy stays), 2 (" in html and "None" not in html
 
 
 def test_pairs_of_one_url_claim_no_similarity_of_their_texts() -> None:
