@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from curate.errors import UsageError
+from curate.fasttext.explaining import Share, explain
 from curate.fasttext.hidden import Memory, hidden_of, memory
 from curate.fasttext.reading import DECODED, SIGMOID, Weights, read_model
 from curate.fasttext.scoring import best, log_scores
@@ -61,6 +62,11 @@ class Classifier:
         with self._lock:
             found = _all(self._model, self._memory, lines, ends, chosen)
         return self._numbers(found)
+
+    def explain(self, line: bytes, label: int) -> tuple[list[Share], float]:
+        """(what each feature of a line adds to a label's logit, the most in either direction
+        first; the logit). With hs it is the sum of the branches on the way to the label."""
+        return explain(self._model, line, label)
 
     def _numbers(self, values: np.ndarray) -> np.ndarray:
         if np.isnan(values).any():

@@ -71,7 +71,7 @@ def train(kind: Kind, folder: Path) -> None:
         "wordNgrams": ngrams,
         "minn": minn,
         "maxn": maxn,
-        "bucket": 3000 if maxn or ngrams > 1 else 0,
+        "bucket": 700 if maxn or ngrams > 1 else 0,
         "thread": 1,
         "verbose": 0,
     }
