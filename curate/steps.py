@@ -80,7 +80,8 @@ class Settings(BaseModel):
         return []
 
     def explain(self, text: str) -> list[str]:
-        """What in a text moved this step's measure most, for `llmcurate explain`."""
+        """What in a text moved this step's measure most, one line each, for `llmcurate explain`;
+        called on a step that was not opened. UsageError where what it needs is gone."""
         return []
 
 
@@ -103,6 +104,11 @@ def digest(label: str, location: str) -> str:
 
 class Step(Settings):
     """Documents in, Documents out; pure: no files, no globals, no clock."""
+
+    @property
+    def by_id(self) -> bool:
+        """Whether ids decide, so that it waits for the stage after which they are settled."""
+        return False
 
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""

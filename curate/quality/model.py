@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from curate.errors import UsageError
 from curate.fasttext import classifier
+from curate.fasttext.explaining import Share
 from curate.fasttext.model_file import read_header
 from curate.quality.text import quality_lines
 
@@ -50,6 +52,17 @@ def good_label(path: str | Path, label: str | None = None) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """Why a text scores as it does. shares: what each word and n-gram adds to the logit, the most
+    in either direction first; against: the label that the logit is measured against, if any."""
+
+    score: float
+    logit: float
+    against: str | None
+    shares: list[Share]
+
+
 class Classifier:
     """A loaded model; label: the one that is scored, without prefix."""
 
@@ -68,3 +81,28 @@ class Classifier:
         found = self._model.probabilities(lines, ends, [self._code])[:, 0]
         # fastText's logarithms round up now and then: 1.00003.
         return (np.minimum(found, np.float32(1.0)) * words).astype(np.float64)
+
+    def explain(self, text: str) -> Explanation:
+        """What each word and n-gram of a text does to its score; nothing is approximated.
+
+        Of two labels under softmax the score is the logistic function of the difference of their
+        logits, so that the shares are of that difference; of more, it is the one to the label that
+        is likeliest beside the scored one. Other losses have a logit for each label on its own.
+        """
+        data = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+        lines, ends, words = quality_lines(data, np.array([0, len(data)], np.int64))
+        score = float(self.line_scores(lines, ends, words)[0])
+        if not words[0]:
+            return Explanation(0.0, 0.0, None, [])
+        line = lines.tobytes()
+        shares, logit = self._model.explain(line, self._code)
+        if self._model.header.loss != "softmax" or len(self._model.labels) == 1:
+            return Explanation(score, logit, None, shares)
+        chances = self._model.probabilities(lines, ends)[0]
+        chances[self._code] = -1
+        other = int(np.argmax(chances))
+        rest, less = self._model.explain(line, other)
+        theirs = {(s.text, s.kind): s.adds for s in rest}
+        apart = [replace(s, adds=s.adds - theirs[s.text, s.kind]) for s in shares]
+        apart.sort(key=lambda s: (-abs(s.adds), s.text, s.kind))
+        return Explanation(score, logit - less, self._model.labels[other], apart)

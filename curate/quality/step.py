@@ -24,9 +24,7 @@ from curate.quality.model import VARIABLE, Classifier, effective, good_label
 from curate.sketches import Sketches
 from curate.steps import CorpusStep, Settings, Step
 
-# fasttext-oh-eli5's limit for the best tenth of DCLM's pool (Li et al. 2024; DCLM's repository).
-DCLM_THRESHOLD = 0.018112
-ALPHA = 9.0  # Brown et al. 2020, appendix A
+EXPLAINED = 12  # words and n-grams that `explain` names
 _KEY = "quality\0"  # so that another draw by the same ids and seed would be another
 
 
@@ -80,11 +78,17 @@ class Scored(Settings):
         """With the model that counts here and now, so that workers and later runs see the same."""
         found = super().identity()
         found["settings"] |= {"model": effective(self.model), "model_sha256": None}
-        path = self._path()
-        if self.model_sha256 and sha256(path) != self.model_sha256.lower():
-            raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
-        good_label(path, self.score_label)
+        self._check()
         return found
+
+    def _check(self) -> None:
+        """UsageError where the model is no such file as the settings say, or has no such label."""
+        path = self._path()
+        label = good_label(path, self.score_label)  # says what is wrong with a file that is none
+        if self.model_sha256 and sha256(path) != self.model_sha256.lower():
+            raise UsageError(
+                f"{self.label}: {path} (label {label}) has another sha256 than model_sha256 says"
+            )
 
     def resolved(self) -> dict[str, Any]:
         """The settings as given, and what the model was."""
@@ -104,6 +108,28 @@ class Scored(Settings):
     def open(self) -> None:
         self._model = Classifier(self._path(), self.score_label)
 
+    def explain(self, text: str) -> list[str]:
+        """The words and n-grams that moved the score most."""
+        if self._model is None:
+            self._check()
+            self.open()
+        assert self._model is not None
+        found = self._model.explain(text)
+        if not found.shares:
+            return ["score 0, no word"]
+        beside = f" against {found.against}" if found.against else ""
+        lines = [
+            f"score {found.score:.6f}, logit {found.logit:+.4f} of {self._model.label}{beside}"
+        ]
+        for share in found.shares[:EXPLAINED]:
+            times = f" ({share.times} times)" if share.times > 1 else ""
+            lines.append(f"{share.adds:+.4f} {share.kind} {share.text!r}{times}")
+        more = len(found.shares) - EXPLAINED
+        if more > 0:
+            rest = sum(s.adds for s in found.shares[EXPLAINED:])
+            lines.append(f"{rest:+.4f} {more} others together")
+        return lines
+
     def scores(self, docs: Documents) -> np.ndarray:
         """float64[rows], 0 to 1."""
         if self._model is None:
@@ -117,6 +143,10 @@ class Quality(Scored, Step):
 
     Columns: `score`, 0 to 1, 0 of a text without any word; with `pareto` also `draw`.
     """
+
+    @property
+    def by_id(self) -> bool:
+        return self.pareto is not None
 
     def apply(self, docs: Documents) -> Documents:
         score = self.scores(docs)

@@ -79,3 +79,9 @@ def small() -> Training:
 def make_documents() -> Any:
     """The function `documents`."""
     return documents
+
+
+@pytest.fixture(scope="session")
+def words_of() -> dict[str, list[str]]:
+    """The vocabulary of each kind."""
+    return {"good": GOOD, "poor": POOR}

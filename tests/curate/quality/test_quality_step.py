@@ -144,6 +144,19 @@ def test_a_model_by_the_environment_counts_and_stays_out_of_the_recipe(
         bench.run(text.replace("model_sha256: ", "model_sha256: 0"), mixed, out="other")
 
 
+def test_a_draw_is_by_settled_ids(model: Path, make_documents: Any, bench: Any) -> None:
+    rows = [{"text": r["text"]} for k in ("good", "poor") for r in make_documents(k, 30, 7)]
+    source = bench.jsonl("nameless.jsonl", rows)
+    step = [{"quality": {"model": str(model), "pareto": 9.0}}]
+    bench.run(step, source, out="whole")
+    bench.run(step, source, out="slices", read={"partition_bytes": 2000})
+    assert bench.ids("whole") == bench.ids("slices")
+    assert 0 < len(bench.ids("whole")) < 60
+    kept = bench.rows("whole")
+    draws = pareto_draws(pa.array([r["id"] for r in kept]), 9.0, 0)
+    assert [r["quality.draw"] for r in kept] == draws.tolist()
+
+
 def test_the_report_shows_scores_beside_the_limit(model: Path, mixed: Path, bench: Any) -> None:
     for name, how in (("limit", {"threshold": 0.5}), ("share", {"keep_fraction": 0.4})):
         bench.run([{"quality": {"model": str(model), **how}}], mixed, out=name)
