@@ -11,6 +11,7 @@ from numba import njit
 
 from curate.errors import UsageError
 from curate.fasttext.explaining import Share, explain
+from curate.fasttext.features import ROOM
 from curate.fasttext.hidden import Memory, hidden_of, memory
 from curate.fasttext.reading import DECODED, SIGMOID, Weights, read_model
 from curate.fasttext.scoring import best, log_scores
@@ -97,7 +98,7 @@ def _top(
     found = np.full((rows, k), -1, np.int32)
     shares = np.zeros((rows, k), np.float32)
     hidden = np.empty(model.output.dense.shape[1], np.float32)
-    scratch = np.empty((max(1, model.words.maxn), 2), np.int64)
+    scratch = np.empty((ROOM + model.words.maxn, 3), np.int64)
     hashes = np.empty(_most_words(model, ends), np.int64)
     scores, codes = np.empty(k + 1, np.float32), np.empty(k + 1, np.int32)
     work, stack = np.empty(2 * labels, np.float32), np.empty(2 * labels, np.int32)
@@ -127,7 +128,7 @@ def _all(
     labels = len(model.output.dense)
     shares = np.zeros((rows, len(chosen)), np.float32)
     hidden = np.empty(model.output.dense.shape[1], np.float32)
-    scratch = np.empty((max(1, model.words.maxn), 2), np.int64)
+    scratch = np.empty((ROOM + model.words.maxn, 3), np.int64)
     hashes = np.empty(_most_words(model, ends), np.int64)
     scores, work = np.empty(labels, np.float32), np.empty(2 * labels, np.float32)
     exactly = model.output.kind == SIGMOID

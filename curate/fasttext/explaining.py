@@ -13,12 +13,13 @@ from numba import njit
 
 from curate.fasttext.features import (
     END_WORD,
+    ROOM,
     bucket_of,
     entry_of,
     hashed,
     is_label,
     next_word,
-    ngrams_at,
+    ngrams_from,
     row_of,
     same,
     signed,
@@ -50,7 +51,7 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
     the word or words in the line, equal for the newline; from and to in <word> of an n-gram.
     """
     words = model.words
-    scratch = np.empty((max(1, words.maxn), 2), np.int64)
+    scratch = np.empty((ROOM + words.maxn, 3), np.int64)
     most = len(line) // 2 + 2 if words.ngrams > 1 else 0
     seen = np.empty((most, 3), np.int64)  # hash, start, end
     count = found = 0
@@ -78,10 +79,13 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
             count += 1
         if ended or words.maxn == 0:
             continue
-        for place in range(at - begin + 2):
-            for n in range(ngrams_at(words, line, begin, at, place, scratch)):
+        place = 0
+        while place < at - begin + 2:
+            many, place = ngrams_from(words, line, begin, at, place, scratch)
+            for n in range(many):
                 if count < len(out):
-                    out[count] = scratch[n, 0], _NGRAM, begin, at, place, scratch[n, 1]
+                    row, first, last = scratch[n]
+                    out[count] = row, _NGRAM, begin, at, first, last
                 count += 1
     for i in range(found):
         gram = signed(seen[i, 0])

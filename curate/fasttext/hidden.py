@@ -19,7 +19,7 @@ from curate.fasttext.features import (
     hashed,
     is_label,
     next_word,
-    ngrams_at,
+    ngrams_from,
     row_of,
     same,
     signed,
@@ -71,16 +71,31 @@ def add_row(rows: Rows, row: int, total: np.ndarray) -> None:
     """Adds a row of the input matrix to total: float32[dim]."""
     dim = len(total)
     if len(rows.dense):
+        dense = rows.dense[row]
         for d in range(dim):
-            total[d] += rows.dense[row, d]
+            total[d] += dense[d]
         return
-    norm = rows.norms[row]
-    for part in range(rows.codes.shape[1]):
+    codes, centroids, norm = rows.codes[row], rows.centroids, rows.norms[row]
+    for part in range(len(codes)):
         begin = part * rows.each
         size = min(rows.each, dim - begin)
-        at = 256 * begin + np.int64(rows.codes[row, part]) * size
+        at = 256 * begin + np.int64(codes[part]) * size
         for d in range(size):
-            total[begin + d] += norm * rows.centroids[at + d]
+            total[begin + d] += norm * centroids[at + d]
+
+
+@njit(nogil=True)
+def _add_rows(rows: Rows, found: np.ndarray, count: int, total: np.ndarray) -> None:
+    """Adds the rows that found[:count, 0] names."""
+    dense, dim = rows.dense, len(total)
+    if len(dense):
+        for n in range(count):
+            row = found[n, 0]
+            for d in range(dim):
+                total[d] += dense[row, d]
+        return
+    for n in range(count):
+        add_row(rows, found[n, 0], total)
 
 
 @njit(nogil=True)
@@ -93,8 +108,8 @@ def add_word(
     scratch: np.ndarray,
     total: np.ndarray,
 ) -> int:
-    """Adds a word's rows to total: float32[dim]; how many, or _LABEL_WORD. scratch: int64[maxn, 2]
-    is overwritten."""
+    """Adds a word's rows to total: float32[dim]; how many, or _LABEL_WORD. scratch: as `found` of
+    ngrams_from, is overwritten."""
     words = model.words
     entry = entry_of(words, data, start, end, state)
     if is_label(words, data, start, end, entry):
@@ -105,10 +120,10 @@ def add_word(
         count = 1
     if words.maxn == 0 or same(data, start, end, END_WORD, 0, len(END_WORD)):
         return count
-    for at in range(end - start + 2):
-        many = ngrams_at(words, data, start, end, at, scratch)
-        for n in range(many):
-            add_row(model.rows, scratch[n, 0], total)
+    at = 0
+    while at < end - start + 2:
+        many, at = ngrams_from(words, data, start, end, at, scratch)
+        _add_rows(model.rows, scratch, many, total)
         count += many
     return count
 
@@ -137,8 +152,9 @@ def _remember(
         kept.pool[at + k] = data[start + k]
     kept.at[place + 1] = at + end - start
     kept.hash[place] = state
-    kept.sums[place] = 0
-    kept.features[place] = add_word(model, data, start, end, state, scratch, kept.sums[place])
+    total = kept.sums[place]
+    total[:] = 0
+    kept.features[place] = add_word(model, data, start, end, state, scratch, total)
     kept.slots[slot] = place
     kept.used[0] = place + 1
     return place
@@ -163,6 +179,7 @@ def hidden_of(
     """
     words = model.words
     slots, known, starts, pool = kept.slots, kept.hash, kept.at, kept.pool
+    features, sums = kept.features, kept.sums
     mask = len(slots) - 1
     dim = len(hidden)
     total = np.zeros(dim)
@@ -192,10 +209,10 @@ def hidden_of(
                 place = int(slots[slot])
             if place < 0:
                 place = _remember(model, kept, data, begin, at, state, scratch)
-            many = kept.features[place]
+            many = features[place]
             if many > 0:
                 for d in range(dim):
-                    total[d] += kept.sums[place, d]
+                    total[d] += sums[place, d]
             ended = same(data, begin, at, END_WORD, 0, len(END_WORD))
         if many >= 0:
             count += many

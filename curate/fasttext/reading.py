@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from curate.errors import UsageError
-from curate.fasttext.features import Words, entries, kept_slots, word_slots
+from curate.fasttext.features import Words, entries, kept_slots, sieve_of, word_slots
 from curate.fasttext.model_file import CENTROIDS, Header, Layout, Matrix, Quantizer, read_layout
 
 HS, SIGMOID, SOFTMAX = 0, 1, 2
@@ -92,6 +92,7 @@ def _dictionary(data: np.ndarray, header: Header, layout: Layout) -> tuple[Words
         header.word_ngrams,
         layout.pruned,
         kept_slots(pairs),
+        sieve_of(pairs),
     )
     return words, counts
 
