@@ -15,6 +15,7 @@ from curate.fasttext.features import ROOM
 from curate.fasttext.hidden import Memory, hidden_of, memory
 from curate.fasttext.reading import DECODED, SIGMOID, Weights, read_model
 from curate.fasttext.scoring import best, log_scores
+from curate.fasttext.words import LISTED, mean_of_words
 
 # Sums of remembered words and fastText's differ by rounding alone: some 1e-6 of a score in short
 # texts, 1e-4 in megabytes. Where two labels are as near as this, the sum is made again in
@@ -131,11 +132,14 @@ def _all(
     scratch = np.empty((ROOM + model.words.maxn, 3), np.int64)
     hashes = np.empty(_most_words(model, ends), np.int64)
     scores, work = np.empty(labels, np.float32), np.empty(2 * labels, np.float32)
+    which = np.empty(LISTED, np.int64)
     exactly = model.output.kind == SIGMOID
     for row in range(rows):
-        count = hidden_of(
-            model, kept, lines, ends[row], ends[row + 1], exactly, scratch, hashes, hidden
-        )
+        start, end = ends[row], ends[row + 1]
+        if model.words.maxn == 0:
+            count = mean_of_words(model, lines, start, end, hashes, which, hidden)
+        else:
+            count = hidden_of(model, kept, lines, start, end, exactly, scratch, hashes, hidden)
         if count == 0:
             continue
         log_scores(model.output, hidden, scores, work)

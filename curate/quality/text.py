@@ -10,7 +10,11 @@ import numpy as np
 from numba import njit
 
 from curate.language.lines import fasttext_lines
-from curate.text.unicode import char_bytes, line_end_bytes, space_bytes
+from curate.text.unicode import ASCII_SPACE, line_end_bytes, space_bytes
+
+# Bytes that white space may begin with.
+_LOOK = ASCII_SPACE.copy()
+_LOOK[[0xC2, 0xE1, 0xE2, 0xE3]] = True
 
 
 @njit(cache=True, nogil=True)
@@ -29,6 +33,12 @@ def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
             at += n
         last = to  # where the text written so far ends, white space at its end left out
         while at < end:
+            if not _LOOK[data[at]]:
+                out[to] = data[at]
+                at += 1
+                to += 1
+                last = to
+                continue
             n = line_end_bytes(data, at, end)
             if n > 0:
                 out[to] = 32
@@ -37,11 +47,10 @@ def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
                 continue
             n = space_bytes(data, at, end)
             blank = n > 0
-            n = max(n, min(char_bytes(data[at]), end - at))
-            for k in range(n):
-                out[to + k] = data[at + k]
-            at += n
-            to += n
+            for _ in range(max(n, 1)):
+                out[to] = data[at]
+                at += 1
+                to += 1
             if not blank:
                 last = to
         to = last
