@@ -2,14 +2,13 @@
 
     python benchmarks/bench_quality.py [--smaller]
 
-A model is trained first by `llmcurate quality train --preset dclm`: documentation against novels,
-pieces of 3,400 characters, 100 dimensions, pairs of words in 2,000,000 rows, 800 MB; --smaller has
-100,000 rows, 40 MB. Then both score other pieces of the same texts. Ours counts preparation, scores,
-column, marks and split (threshold 0.5). fastText's is DCLM's code: `" ".join(text.strip()
-.splitlines())`, `predict(k=-1)`, a look-up of the label. Both run in turn in one process, so that
-other work on the machine hits both; the median of the passes counts, in CPU seconds. Peak memory is
-that of a process of its own each. Exit status 1 below the target, or where two scores differ by
-more than 0.0001.
+A model is trained first with the preset `dclm`: documentation against novels, in pieces of 3,400
+characters; 100 dimensions, pairs of words in 2,000,000 rows, 800 MB; --smaller has 100,000 rows,
+40 MB. Then both score other pieces of the same texts. Ours counts preparation, scores, column,
+marks and split (threshold 0.5). fastText's is DCLM's code: `" ".join(text.strip().splitlines())`,
+`predict(k=-1)`, a look-up of the label. Both run in turn in one process, so that other work on the
+machine hits both; the median of the passes counts, in CPU seconds. Peak memory is that of a process
+of its own each. Exit status 1 below the target, or where two scores differ by more than 0.0001.
 """
 
 from __future__ import annotations

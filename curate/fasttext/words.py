@@ -1,8 +1,8 @@
 """The mean of a line's rows where words have no n-grams of characters: fastText's own sum, faster.
 
 Then a line is its words and the n-grams of them, a row each. The rows are listed first and added up
-several at a time: an element of the sum still gets them one by one, in fastText's order, but stays in
-a register meanwhile, and the machine waits for several rows at once, which lie far apart in a
+several at a time: an element of the sum still gets them one by one, in fastText's order, but stays
+in a register meanwhile, and the machine waits for several rows at once, which lie far apart in a
 matrix of hundreds of megabytes.
 """
 

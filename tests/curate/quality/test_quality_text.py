@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.quality.text import joined_lines
+from curate.language.lines import fasttext_lines
+from curate.quality.text import joined_lines, quality_lines
 from curate.text.buffers import text_buffers
 
 # Every line end and white space of Python, and letters of one to four bytes.
@@ -32,6 +33,20 @@ def joined(texts: list[str | None]) -> list[str]:
 @given(st.lists(st.text(st.sampled_from(ALPHABET), max_size=12), max_size=5))
 def test_lines_are_joined_as_python_joins_them(texts: list[str]) -> None:
     assert joined(texts) == [reference(t) for t in texts]
+
+
+# What a line may be made of that fastText has an opinion on.
+PARTS = ("</s>", "__label__hq", "<", "/s>", "word", " ", "\n", "\0", "\u2028", "\x0b", "é")
+
+
+@settings(deadline=None)  # the first example compiles
+@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=6).map("".join), max_size=4))
+def test_lines_are_those_of_the_joined_texts(texts: list[str]) -> None:
+    whole = pa.array([reference(t) for t in texts], pa.large_string())
+    expected = fasttext_lines(*text_buffers(whole), 0)
+    found = quality_lines(*text_buffers(pa.array(texts, pa.large_string())))
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.tolist() == theirs.tolist()
 
 
 def test_windows_line_ends_are_one_blank() -> None:
