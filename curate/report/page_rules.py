@@ -116,8 +116,9 @@ def _caption(rule: Rule, figures: Figures) -> str:
     if rule.column is None:
         text = "value of the marked documents; the others' is not recorded"
     else:
-        known = figures.rules.ranges[rule.column]
-        text = f"{name(rule.column)} of {count(known.count)} documents"
+        known = figures.rules.ranges[rule.column].count
+        stays = (known - rule.marked) / max(1, known)
+        text = f"{name(rule.column)} of {count(known)} documents, {stays:.1%} on the side that stays"
     return f"<figcaption>{text}</figcaption>"
 
 

@@ -168,6 +168,8 @@ def test_the_report_shows_scores_beside_the_limit(model: Path, mixed: Path, benc
         page = (bench.folder / name / "report.html").read_text()
         assert "quality.score" in page
         assert "limit " in page
+        share = (142 - rule["marked"]) / 142
+        assert f"of 142 documents, {share:.1%} on the side that stays" in page
 
 
 @pytest.mark.parametrize(
