@@ -70,6 +70,8 @@ class Classifier:
         self.label = good_label(path, label)
         self._model = classifier.Classifier(path)
         self._code = self._model.labels.index(self.label)
+        # The scored label, and the other one where there are two.
+        self._codes = [self._code] + [1 - self._code] * (len(self._model.labels) == 2)
 
     def scores(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """float64[rows], 0 to 1: the label's probability of each text (data: uint8[bytes],
@@ -77,10 +79,16 @@ class Classifier:
         return self.line_scores(*quality_lines(data, offsets))
 
     def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The same of prepared lines (`quality_lines`)."""
-        found = self._model.probabilities(lines, ends, [self._code])[:, 0]
-        # fastText's logarithms round up now and then: 1.00003.
-        return (np.minimum(found, np.float32(1.0)) * words).astype(np.float64)
+        """The same of prepared lines (`quality_lines`).
+
+        Of two labels as DCLM computes it: the probability of the likelier one, or 1 minus that.
+        fastText's probabilities are 0.00001 too high, which its published threshold contains.
+        """
+        found = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
+        score = found[:, 0]
+        if found.shape[1] == 2:
+            score = np.where(score >= found[:, 1], score, 1.0 - found[:, 1])
+        return np.clip(score, 0.0, 1.0) * words
 
     def explain(self, text: str) -> Explanation:
         """What each word and n-gram of a text does to its score; nothing is approximated.

@@ -118,7 +118,8 @@ def _caption(rule: Rule, figures: Figures) -> str:
     else:
         known = figures.rules.ranges[rule.column].count
         stays = (known - rule.marked) / max(1, known)
-        text = f"{name(rule.column)} of {count(known)} documents, {stays:.1%} on the side that stays"
+        measured = f"{name(rule.column)} of {count(known)} documents"
+        text = f"{measured}, {stays:.1%} on the side that stays"
     return f"<figcaption>{text}</figcaption>"
 
 
