@@ -11,8 +11,7 @@ from numba import njit
 
 from curate.errors import UsageError
 from curate.fasttext.explaining import Share, explain
-from curate.fasttext.features import ROOM
-from curate.fasttext.hidden import Memory, hidden_of, memory
+from curate.fasttext.hidden import Memory, hidden_of, memory, scratch_for
 from curate.fasttext.reading import DECODED, SIGMOID, Weights, read_model
 from curate.fasttext.scoring import best, log_scores
 from curate.fasttext.words import LISTED, mean_of_words
@@ -76,15 +75,6 @@ class Classifier:
         return values
 
 
-@njit(nogil=True)
-def _most_words(model: Weights, ends: np.ndarray) -> int:
-    """Words that a line may have, where their hashes are needed."""
-    most = 0
-    for row in range(len(ends) - 1):
-        most = max(most, ends[row + 1] - ends[row])
-    return most // 2 + 2 if model.words.ngrams > 1 else 0
-
-
 @njit(cache=True, nogil=True)
 def _top(
     model: Weights,
@@ -99,16 +89,13 @@ def _top(
     found = np.full((rows, k), -1, np.int32)
     shares = np.zeros((rows, k), np.float32)
     hidden = np.empty(model.output.dense.shape[1], np.float32)
-    scratch = np.empty((ROOM + model.words.maxn, 3), np.int64)
-    hashes = np.empty(_most_words(model, ends), np.int64)
+    room = scratch_for(model, kept, ends)
     scores, codes = np.empty(k + 1, np.float32), np.empty(k + 1, np.int32)
     work, stack = np.empty(2 * labels, np.float32), np.empty(2 * labels, np.int32)
     for row in range(rows):
         exactly = model.output.kind == SIGMOID  # its table jumps
         while True:
-            count = hidden_of(
-                model, kept, lines, ends[row], ends[row + 1], exactly, scratch, hashes, hidden
-            )
+            count = hidden_of(model, kept, room, lines, ends[row], ends[row + 1], exactly, hidden)
             if count == 0:
                 break
             n, margin = best(model.output, hidden, k, threshold, scores, codes, work, stack)
@@ -129,17 +116,16 @@ def _all(
     labels = len(model.output.dense)
     shares = np.zeros((rows, len(chosen)), np.float32)
     hidden = np.empty(model.output.dense.shape[1], np.float32)
-    scratch = np.empty((ROOM + model.words.maxn, 3), np.int64)
-    hashes = np.empty(_most_words(model, ends), np.int64)
+    room = scratch_for(model, kept, ends)
     scores, work = np.empty(labels, np.float32), np.empty(2 * labels, np.float32)
-    which = np.empty(LISTED, np.int64)
+    which = np.empty((LISTED, 1), np.int64)
     exactly = model.output.kind == SIGMOID
     for row in range(rows):
         start, end = ends[row], ends[row + 1]
         if model.words.maxn == 0:
-            count = mean_of_words(model, lines, start, end, hashes, which, hidden)
+            count = mean_of_words(model, lines, start, end, room.hashes, which, hidden)
         else:
-            count = hidden_of(model, kept, lines, start, end, exactly, scratch, hashes, hidden)
+            count = hidden_of(model, kept, room, lines, start, end, exactly, hidden)
         if count == 0:
             continue
         log_scores(model.output, hidden, scores, work)

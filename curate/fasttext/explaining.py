@@ -14,18 +14,18 @@ from numba import njit
 from curate.fasttext.features import (
     END_WORD,
     ROOM,
+    begins_as_label,
     bucket_of,
-    entry_of,
+    entry_among,
     hashed,
-    is_label,
     next_word,
     ngrams_from,
-    row_of,
+    row_among,
     same,
     signed,
     word_ngram,
 )
-from curate.fasttext.hidden import add_row
+from curate.fasttext.hidden import add_rows
 from curate.fasttext.reading import HS, Output, Weights
 
 KINDS = ("word", "n-gram", "words")
@@ -48,10 +48,12 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
     """How many features a line (with its newline, where it has one) has, in fastText's order.
 
     out: int64[any, 6] is filled as far as it goes: row of the input matrix; kind; start and end of
-    the word or words in the line, equal for the newline; from and to in <word> of an n-gram.
+    the word or words in the line, the newline's for `</s>`; from and to in <word> of an n-gram.
     """
     words = model.words
-    scratch = np.empty((ROOM + words.maxn, 3), np.int64)
+    minn, maxn, buckets, first = words.minn, words.maxn, words.buckets, words.words
+    pruned, kept, sieve = words.pruned, words.kept, words.sieve
+    scratch = np.empty((ROOM + maxn, 3), np.int64)
     most = len(line) // 2 + 2 if words.ngrams > 1 else 0
     seen = np.empty((most, 3), np.int64)  # hash, start, end
     count = found = 0
@@ -64,34 +66,35 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
             ended = True
             at += 1
             state = hashed(END_WORD, 0, len(END_WORD))
-            entry = entry_of(words, END_WORD, 0, len(END_WORD), state)
+            entry = words.end
         else:
             ended = same(line, begin, at, END_WORD, 0, len(END_WORD))
-            entry = entry_of(words, line, begin, at, state)
-            if is_label(words, line, begin, at, entry):
+            entry = entry_among(
+                words.slots, words.starts, words.ends, words.data, line, begin, at, state
+            )
+            if entry >= first or (entry < 0 and begins_as_label(line, begin, at)):
                 continue
         if words.ngrams > 1:
             seen[found] = state, begin, at
             found += 1
-        if 0 <= entry < words.words:
+        if entry >= 0:
             if count < len(out):
                 out[count] = entry, _WORD, begin, at, 0, 0
             count += 1
-        if ended or words.maxn == 0:
-            continue
         place = 0
-        while place < at - begin + 2:
-            many, place = ngrams_from(words, line, begin, at, place, scratch)
+        while maxn > 0 and not ended and place < at - begin + 2:
+            many, place = ngrams_from(
+                minn, maxn, buckets, first, pruned, kept, sieve, line, begin, at, place, scratch, 0
+            )
             for n in range(many):
                 if count < len(out):
-                    row, first, last = scratch[n]
-                    out[count] = row, _NGRAM, begin, at, first, last
+                    out[count] = scratch[n, 0], _NGRAM, begin, at, scratch[n, 1], scratch[n, 2]
                 count += 1
     for i in range(found):
         gram = signed(seen[i, 0])
         for j in range(i + 1, min(found, i + words.ngrams)):
             gram = word_ngram(gram, seen[j, 0])
-            row = row_of(words, bucket_of(words, gram))
+            row = row_among(first, pruned, kept, bucket_of(buckets, gram))
             if row >= 0:
                 if count < len(out):
                     out[count] = row, _WORDS, seen[i, 1], seen[j, 2], 0, 0
@@ -101,12 +104,13 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
 
 @njit(cache=True, nogil=True)
 def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """float64[rows]: the rows of the input matrix times direction: float64[dim]."""
+    """float64[rows]: the rows of the input matrix, int64[rows, any] with their numbers first, times
+    direction: float64[dim]."""
     out = np.zeros(len(rows))
     one = np.empty(len(direction), np.float32)
     for i in range(len(rows)):
         one[:] = 0
-        add_row(model.rows, rows[i], one)
+        add_rows(model.rows, rows[i : i + 1], 1, one)
         for d in range(len(direction)):
             out[i] += one[d] * direction[d]
     return out
@@ -136,7 +140,7 @@ def explain(model: Weights, line: bytes, label: int) -> tuple[list[Share], float
     data = np.frombuffer(line, np.uint8)
     found = np.empty((features(model, data, np.empty((0, 6), np.int64)), 6), np.int64)
     features(model, data, found)
-    adds = products(model, found[:, 0], direction(model.output, label)) / max(1, len(found))
+    adds = products(model, found, direction(model.output, label)) / max(1, len(found))
     together: dict[tuple[str, int], list[float]] = {}
     for (_, kind, start, end, begin, to), value in zip(found.tolist(), adds.tolist(), strict=True):
         raw = line[start:end]

@@ -35,7 +35,7 @@ class Words(NamedTuple):
     words; buckets, minn, maxn, ngrams: as in the header; pruned: n-grams that have a row, -1 for
     all; kept: int32[power of two, 2], open addressing of (n-gram, row), -1 where free; sieve:
     bool[power of two], whether any n-gram with a row has these lower bits: most of those asked for
-    are pruned, and this small array knows it.
+    are pruned, and this small array knows it; end: the entry of `</s>`, -1 where there is none.
     """
 
     data: np.ndarray
@@ -50,6 +50,7 @@ class Words(NamedTuple):
     pruned: int
     kept: np.ndarray
     sieve: np.ndarray
+    end: int
 
 
 @njit(nogil=True, inline="always")
@@ -80,37 +81,39 @@ def same(
     return True
 
 
-@njit(nogil=True)
-def entry_of(words: Words, data: np.ndarray, start: int, end: int, state: Integer) -> int:
-    """The number of a word or label with this hash, -1 where the dictionary lacks it."""
-    mask = len(words.slots) - 1
+@njit(nogil=True, inline="always")
+def entry_among(
+    slots: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    known: np.ndarray,
+    data: np.ndarray,
+    start: int,
+    end: int,
+    state: Integer,
+) -> Integer:
+    """The number of a word or label with this hash, -1 where the dictionary lacks it; the first
+    four are the dictionary's."""
+    mask = len(slots) - 1
     slot = state & mask
-    while True:
-        entry = words.slots[slot]
-        if entry < 0:
-            return -1
-        if same(data, start, end, words.data, words.starts[entry], words.ends[entry]):
-            return entry
+    entry = np.int64(slots[slot])
+    while entry >= 0 and not same(data, start, end, known, starts[entry], ends[entry]):
         slot = (slot + 1) & mask
+        entry = np.int64(slots[slot])
+    return entry
 
 
 @njit(nogil=True, inline="always")
-def _kept_row(kept: np.ndarray, ngram: Integer) -> Integer:
-    """The row of an n-gram among those with one, -1 where it was pruned."""
-    mask = len(kept) - 1
-    slot = ((ngram * _SCATTER) >> 12) & mask
-    while kept[slot, 1] >= 0 and kept[slot, 0] != ngram:
-        slot = (slot + 1) & mask
-    return np.int64(kept[slot, 1])
-
-
-@njit(nogil=True)
-def row_of(words: Words, ngram: Integer) -> Integer:
-    """The row of a hashed n-gram, -1 where it was pruned."""
-    if words.pruned < 0:
-        return words.words + ngram
-    row = _kept_row(words.kept, ngram)
-    return words.words + row if row >= 0 else row
+def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer) -> Integer:
+    """The row of a hashed n-gram, -1 where it was pruned; the first three are the dictionary's."""
+    row = ngram
+    if pruned >= 0:
+        mask = len(kept) - 1
+        slot = ((ngram * _SCATTER) >> 12) & mask
+        while kept[slot, 1] >= 0 and kept[slot, 0] != ngram:
+            slot = (slot + 1) & mask
+        row = np.int64(kept[slot, 1])
+    return first + row if row >= 0 else -1
 
 
 @njit(cache=True, nogil=True)
@@ -173,6 +176,13 @@ def sieve_of(pairs: np.ndarray) -> np.ndarray:
     return sieve
 
 
+@njit(cache=True, nogil=True)
+def end_entry(slots: np.ndarray, starts: np.ndarray, ends: np.ndarray, known: np.ndarray) -> int:
+    """`Words.end`."""
+    state = hashed(END_WORD, 0, len(END_WORD))
+    return entry_among(slots, starts, ends, known, END_WORD, 0, len(END_WORD), state)
+
+
 @njit(nogil=True)
 def next_word(data: np.ndarray, at: int, end: int) -> tuple[int, int, Integer]:
     """(start, end, hash) of the next word of a line from `at` on.
@@ -193,33 +203,37 @@ def next_word(data: np.ndarray, at: int, end: int) -> tuple[int, int, Integer]:
 
 
 @njit(nogil=True)
-def is_label(words: Words, data: np.ndarray, start: int, end: int, entry: int) -> bool:
-    """Whether a word is a label to fastText, which counts for nothing."""
-    if entry >= 0:
-        return entry >= words.words
+def begins_as_label(data: np.ndarray, start: int, end: int) -> bool:
+    """Whether a word that the dictionary lacks is a label to fastText, which counts for nothing."""
     size = len(LABEL_PREFIX)
     return end - start >= size and same(data, start, start + size, LABEL_PREFIX, 0, size)
 
 
-@njit(nogil=True)
+@njit(nogil=True, inline="always")
 def ngrams_from(
-    words: Words, data: np.ndarray, start: int, end: int, at: int, found: np.ndarray
+    minn: int,
+    maxn: int,
+    buckets: Integer,
+    first: int,
+    pruned: int,
+    kept: np.ndarray,
+    sieve: np.ndarray,
+    data: np.ndarray,
+    start: int,
+    end: int,
+    at: int,
+    found: np.ndarray,
+    count: int,
 ) -> tuple[int, int]:
     """(count, at): n-grams of <word> that have a row, from those that begin at its byte `at` on,
     as many as fit; and the byte to go on from, the size of <word> when all are found.
 
-    found: int64[at least maxn, 3], filled with each one's row and where it begins and ends in
-    <word>.
+    The first seven are the dictionary's. found: int64[maxn + ROOM, 3], filled from `count` on with
+    each one's row and where it begins and ends in <word>.
     """
-    # Fields of a tuple are counted references: taken out of the loop, it runs ten times faster.
-    minn, maxn, buckets = words.minn, words.maxn, np.uint32(words.buckets)
-    first, pruned = words.words, words.pruned
-    kept, sieve = words.kept, words.sieve
     sifts = len(sieve) - 1
     last = end - start + 1  # of <word>
-    room = len(found) - maxn
-    count = 0
-    while at <= last and count <= room:
+    while at <= last and count + maxn <= len(found):
         begin = at
         at += 1
         if 0 < begin < last and data[start + begin - 1] & 0xC0 == 0x80:
@@ -241,17 +255,15 @@ def ngrams_from(
                 to += 1
             if n < minn or (n == 1 and (begin == 0 or to > last)):
                 continue
-            row = np.int64(np.uint32(state) % buckets)
-            if pruned >= 0:
-                if not sieve[row & sifts]:
-                    continue
-                row = _kept_row(kept, row)
-                if row < 0:
-                    continue
-            found[count, 0] = first + row
-            found[count, 1] = begin
-            found[count, 2] = to
-            count += 1
+            ngram = np.int64(np.uint32(state) % np.uint32(buckets))
+            if pruned >= 0 and not sieve[ngram & sifts]:
+                continue
+            row = row_among(first, pruned, kept, ngram)
+            if row >= 0:
+                found[count, 0] = row
+                found[count, 1] = begin
+                found[count, 2] = to
+                count += 1
     return count, at
 
 
@@ -268,6 +280,6 @@ def signed(state: int) -> np.uint64:
 
 
 @njit(nogil=True, inline="always")
-def bucket_of(words: Words, state: np.uint64) -> Integer:
+def bucket_of(buckets: Integer, state: np.uint64) -> Integer:
     """The number of an n-gram of words."""
-    return np.int64(state % np.uint64(words.buckets))
+    return np.int64(state % np.uint64(buckets))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from curate.errors import UsageError
-from curate.fasttext.features import Words, entries, kept_slots, sieve_of, word_slots
+from curate.fasttext.features import Words, end_entry, entries, kept_slots, sieve_of, word_slots
 from curate.fasttext.model_file import CENTROIDS, Header, Layout, Matrix, Quantizer, read_layout
 
 HS, SIGMOID, SOFTMAX = 0, 1, 2
@@ -80,11 +80,13 @@ def _dictionary(data: np.ndarray, header: Header, layout: Layout) -> tuple[Words
     )
     many = 2 * max(layout.pruned, 0)
     pairs = np.frombuffer(data, "<i4", many, layout.pruned_at).reshape(-1, 2)
+    slots = word_slots(data, starts, ends)
+    end = end_entry(slots, starts, ends, data)
     words = Words(
         data,
         starts,
         ends,
-        word_slots(data, starts, ends),
+        slots,
         header.words,
         header.buckets,
         header.minn,
@@ -93,6 +95,7 @@ def _dictionary(data: np.ndarray, header: Header, layout: Layout) -> tuple[Words
         layout.pruned,
         kept_slots(pairs),
         sieve_of(pairs),
+        end if end < header.words else -1,
     )
     return words, counts
 

@@ -50,6 +50,7 @@ def render(record: dict[str, Any], figures: Figures) -> str:
         page_dedup.chapter(record, figures),
         page_dedup.ages(figures),
         page_corpus.languages(figures),
+        page_corpus.unsure(figures),
         page_corpus.measures(figures),
         page_end.products(record),
         page_funnel.speed(record),

@@ -223,6 +223,14 @@ def test_a_changed_model_or_environment_is_computed_anew(
     assert bench.run(["language"], source).nothing_new
 
 
+def test_the_report_shows_what_a_threshold_took_from_the_middle(bench: Any, model: Path) -> None:
+    rows = [{"id": f"m{i}", "text": f"{i} {i * 7}"} for i in range(30)]
+    bench.run(
+        [{"language": {"model": str(model), "threshold": 1.0}}], bench.jsonl("in.jsonl", rows)
+    )
+    assert "Unsure languages" in (bench.folder / "out" / "report.html").read_text()
+
+
 def test_the_environment_counts_in_the_parent(
     bench: Any, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
