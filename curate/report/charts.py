@@ -155,8 +155,10 @@ def histogram(
     threshold: float | None = None,
     only_marked: bool = False,
     above: bool | None = None,
+    lines: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Documents by value; those marked in the colour of what goes; the threshold as a line.
+    """Documents by value; those marked in the colour of what goes; the threshold as a line, and
+    further lines (where, what is written at it).
 
     data: bins.Histogram.dump(). The height is the square root of the number, so that a few
     documents beside many can be seen. only_marked: nothing is known of the others. above: on which
@@ -181,16 +183,22 @@ def histogram(
         _root_ticks(axes, max(counts, default=0))
         # Between two whole numbers, where the threshold itself is on the side that stays.
         shift = (0.5 if above else -0.5) if data["edges"][0] % 1 == 0.5 and above is not None else 0
-        if threshold is not None and edges[0] <= place(threshold + shift) <= edges[-1]:
-            at = place(threshold + shift)
+        drawn_at = [(place(v), what, "center") for v, what in lines]
+        if len(lines) == 2:  # may stand close together
+            drawn_at = [(*drawn_at[0][:2], "right"), (*drawn_at[1][:2], "left")]
+        if threshold is not None:
+            drawn_at.append((place(threshold + shift), f"limit {short(threshold)}", "center"))
+        for at, what, side in drawn_at:
+            if not edges[0] <= at <= edges[-1]:
+                continue
             axes.axvline(at, color=INK, linewidth=1.2)
             share = (at - edges[0]) / (edges[-1] - edges[0])
             axes.text(
                 at,
                 1.03,
-                f"limit {short(threshold)}",
+                what,
                 transform=axes.get_xaxis_transform(),
-                ha="left" if share < 0.15 else "right" if share > 0.85 else "center",
+                ha="left" if share < 0.15 else "right" if share > 0.85 else side,
                 va="bottom",
                 color=INK,
             )
@@ -215,6 +223,38 @@ def curve(lines: Sequence[Sequence[tuple[float, float]]], label: str, x_name: st
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(5))
         axes.set_title(x_name, loc="right", color=MUTED, fontsize=FONT * 0.72)
+        return figure
+
+    return _svg(draw, label)
+
+
+@drawn
+def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str) -> str:
+    """A square of shares: (row, column) -> 0 to 1, the darker the more; both sides are `labels`."""
+
+    def draw() -> Any:
+        from matplotlib.collections import PatchCollection
+        from matplotlib.colors import to_rgba
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
+
+        side, edge = 12 * len(labels) + 12, 12 * max(4, 0.6 * max(map(len, labels))) + 4
+        figure = Figure(figsize=((side + edge) / 100,) * 2, dpi=100)
+        share = side / (side + edge)
+        axes = figure.add_axes((1 - share, 0, share, share))
+        places = {name: i for i, name in enumerate(labels)}
+        marks = sorted((places[a], places[b], v) for (a, b), v in cells.items() if v > 0)
+        # A root, so that a few texts beside many can be seen.
+        colours = [to_rgba(ACCENT, round(math.sqrt(min(1.0, v)), 3)) for _, _, v in marks]
+        squares = [Rectangle((b - 0.5, a - 0.5), 1, 1) for a, b, _ in marks]
+        axes.add_collection(PatchCollection(squares, facecolors=colours, linewidths=0))
+        axes.set_xlim(-0.5, len(labels) - 0.5)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.set_xticks(range(len(labels)), labels, rotation=90)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.tick_params(length=0, colors=MUTED, pad=2, top=True, labeltop=True, labelbottom=False)
+        for spine in axes.spines.values():
+            spine.set_color(GRID)
         return figure
 
     return _svg(draw, label)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from curate.errors import UsageError
-from curate.language.model_file import read_header
+from curate.fasttext.model_file import read_header
 from curate.language.native import Model
 
 
