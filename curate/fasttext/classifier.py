@@ -14,6 +14,7 @@ from curate.fasttext.explaining import Share, explain
 from curate.fasttext.hidden import Memory, hidden_of, memory, scratch_for
 from curate.fasttext.reading import DECODED, SIGMOID, Weights, read_model
 from curate.fasttext.scoring import best, log_scores
+from curate.fasttext.words import LISTED, mean_of_words
 
 # Sums of remembered words and fastText's differ by rounding alone: some 1e-6 of a score in short
 # texts, 1e-4 in megabytes. Where two labels are as near as this, the sum is made again in
@@ -117,9 +118,14 @@ def _all(
     hidden = np.empty(model.output.dense.shape[1], np.float32)
     room = scratch_for(model, kept, ends)
     scores, work = np.empty(labels, np.float32), np.empty(2 * labels, np.float32)
+    which = np.empty((LISTED, 1), np.int64)
     exactly = model.output.kind == SIGMOID
     for row in range(rows):
-        count = hidden_of(model, kept, room, lines, ends[row], ends[row + 1], exactly, hidden)
+        start, end = ends[row], ends[row + 1]
+        if model.words.maxn == 0:
+            count = mean_of_words(model, lines, start, end, room.hashes, which, hidden)
+        else:
+            count = hidden_of(model, kept, room, lines, start, end, exactly, hidden)
         if count == 0:
             continue
         log_scores(model.output, hidden, scores, work)

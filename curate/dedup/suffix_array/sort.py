@@ -18,11 +18,13 @@ from numba import njit
 from curate.atomic import write_text
 from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.windows import continues, same_window
+from curate.text.hashing import load8
 
 MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit places
 SAME = np.uint32(1 << 31)  # no place needs this bit
 # Bytes that a byte of a chunk takes at most: itself, its place (4), whether a window starts there.
 PEAK = 6
+_BLOCK = 1024  # windows whose last bytes are read in one go
 
 
 def suffix_array(data: np.ndarray) -> np.ndarray:
@@ -82,10 +84,26 @@ def _keep_starts(order, width, starts):
 
 @njit(cache=True, nogil=True)
 def _mark_same(data, order, window, width, chars):
-    """Sets SAME on the places whose window is that of the place before. order: uint32[]."""
-    for k in range(len(order) - 1, 0, -1):
-        if same_window(data, np.int64(order[k - 1]), np.int64(order[k]), window, width, chars):
-            order[k] |= SAME
+    """Sets SAME on the places whose window is that of the place before. order: uint32[].
+
+    Windows in order lie anywhere in the text, and most neighbours differ. So the last bytes of many
+    are read in one go, which does not wait for each, and only windows that agree in them are
+    compared.
+    """
+    size = window * width
+    lasts = np.zeros(_BLOCK + 1, np.uint64)
+    high = len(order) - 1
+    while high > 0:
+        low = max(0, high - _BLOCK)
+        if size >= 8:
+            for k in range(low, high + 1):
+                lasts[k - low] = load8(data, np.uint64(np.int64(order[k]) * width + size - 8))
+        for k in range(high, low, -1):
+            if lasts[k - low] == lasts[k - low - 1] and same_window(
+                data, np.int64(order[k - 1]), np.int64(order[k]), window, width, chars
+            ):
+                order[k] |= SAME
+        high = low
 
 
 class Orders:

@@ -14,6 +14,7 @@ from numba import njit
 from curate.text.hashing import load8
 
 _ONES = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
 
 
 @njit(nogil=True, inline="always")
@@ -68,12 +69,32 @@ def same_window(data, i, j, window, width, chars):
     k = np.int64(0)
     if size >= 8:
         # Neighbours in an order share their beginnings, so the last bytes tell them apart.
-        if load8(data, np.uint64(a + size - 8)) != load8(data, np.uint64(b + size - 8)):
+        x = load8(data, np.uint64(a + size - 8))
+        if x != load8(data, np.uint64(b + size - 8)):
             return False
-        while k + 8 <= size:
-            if load8(data, np.uint64(a + k)) != load8(data, np.uint64(b + k)):
+        while k + 32 <= size:
+            one = load8(data, np.uint64(a + k))
+            two = load8(data, np.uint64(a + k + 8))
+            three = load8(data, np.uint64(a + k + 16))
+            four = load8(data, np.uint64(a + k + 24))
+            other = (one ^ load8(data, np.uint64(b + k))) | (
+                two ^ load8(data, np.uint64(b + k + 8))
+            )
+            other |= (three ^ load8(data, np.uint64(b + k + 16))) | (
+                four ^ load8(data, np.uint64(b + k + 24))
+            )
+            if other != 0:
                 return False
+            x |= one | two | three | four
+            k += 32
+        while k + 8 < size:
+            one = load8(data, np.uint64(a + k))
+            if one != load8(data, np.uint64(b + k)):
+                return False
+            x |= one
             k += 8
+        if x & _HIGH == 0:  # every byte is a character
+            return True
     else:
         while k < size:
             if data[a + k] != data[b + k]:

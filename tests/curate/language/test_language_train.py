@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from curate.demo.language import TRAINING, examples
 from curate.errors import RunFailed, UsageError
 from curate.fasttext.model_file import read_header
+from curate.language.examples import pieces
 from curate.language.scores import Scores, table
-from curate.language.train import pieces, train
+from curate.language.train import train
 from curate.language.training import Training
 
 SMALL = Training(bucket=2000, maxn=3, epochs=3, held_out=0.2)
