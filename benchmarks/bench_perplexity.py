@@ -104,8 +104,10 @@ def main() -> None:
     import numpy as np
     import pyarrow as pa
 
+    from curate.perplexity.lines import numbered_lines
     from curate.perplexity.model import NgramModel
-    from curate.perplexity.sentences import of_words
+    from curate.perplexity.sentences import Sentences
+    from curate.text.buffers import text_buffers
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--arpa", type=Path)
@@ -128,16 +130,16 @@ def main() -> None:
     cut = [pieces.encode(t, out_type=str) for t in texts]
     joined = [" ".join(words) for words in cut]
     array, originals = pa.array(joined, pa.large_string()), pa.array(texts, pa.large_string())
-    number = model.data.words.ids
-    found = of_words(array, "plain", "whitespace", number)
+    found = Sentences(*numbered_lines(*text_buffers(array), model.data.words))
     assert len(found.ends) == len(texts)
     with tempfile.TemporaryDirectory() as aside:
         words_alone(arpa, Path(aside) / "words.arpa")
         words_only = kenlm.Model(str(Path(aside) / "words.arpa"), config)
 
     def from_text() -> np.ndarray:
-        words = of_words(pa.array(joined, pa.large_string()), "plain", "whitespace", number)
-        return model.log10(words.ids, words.ends)[1]
+        buffers = text_buffers(pa.array(joined, pa.large_string()))
+        ids, ends, _ = numbered_lines(*buffers, model.data.words)
+        return model.log10(ids, ends)[1]
 
     seconds = medians(
         {
