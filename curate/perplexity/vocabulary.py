@@ -105,7 +105,17 @@ def resolve(data, start, size, keys, places, count, blob, offsets, slots, out, f
         w2 = np.uint64((slots[at + _4] == key) & (h2 & ~_LOW == meant))
         w3 = np.uint64((slots[at + _6] == key) & (h3 & ~_LOW == meant))
         found = (h0 * w0 | h1 * w1 | h2 * w2 | h3 * w3) & _LOW
-        if size[i] > 8 or (found == 0 and h3 != 0):
+        sure = size[i] <= 8 or found == 0
+        if not sure and found <= most and size[i] <= 16:
+            # The key is a hash: compares the first eight bytes and the last ones.
+            a, back = np.uint64(offsets[found - _ONE]), np.uint64(size[i]) - _8
+            here = np.uint64(start[i])
+            sure = (
+                np.uint64(offsets[found]) - a == np.uint64(size[i])
+                and load8(blob, a) == load8(data, here)
+                and load8(blob, a + back) == load8(data, here + back)
+            )
+        if not sure or (found == 0 and h3 != 0):
             _, place = _place(data, start[i], size[i], key, blob, offsets, slots, at)
             found = np.uint64(place + 1)
         out[first + i] = found - _ONE if _4 <= found <= most else np.uint64(0)
