@@ -13,9 +13,9 @@ and one thread:
   time; nothing is taken off ours;
 - `document text`: from text to scores, SentencePiece included in both; no target.
 
-Processor seconds: the best of several passes, since other work on a machine only adds, and the ratio
-of the medians beside it. Log10 probabilities must agree within 1e-4. Exit status 1 where they do
-not, or where a ratio of the best passes with a target is below 3.
+Processor seconds: the best of several passes, since other work on a machine only adds, and the
+ratio of the medians beside it. Log10 probabilities must agree within 1e-4. Exit status 1 where they
+do not, or where a ratio of the best passes with a target is below 3.
 """
 
 from __future__ import annotations
