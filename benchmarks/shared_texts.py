@@ -36,9 +36,19 @@ def need(pattern: str) -> list[Path]:
 
 def english() -> Iterator[str]:
     """English novels and documentation, one document each."""
+    return longtext("en-*")
+
+
+def novels() -> Iterator[str]:
+    """English novels alone, a chapter a document."""
+    return longtext("en-novels")
+
+
+def longtext(name: str) -> Iterator[str]:
+    """The texts of the files of that name."""
     import zstandard
 
-    for path in need("longtext/en-*.jsonl.zst"):
+    for path in need(f"longtext/{name}.jsonl.zst"):
         with path.open("rb") as file:
             for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8"):
                 yield json.loads(line)["text"]

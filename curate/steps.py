@@ -202,12 +202,14 @@ REGISTRY: dict[str, str] = {
     "dedup_semantic": "curate.dedup.semantic.step:DedupSemantic",
     "dedup_suffix_array": "curate.dedup.suffix_array.step:DedupSuffixArray",
     "decontaminate": "curate.dedup.decontaminate.step:Decontaminate",
+    "perplexity": "curate.perplexity.step:Perplexity",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
     "pretrain": "curate.products:PretrainProduct",
     "search_index": "curate.search.product:SearchIndexProduct",
     "language_model": "curate.language.product:LanguageModel",
+    "perplexity_model": "curate.perplexity.product:PerplexityModel",
 }
 
 

@@ -155,8 +155,10 @@ def histogram(
     threshold: float | None = None,
     only_marked: bool = False,
     above: bool | None = None,
+    lines: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Documents by value; those marked in the colour of what goes; the threshold as a line.
+    """Documents by value; those marked in the colour of what goes; the threshold as a line, and
+    further lines (where, what is written at it).
 
     data: bins.Histogram.dump(). The height is the square root of the number, so that a few
     documents beside many can be seen. only_marked: nothing is known of the others. above: on which
@@ -181,16 +183,22 @@ def histogram(
         _root_ticks(axes, max(counts, default=0))
         # Between two whole numbers, where the threshold itself is on the side that stays.
         shift = (0.5 if above else -0.5) if data["edges"][0] % 1 == 0.5 and above is not None else 0
-        if threshold is not None and edges[0] <= place(threshold + shift) <= edges[-1]:
-            at = place(threshold + shift)
+        drawn_at = [(place(v), what, "center") for v, what in lines]
+        if len(lines) == 2:  # may stand close together
+            drawn_at = [(*drawn_at[0][:2], "right"), (*drawn_at[1][:2], "left")]
+        if threshold is not None:
+            drawn_at.append((place(threshold + shift), f"limit {short(threshold)}", "center"))
+        for at, what, side in drawn_at:
+            if not edges[0] <= at <= edges[-1]:
+                continue
             axes.axvline(at, color=INK, linewidth=1.2)
             share = (at - edges[0]) / (edges[-1] - edges[0])
             axes.text(
                 at,
                 1.03,
-                f"limit {short(threshold)}",
+                what,
                 transform=axes.get_xaxis_transform(),
-                ha="left" if share < 0.15 else "right" if share > 0.85 else "center",
+                ha="left" if share < 0.15 else "right" if share > 0.85 else side,
                 va="bottom",
                 color=INK,
             )

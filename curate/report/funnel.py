@@ -138,6 +138,12 @@ def product_line(product: dict[str, Any]) -> str:
             f"{product['label']}: {len(card['labels'])} labels, {card['lines']['train']} lines,"
             f" {amount(card['bytes'])}, {measured}"
         )
+    if product["makes"] == "perplexity_model":
+        card = product["card"]
+        return (
+            f"{product['label']}: {sum(card['counts'])} n-grams to order {card['order']} over"
+            f" {card['vocabulary']} words, from {card['tokens']} words, {amount(card['bytes'])}"
+        )
     if product["makes"] == "export":
         return (
             f"{product['label']}: {product['documents']} documents in"

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.report import page_corpus, page_dedup, page_end, page_funnel, page_rules
+from curate.report import (
+    page_corpus,
+    page_dedup,
+    page_end,
+    page_funnel,
+    page_perplexity,
+    page_rules,
+)
 from curate.report.figures import Figures
 from curate.report.html import shown
 from curate.report.style import STYLE
@@ -49,6 +56,7 @@ def render(record: dict[str, Any], figures: Figures) -> str:
         page_rules.cuts(record),
         page_dedup.chapter(record, figures),
         page_dedup.ages(figures),
+        page_perplexity.chapter(record),
         page_corpus.languages(figures),
         page_corpus.unsure(figures),
         page_corpus.measures(figures),

@@ -14,7 +14,7 @@ from curate.errors import UsageError
 from curate.recipe import load, shipped
 from curate.run import Options, run_recipe
 
-PUBLISHED = ("c4", "dclm-baseline", "fineweb", "massiveweb", "refinedweb")
+PUBLISHED = ("c4", "dclm-baseline", "fineweb", "massiveweb", "pile-cc", "refinedweb")
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,8 @@ def articles(shared_bench: Any) -> Path:
 def test_a_published_recipe_keeps_prose_and_drops_the_rest(
     name: str, model: Path, quality_model: Path, articles: Path, shared_bench: Any
 ) -> None:
+    if name == "pile-cc" and find_spec("justext") is None:
+        pytest.skip("justext is not installed")
     sets = () if name == "c4" else (f"language.model={model}",)
     if name == "dclm-baseline":
         sets += (f"quality.model={quality_model}",)

@@ -1,0 +1,188 @@
+"""The step `perplexity`: how expected documents are, and head, middle and tail of a corpus.
+
+Buckets are CCNet's (Wenzek et al. 2020, section 3.3); the cuts are percentiles of the corpus
+itself, language by language, unless the models are CCNet's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from curate.database import literal
+from curate.documents import NUMBER, Documents
+from curate.perplexity.buckets import BUCKET_SQL, BUCKETS, Cuts, histogram, percentiles
+from curate.perplexity.locate import EVERY, MARK, find_models
+from curate.sketches import Sketches
+from curate.steps import CorpusStep
+
+_MOST_LANGS = 50  # in the report
+_NO_LANG = ""
+
+
+class Perplexity(CorpusStep):
+    """Columns `score` (perplexity; null without a model or a word) and `bucket`."""
+
+    name: ClassVar[str] = "perplexity"
+
+    model: str = Field(min_length=1, description="perplexity.bin; with {lang} one a language")
+    keep: tuple[str, ...] = Field((), description="buckets that stay; none: all of them")
+    head: float = Field(30.0, ge=0, le=100, description="percentile under which is head")
+    tail: float = Field(60.0, ge=0, le=100, description="percentile from which on is tail")
+    cutoffs: Literal["own", "ccnet"] = "own"
+    """own: percentiles of this corpus; ccnet: those published with CCNet's own models."""
+    ccnet_sha256: dict[str, str] = Field({}, description="by language, of CCNet's models")
+    cuts: dict[str, tuple[float, float]] = Field({}, description="given cuts, by language")
+    least: float | None = Field(None, ge=0, description="lower perplexities are dropped")
+    most: float | None = Field(None, ge=0, description="higher perplexities are dropped")
+    _models: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """`head,middle` as a list of known buckets."""
+        if isinstance(value, str):
+            value = [name.strip() for name in value.split(",") if name.strip()]
+        unknown = [str(v) for v in value if v not in BUCKETS]
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: buckets are {', '.join(BUCKETS)}")
+        return tuple(value)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Perplexity:
+        """Head ends before tail begins."""
+        if self.head > self.tail or any(a > b for a, b in self.cuts.values()):
+            raise ValueError("head must not end behind the beginning of tail")
+        if self.cuts and self.cutoffs == "ccnet":
+            raise ValueError("cuts are your own: they go with cutoffs own")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """With the models found here and now; a damaged one is refused before the run."""
+        from curate.perplexity import ccnet
+        from curate.perplexity.model_file import is_kenlm, read_model
+
+        models = find_models(self.model)
+        if self.cutoffs == "ccnet":
+            ccnet.check_own(self.label, models, self.ccnet_sha256)
+        for path in models.values():
+            if not is_kenlm(path):
+                read_model(path, whole=True)
+        return super().identity() | {"languages": sorted(models)}
+
+    def sketch_identity(self) -> dict[str, Any]:
+        """The models alone: other buckets do not score again."""
+        found = self.identity()
+        return found | {"settings": {"model": self.model}}
+
+    def folder_identity(self) -> dict[str, Any]:
+        return self.sketch_identity()
+
+    def resources(self) -> list[str]:
+        found = []
+        for path in find_models(self.model).values():
+            found.append(str(path))
+            if path.name.endswith(".arpa.bin"):
+                found.append(str(path.with_name(path.name[: -len(".arpa.bin")] + ".sp.model")))
+        return found
+
+    def notes(self) -> list[str]:
+        models = find_models(self.model)
+        if EVERY in models:
+            return [f"{self.label}: one model for all languages, {self.model}"]
+        return [f"{self.label}: models for {', '.join(models)}; other languages are `all`"]
+
+    def open(self) -> None:
+        """Loads the models: those of llmcurate are memory-mapped."""
+        from curate.perplexity.ccnet import kenlm_beside
+        from curate.perplexity.model import NgramModel
+        from curate.perplexity.model_file import is_kenlm
+
+        self._models = {
+            lang: kenlm_beside(path) if is_kenlm(path) else NgramModel.open(path)
+            for lang, path in find_models(self.model).items()
+        }
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        if not self._models:
+            self.open()
+        langs = [lang or _NO_LANG for lang in docs.table["lang"].to_pylist()]
+        scores = np.full(len(docs), np.nan)
+        if MARK not in self.model:
+            scores = self._models[EVERY].perplexity(docs.text)
+        else:
+            known = np.array([lang if lang in self._models else _NO_LANG for lang in langs])
+            for lang in sorted({*known.tolist()} - {_NO_LANG}):
+                at = np.flatnonzero(known == lang)
+                scores[at] = self._models[lang].perplexity(docs.text.take(pa.array(at)))
+        column = pa.array(scores, pa.float64(), mask=np.isnan(scores))
+        return pa.table({"lang": pa.array(langs, pa.string()), "score": column})
+
+    def _cuts(self, db: Any) -> Cuts:
+        if self.cutoffs == "ccnet":
+            from curate.perplexity.ccnet import CUTOFFS
+
+            return CUTOFFS
+        return percentiles(db, self.head, self.tail) | self.cuts
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        db = sketches.connection
+        cuts = self._cuts(db)
+        db.execute("CREATE OR REPLACE TABLE cuts (lang VARCHAR, head DOUBLE, tail DOUBLE)")
+        if cuts:
+            db.executemany("INSERT INTO cuts VALUES (?, ?, ?)", [[k, *v] for k, v in cuts.items()])
+        db.execute(
+            f"""COPY (
+            SELECT part, n, false AS drop, id, NULL::BIGINT AS cluster, NULL::VARCHAR AS kept_id,
+                   NULL::VARCHAR AS partner_id, NULL::DOUBLE AS similarity,
+                   'perplexity' AS method, NULL::BIGINT AS span_start, NULL::BIGINT AS span_end,
+                   score, {BUCKET_SQL} AS bucket, head, tail
+            FROM sketches LEFT JOIN cuts USING (lang) ORDER BY part, n
+            ) TO {literal(sketches.decisions)} (FORMAT parquet)"""
+        )
+        counted = db.execute(
+            f"""SELECT lang, bucket, count(*) FROM read_parquet({literal(sketches.decisions)})
+            JOIN (SELECT part, n, lang FROM sketches) USING (part, n) GROUP BY ALL ORDER BY ALL"""
+        ).fetchall()
+        return {"perplexity": self._figures(db, cuts, counted)}
+
+    def _figures(self, db: Any, cuts: Cuts, counted: list[tuple[str, str, int]]) -> dict[str, Any]:
+        """By language, the most frequent first: cuts, documents by bucket, a histogram."""
+        by_lang: dict[str, dict[str, int]] = {}
+        for lang, bucket, number in counted:
+            by_lang.setdefault(lang, {})[bucket] = number
+        first = sorted(by_lang, key=lambda g: (-sum(by_lang[g].values()), g))[:_MOST_LANGS]
+        scored = {
+            r[0]
+            for r in db.execute(
+                "SELECT DISTINCT lang FROM sketches WHERE score IS NOT NULL"
+            ).fetchall()
+        }
+        return {
+            lang or "(none)": {
+                "buckets": by_lang[lang],
+                "cuts": list(cuts.get(lang, ())),
+                **({"histogram": histogram(db, lang)} if lang in scored else {}),
+            }
+            for lang in first
+        }
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        at = np.searchsorted(decisions["n"].to_numpy(), docs.table[NUMBER].to_numpy())
+        mine = decisions.take(pa.array(at))
+        score = mine["score"].combine_chunks().cast(pa.float64())
+        values = score.to_numpy(zero_copy_only=False).astype(np.float64)
+        bucket = mine["bucket"].to_pylist()
+        docs = docs.annotate("score", score)
+        docs = docs.annotate("bucket", pa.array(bucket, pa.string()))
+        if self.least is not None:
+            docs = docs.drop(values < self.least, "perplexity_low", values, self.least)
+        if self.most is not None:
+            docs = docs.drop(values > self.most, "perplexity_high", values, self.most)
+        if self.keep:
+            gone = np.array([b not in self.keep for b in bucket], np.bool_)
+            docs = docs.drop(gone, "bucket", values, detail=bucket)
+        return docs
