@@ -50,9 +50,11 @@ class Table:
     blocks: np.ndarray
 
     @property
-    def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What scan.py's kernels take."""
-        return self.steps, self.ascii, self.pages, self.blocks
+    def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+        """What scan.py's kernels take: tables without rows, states by where their row begins."""
+        columns = self.steps.shape[1]
+        flat = (self.steps >> 1).astype(np.uint32) * 2 * columns | self.steps & 1
+        return flat.reshape(-1), self.ascii, self.pages, self.blocks.reshape(-1), columns
 
 
 class _Program:

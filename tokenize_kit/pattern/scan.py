@@ -9,52 +9,54 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+_1, _2, _3 = np.uint64(1), np.uint64(2), np.uint64(3)
+_6, _12, _18 = np.uint64(6), np.uint64(12), np.uint64(18)
+_LOW = np.uint64(0x3F)
+
 
 @njit(nogil=True, inline="always")
-def class_at(data, at, ascii_classes, pages, blocks):
-    """(class, bytes) of the code point at a place of valid UTF-8."""
-    b = np.int64(data[at])
-    if b < 0x80:
-        return np.int64(ascii_classes[b]), 1
-    if b < 0xE0:
-        code_point, size = (b & 0x1F) << 6 | (np.int64(data[at + 1]) & 0x3F), 2
-    elif b < 0xF0:
-        code_point = (
-            (b & 0x0F) << 12
-            | (np.int64(data[at + 1]) & 0x3F) << 6
-            | (np.int64(data[at + 2]) & 0x3F)
-        )
-        size = 3
+def class_at(data, at, table):
+    """(class: uint64, bytes) of the code point at a place of valid UTF-8."""
+    b = np.uint64(data[np.uint64(at)])
+    if b < np.uint64(0x80):
+        return np.uint64(table[1][b]), 1
+    i = np.uint64(at)
+    second = np.uint64(data[i + _1]) & _LOW
+    if b < np.uint64(0xE0):
+        code_point, size = (b & np.uint64(0x1F)) << _6 | second, 2
     else:
-        code_point = (
-            (b & 0x07) << 18
-            | (np.int64(data[at + 1]) & 0x3F) << 12
-            | (np.int64(data[at + 2]) & 0x3F) << 6
-            | (np.int64(data[at + 3]) & 0x3F)
-        )
-        size = 4
-    return np.int64(blocks[pages[code_point >> 8], code_point & 0xFF]), size
+        third = np.uint64(data[i + _2]) & _LOW
+        if b < np.uint64(0xF0):
+            code_point, size = (b & np.uint64(0x0F)) << _12 | second << _6 | third, 3
+        else:
+            fourth = np.uint64(data[i + _3]) & _LOW
+            code_point = (b & np.uint64(0x07)) << _18 | second << _12 | third << _6 | fourth
+            size = 4
+    block = np.uint64(table[2][code_point >> np.uint64(8)])
+    return np.uint64(table[3][block << np.uint64(8) | code_point & np.uint64(0xFF)]), size
 
 
 @njit(nogil=True, inline="always")
 def match_at(data, start, end, table):
     """The end of the match that begins at `start`, or `start` where none does (or an empty one)."""
-    steps, ascii_classes, pages, blocks = table
-    last_class = steps.shape[1] - 1
-    state = np.int64(1)
+    steps, ascii_classes, columns = table[0], table[1], np.uint64(table[4])
     at, found = start, start
-    while True:
-        if at < end:
-            kind, size = class_at(data, at, ascii_classes, pages, blocks)
+    state = columns << _1
+    while at < end:
+        b = np.uint64(data[np.uint64(at)])
+        if b < np.uint64(0x80):
+            kind, size = np.uint64(ascii_classes[b]), 1
         else:
-            kind, size = last_class, 0
-        step = np.int64(steps[state, kind])
-        if step & 1:
+            kind, size = class_at(data, at, table)
+        state = np.uint64(steps[(state >> _1) + kind])
+        if state & _1:
             found = at
-        state = step >> 1
-        if state == 0 or size == 0:
+        if state <= _1:
             return found
         at += size
+    if np.uint64(steps[(state >> _1) + columns - _1]) & _1:
+        found = at
+    return found
 
 
 @njit(nogil=True)
@@ -68,7 +70,7 @@ def cut(data, start, end, table, ends, count):
     while at < end:
         z = match_at(data, at, end, table)
         if z == at:
-            _, size = class_at(data, at, table[1], table[2], table[3])
+            _, size = class_at(data, at, table)
             at += size
             loose = True
             continue
