@@ -15,7 +15,7 @@ from tokenize_kit.bytes8 import stir
 _FREE = np.int64(-1)
 
 
-@njit(nogil=True, inline="always")
+@njit(nogil=True)
 def _before(counts, keys, a, b):
     """Whether entry a goes before entry b: the larger count, then the smaller pair."""
     return counts[a] > counts[b] or (counts[a] == counts[b] and keys[a] < keys[b])
@@ -51,9 +51,9 @@ def _settle(heap, size, counts, keys, k):
     heap[k] = entry
 
 
-@njit(nogil=True, inline="always")
+@njit(nogil=True)
 def _find(table, key):
-    """Slot of a pair, or the free one where it belongs. table: int64[slots, 2] of pair and number."""
+    """Slot of a pair, or the free one where it belongs. table: int64[slots, 2]: pair, number."""
     mask = np.uint64(len(table) - 1)
     slot = stir(np.uint64(key)) & mask
     while table[slot, 0] != key and table[slot, 0] != _FREE:
@@ -104,7 +104,7 @@ def _spelled(letters, ends, names, a, b):
     return slot
 
 
-@njit(nogil=True, inline="always")
+@njit(nogil=True)
 def _lose(table, count_of, key, weight):
     """One occurrence less of a pair that is known."""
     slot = _find(table, key)
@@ -112,7 +112,7 @@ def _lose(table, count_of, key, weight):
         count_of[table[slot, 1]] -= weight
 
 
-@njit(nogil=True, inline="always")
+@njit(nogil=True)
 def _gain(table, known, events, numbers, turn, key, weight, place):
     """One occurrence more of a pair, at a place; there is room. known: key, count, turn and
     occurrences in it of each pair; numbers: how many pairs, events, and pairs of this turn."""
@@ -197,6 +197,24 @@ def _linked(starts, sizes, total):
 
 
 @njit(nogil=True)
+def _is_banned(letters, ends, pair, banned, banned_ends):
+    """Whether the pair spells one of the banned tokens."""
+    a, b = pair >> 32, pair & 0xFFFFFFFF
+    n, m = ends[a + 1] - ends[a], ends[b + 1] - ends[b]
+    for t in range(len(banned_ends) - 1):
+        at = banned_ends[t]
+        if banned_ends[t + 1] - at == n + m:
+            same = True
+            for k in range(n):
+                same = same and banned[at + k] == letters[ends[a] + k]
+            for k in range(m):
+                same = same and banned[at + n + k] == letters[ends[b] + k]
+            if same:
+                return True
+    return False
+
+
+@njit(nogil=True)
 def _add_token(letters, ends, a, b, new):
     """Spells token `new` as a and b are; returns letters, grown where need be."""
     n = ends[a + 1] - ends[a] + ends[b + 1] - ends[b]
@@ -212,12 +230,13 @@ def _add_token(letters, ends, a, b, new):
 
 
 @njit(cache=True, nogil=True)
-def learn(symbols, starts, sizes, weights, bases, most, least, longest):
+def learn(symbols, starts, sizes, weights, bases, most, least, longest, banned, banned_ends):
     """Merges: int64[n, 3] of left, right and merged id.
 
     symbols: int32[] of all words one after the other, 0 to bases - 1, changed in place; starts,
     sizes, weights: int64[words]; most: tokens at most, bases included; least: the count under which
-    nothing is merged; longest: symbols of a token at most. A merge that spells a token that another
+    nothing is merged; longest: symbols of a token at most; banned: int32[], banned_ends:
+    int64[n + 1]: tokens as symbols that no merge may make. A merge that spells a token that another
     one has made gives that token, and counts as a merge but not as a token.
     """
     table = np.empty((1 << 16, 2), np.int64)
@@ -257,16 +276,16 @@ def learn(symbols, starts, sizes, weights, bases, most, least, longest):
             whole = waiting[e_pair[entry]] > 1
             waiting[e_pair[entry]] -= 1
             for k in range(e_start[entry], e_start[entry] + e_size[entry]):
-                at = np.int64(where[k])
+                at = int(where[k])
                 if whole:  # the other entry's places in this word are merged now, too
-                    at = starts[word_of[at]]
+                    at = int(starts[word_of[at]])
                 while at >= 0:
                     table, known = _room_for_pairs(table, known, numbers)
                     events = _room_for_events(events, numbers, turn)
                     _merge_at(
                         at, pair, new, words, table, known, events, numbers, turn, ends, longest
                     )
-                    at = np.int64(following[at]) if whole else -1
+                    at = int(following[at]) if whole else -1
             live -= e_size[entry]
             e_size[entry] = 0
         # New entries, each with its places in one stretch of `where`.
@@ -316,9 +335,13 @@ def learn(symbols, starts, sizes, weights, bases, most, least, longest):
             top = heap[0]
             now = known[1][e_pair[top]]
             if e_count[top] == now:
-                entry = top
                 size -= 1
                 heap[0] = heap[size]
+                if _is_banned(letters, ends, e_key[top], banned, banned_ends):
+                    waiting[e_pair[top]] -= 1
+                    live -= e_size[top]
+                else:
+                    entry = top
             e_count[top] = now
             if size:
                 _settle(heap, size, e_count, e_key, 0)

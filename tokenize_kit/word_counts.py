@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from tokenize_kit.bytes8 import hash_bytes
+from tokenize_kit.pattern.automaton import Table
 from tokenize_kit.pattern.scan import cut_rows
 
 _SLOTS, _BYTES = 1 << 16, 1 << 20
@@ -19,11 +20,11 @@ _SLOTS, _BYTES = 1 << 16, 1 << 20
 class WordCounts:
     """Counts of the pieces that patterns cut texts into; `add` batches, then read `words`.
 
-    tables: compiled patterns, Table.kernel of each, applied one after the other.
+    tables: compiled patterns, applied one after the other.
     """
 
-    def __init__(self, tables: Sequence[tuple[np.ndarray, ...]]) -> None:
-        self.tables = tuple(tables)
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.tables = tuple(table.kernel for table in tables)
         self.slots = np.full(_SLOTS, -1, np.int64)
         self.hashes = np.empty(_SLOTS // 2, np.uint64)
         self.counts = np.empty(_SLOTS // 2, np.int64)

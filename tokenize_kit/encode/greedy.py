@@ -109,8 +109,8 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 @njit(cache=True, nogil=True)
 def _derive(data, ends, byte_numbers, pairs, wanted):
-    """(left, right: int64[tokens] of the last merge of each token's bytes; right -1 for a byte, left
-    -1 where they do not merge to `wanted`)."""
+    """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
+    left is -1 where they do not merge to `wanted`."""
     left, right = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
     symbols = np.empty(16, np.int64)
     ranks = np.empty(16, np.int64)
@@ -147,9 +147,7 @@ def _derive(data, ends, byte_numbers, pairs, wanted):
     return left, right
 
 
-def make_greedy(
-    tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs
-) -> Greedy | None:
+def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:
     """What `encode_greedy` needs, or None where it would not give what merging by rank gives.
 
     tokens: id -> bytes; byte_ids: int64[256]; pairs: merges.pair_table. A token that its own

@@ -20,8 +20,8 @@ _ONE, _6, _40, _63 = np.uint64(1), np.uint64(6), np.uint64(40), np.uint64(63)
 _ID = np.int64(0xFFFFFFFF)
 
 
-# slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK where it is free. bits:
-# uint64[m]: a bit for every pair, for most questions are for pairs that do not merge.
+# slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK where it is free;
+# bits: uint64[m]: a bit for every pair, for most questions are for pairs that do not merge.
 Pairs = namedtuple("Pairs", "slots bits")
 
 
@@ -166,15 +166,14 @@ def merge_long(pairs, symbols, ranks, n):
         _move(heap, places, ranks, n, gone, NO_RANK)
         z = np.int64(following[gone])
         following[at] = z
-        rank = NO_RANK
         if z < n:
             before[z] = at
-            rank = rank_of(pairs, symbols[at], symbols[z])
-        _move(heap, places, ranks, n, at, rank)
+            _move(heap, places, ranks, n, at, rank_of(pairs, symbols[at], symbols[z]))
+        else:
+            _move(heap, places, ranks, n, at, NO_RANK)
         if at > 0:
-            left = np.int64(before[at])
-            rank = rank_of(pairs, symbols[left], symbols[at])
-            _move(heap, places, ranks, n, left, rank)
+            y = np.int64(before[at])
+            _move(heap, places, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
     left = 0
     for k in range(n):
         if symbols[k] >= 0:

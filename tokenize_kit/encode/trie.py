@@ -117,6 +117,20 @@ def longest(slots, found, data, a, z):
     return np.int64(found[best])
 
 
+@njit(nogil=True)
+def token_of(slots, found, data, a, z):
+    """The token that data[a:z] is, -1 for none."""
+    unit = slots[np.uint64(0)]
+    place = np.uint64(0)
+    for k in range(a, z):
+        byte = np.uint32(data[np.uint64(k)])
+        place = np.uint64((unit >> _BASE) + byte)
+        unit = slots[place]
+        if unit & _LABEL != byte | _TAKEN:
+            return np.int64(-1)
+    return np.int64(found[place])
+
+
 @njit(cache=True, nogil=True)
 def shorter_tokens(slots, found, data, ends, ids, count):
     """int32[count]: of each token the longest one that is a proper beginning of it, -1 for none.

@@ -13,21 +13,23 @@ from numba import njit
 from tokenize_kit.bytes8 import hash_bytes, load8, load_few, stir
 from tokenize_kit.encode.greedy import encode_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short
+from tokenize_kit.encode.trie import token_of
 
 SLOTS = 1 << 17  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
-LONGEST = 1024  # bytes of a word that is kept
+LONGEST = 64  # bytes of a word that is kept: longer ones hardly come again
 _INLINE = 15  # bytes of a word that stands in its entry
 _LONG = np.uint64(0x80)
 _32, _56 = np.uint64(32), np.uint64(56)
 _LOW = np.uint64(0xFFFFFFFF)
 
-# entries: uint64[SLOTS, 4]: the word, or its hash and place in `letters`; its ids, or their place in
-# `ids`, and how many. used: int64[3]: entries, bytes of letters, ids.
+# entries: uint64[SLOTS, 4]: the word, or its hash and place in `letters`; its ids, or their place
+# in `ids`, and how many. used: int64[3]: entries, bytes of letters, ids.
 Cache = namedtuple("Cache", "entries letters ids used")
 # Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table;
-# greedy: greedy.Greedy, which is used where `orderly`.
-Bpe = namedtuple("Bpe", "bytes pairs greedy orderly")
+# greedy: greedy.Greedy, which is used where `orderly`; slots, found: trie.build_trie of all tokens:
+# where `whole`, a piece that is a token is that token, whatever merging gives.
+Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots found whole")
 
 
 def new_cache() -> Cache:
@@ -43,6 +45,11 @@ def new_cache() -> Cache:
 @njit(nogil=True)
 def _merge(bpe, data, a, z, symbols, ranks, dead):
     n = z - a
+    if bpe.whole:
+        token = token_of(bpe.slots, bpe.found, data, a, z)
+        if token >= 0:
+            symbols[0] = token
+            return 1
     if bpe.orderly:
         return encode_greedy(bpe.greedy, data, a, z, symbols, dead)
     for k in range(n):
@@ -83,20 +90,16 @@ def _key(data, a, z):
 
 @njit(nogil=True)
 def _remember(cache, slot, low, high, data, a, z, symbols, n):
-    """Fills an entry, unless there is no room."""
+    """Fills an entry; `_empty` sees to it that there is room."""
     entries, letters, ids, used = cache
     size = z - a
     place = np.uint64(0)
     if size > _INLINE:
-        if used[1] + size > len(letters) or size > LONGEST:
-            return
         place = np.uint64(used[1])
         for k in range(size):
             letters[used[1] + k] = data[a + k]
         used[1] += size
     if n > 2 or size > _INLINE:
-        if used[2] + n > len(ids):
-            return
         entries[slot, 2] = np.uint64(used[2]) | place << _32
         for k in range(n):
             ids[used[2] + k] = symbols[k]
@@ -129,32 +132,38 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
     out = np.empty(total, np.uint32)
     sizes = np.empty(len(counts), np.int64)
     longest = 1
-    at = offsets[0]
     piece = 0
     for row in range(len(counts)):
-        at = offsets[row]
+        at = int(offsets[row])
         for _ in range(counts[row]):
             longest = max(longest, ends[piece] - at)
-            at = ends[piece]
+            at = int(ends[piece])
             piece += 1
     symbols, ranks = np.empty(longest, np.int64), np.empty(longest, np.int64)
     dead = np.zeros(longest + 1, np.bool_)
-    entries, letters, ids, used = cache
+    entries, letters, ids, _ = cache
     mask = np.uint64(SLOTS - 1)
     written = 0
     piece = 0
     for row in range(len(counts)):
         before = written
-        a = offsets[row]
+        a = int(offsets[row])
         for _ in range(counts[row]):
-            z = ends[piece]
+            z = int(ends[piece])
             piece += 1
+            if z - a > LONGEST:
+                n = _merge(bpe, data, a, z, symbols, ranks, dead)
+                for k in range(n):
+                    out[written + k] = symbols[k]
+                written += n
+                a = z
+                continue
             low, high = _key(data, a, z)
             slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
             found = False
             while entries[slot, 1] != 0:
                 if entries[slot, 0] == low and entries[slot, 1] == high:
-                    n = np.int64(entries[slot, 3])
+                    n = int(entries[slot, 3])
                     if z - a > _INLINE:
                         found = _same(letters, np.int64(entries[slot, 2] >> _32), data, a, z - a)
                     else:
@@ -165,7 +174,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
                             if n == 2:
                                 out[written + 1] = np.uint32(entries[slot, 2] >> _32)
                         else:
-                            k0 = np.int64(entries[slot, 2] & _LOW)
+                            k0 = int(entries[slot, 2] & _LOW)
                             for k in range(n):
                                 out[written + k] = ids[k0 + k]
                         written += n

@@ -217,6 +217,8 @@ def _compile(pattern: str, dialect: Dialect) -> Table:
             matches, following = states.step(places, kind)
             row.append(2 * states.number(following) + matches)
         rows.append(row)
+    if any(step & 1 for step in rows[1]):
+        raise UnsupportedPattern("a pattern that matches the empty text")
     pages = numbers.reshape(-1, _PAGE)
     blocks, pages_of = np.unique(pages, axis=0, return_inverse=True)
     if len(blocks) > 255:

@@ -57,8 +57,8 @@ PATTERNS: dict[str, Pattern] = {
     ),
     "cl100k": Pattern(
         (
-            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
-            r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+            r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
         ),
         "tiktoken_ext/openai_public.py",
     ),
