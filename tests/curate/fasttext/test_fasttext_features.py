@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from curate.fasttext.classifier import Classifier
 from curate.fasttext.explaining import features
+from curate.fasttext.features import entries as find_entries
+from curate.fasttext.features import kept_slots, sieve_of, word_slots
 from curate.fasttext.reading import tree
 from tests.curate.fasttext import reference
 from tests.curate.fasttext.conftest import packed, strange
@@ -75,6 +77,29 @@ def test_hs_shares_add_up_and_come_the_greatest_first(trained: Callable[..., Pat
         assert sum(share.adds for share in parts) == pytest.approx(total)
         sizes = [abs(share.adds) for share in parts]
         assert sizes == sorted(sizes, reverse=True)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(0, 9)), max_size=40))
+def test_pruned_ngrams_are_found_by_number_the_last_of_equal_ones(
+    pairs: list[tuple[int, int]],
+) -> None:
+    array = np.array(pairs, np.int32).reshape(-1, 2)
+    kept, sieve = kept_slots(array), sieve_of(array)
+    wanted = dict(pairs)
+    assert {n: r for n, r in kept.tolist() if r >= 0} == wanted
+    assert all(sieve[ngram & (len(sieve) - 1)] for ngram in wanted)
+    assert len(sieve) >= 16 * len(pairs) and sieve.sum() <= len(wanted)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=3).map(lambda b: b.replace(b"\0", b"")), max_size=30))
+def test_words_are_found_by_their_bytes_the_last_of_equal_ones(words: list[bytes]) -> None:
+    data = np.frombuffer(b"".join(w + b"\0" + bytes(9) for w in words), np.uint8)
+    starts, ends = find_entries(data, 0, len(words))
+    slots = word_slots(data, starts, ends)
+    assert [bytes(data[a:b]) for a, b in zip(starts, ends, strict=True)] == words
+    assert set(slots[slots >= 0].tolist()) == set({w: i for i, w in enumerate(words)}.values())
 
 
 def test_a_line_without_a_feature_adds_nothing(trained: Callable[..., Path]) -> None:
