@@ -64,7 +64,9 @@ def one(name: str, who: str) -> None:
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         return one(sys.argv[2], sys.argv[3])
-    print(f"{'page':<34}{'kB':>7}{'library':>10}{'memory':>9}{'limited':>9}{'blocks':>10}{'memory':>9}")
+    print(
+        f"{'page':<34}{'kB':>7}{'library':>10}{'memory':>9}{'limited':>9}{'blocks':>10}{'memory':>9}"
+    )
     for name in PAGES:
         library, limited, ours = (
             last_json([sys.executable, __file__, "--one", name, who])

@@ -192,6 +192,7 @@ REGISTRY: dict[str, str] = {
     "document_length": "curate.filters.length:DocumentLength",
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
+    "newline_runs": "curate.filters.newlines:NewlineRuns",
     "wangchanberta": "curate.filters.wangchanberta:WangchanBERTa",
     "language": "curate.language.step:Language",
     "quality": "curate.quality.step:Quality",

@@ -22,6 +22,7 @@ ROOM = 64  # bytes of marks for a block or an element, at most
 _LISTS, _QUOTES, _ITEM, _CELL, _ROW, _TABLE, _TERMS, _NUMBER, _PLACES = range(9)
 _LI, _DL, _TR, _TABLE_TAG = TAG["li"], TAG["dl"], TAG["tr"], TAG["table"]
 _OL, _QUOTE, _TD, _TH = TAG["ol"], TAG["blockquote"], TAG["td"], TAG["th"]
+_CAPTION = TAG["caption"]
 _IS_LIST = np.zeros(len(NAMES), np.bool_)
 _IS_LIST[[TAG[n] for n in ("ul", "ol", "menu", "dir")]] = True
 _LEVEL = np.zeros(len(NAMES), np.int64)
@@ -74,8 +75,8 @@ def _places(blocks, nodes):
                 data[table] = False
             if count[p[_ROW]] > 1:
                 wide[table] = True
-        elif table:
-            data[table] = data[table] and nodes[blocks[i, NODE], N_TAG] != _TABLE_TAG
+        elif table and nodes[blocks[i, NODE], N_TAG] != _CAPTION:
+            data[table] = False  # text between cells; rows of such a table may be torn
     for k in range(1, n):
         data[k] = data[k] and wide[k]
     return places, count, data

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from curate.perplexity.keys import BOS
+from curate.perplexity.lines import numbered_lines
 from curate.perplexity.model_file import ModelData, read_model
 from curate.perplexity.sentences import Sentences, load_pieces, of_pieces, of_words, piece_ids
 from curate.perplexity.table import score
+from curate.text.buffers import text_buffers
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class NgramModel:
         if self.data.unit == "pieces":
             number = self.data.words.ids
             return of_pieces(texts, self.data.variant, *self._pieces, number)
+        if self.data.unit == "whitespace" and self.data.variant == "plain":
+            return Sentences(*numbered_lines(*text_buffers(texts), self.data.words))
         return of_words(texts, self.data.variant, self.data.unit, self.data.words.ids)
 
     def log10(self, ids: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

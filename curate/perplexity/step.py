@@ -1,6 +1,6 @@
 """The step `perplexity`: how expected documents are, and head, middle and tail of a corpus.
 
-Buckets are CCNet's (Wenzek et al. 2020, section 3.3); the cuts are percentiles of the corpus
+Buckets are CCNet's (Wenzek et al. 2020, section 3.4); the cuts are percentiles of the corpus
 itself, language by language, unless the models are CCNet's own.
 """
 

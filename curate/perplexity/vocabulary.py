@@ -18,7 +18,7 @@ from curate.text.hashing import load8, load_few, stir
 SPECIAL = (b"<unk>", b"<s>", b"</s>")
 UNK, EOS = 0, 2
 BUCKET = 4  # slots of 16 bytes: what one load from memory brings
-_BLOCK = 512  # words that are looked up together
+BLOCK = 512  # words that are looked up together
 _ONE, _2, _4, _6 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(6)
 _8, _32 = np.uint64(8), np.uint64(32)
 _WIDE = np.uint64(2 * BUCKET)  # numbers of a bucket
@@ -37,7 +37,7 @@ def _bytes(data, i, n):
 
 
 @njit(nogil=True)
-def _key(data, start, size):
+def word_key(data, start, size):
     """What a word is known by, beside its size: up to 8 bytes themselves, else a hash of them."""
     i, n = np.uint64(start), np.uint64(size)
     value = _bytes(data, i, n if n < _8 else _8)
@@ -52,7 +52,7 @@ def _key(data, start, size):
 
 
 @njit(nogil=True, inline="always")
-def _home(key, size, slots):
+def home(key, size, slots):
     """Where the bucket begins that is looked at first."""
     spread = stir(key ^ np.uint64(size)) >> _32
     return ((spread * (np.uint64(len(slots)) // _WIDE)) >> _32) * _WIDE
@@ -90,39 +90,53 @@ def _place(data, start, size, key, blob, offsets, slots, at):
     return np.uint64(len(slots)), np.int64(-1)
 
 
+@njit(nogil=True)
+def resolve(data, start, size, keys, places, count, blob, offsets, slots, out, first):
+    """out[first:]: uint32, the ids of `count` words whose keys and first buckets are known."""
+    most = np.uint64(len(offsets) - 1)
+    for i in range(count):
+        key, at = keys[i], places[i]
+        meant = np.uint64(size[i]) << _32
+        # Without branches: which slot of the bucket it is cannot be foretold.
+        h0, h1 = slots[at + _ONE], slots[at + _2 + _ONE]
+        h2, h3 = slots[at + _4 + _ONE], slots[at + _6 + _ONE]
+        w0 = np.uint64((slots[at] == key) & (h0 & ~_LOW == meant))
+        w1 = np.uint64((slots[at + _2] == key) & (h1 & ~_LOW == meant))
+        w2 = np.uint64((slots[at + _4] == key) & (h2 & ~_LOW == meant))
+        w3 = np.uint64((slots[at + _6] == key) & (h3 & ~_LOW == meant))
+        found = (h0 * w0 | h1 * w1 | h2 * w2 | h3 * w3) & _LOW
+        sure = size[i] <= 8 or found == 0
+        if not sure and found <= most and size[i] <= 16:
+            # The key is a hash: compares the first eight bytes and the last ones.
+            a, back = np.uint64(offsets[found - _ONE]), np.uint64(size[i]) - _8
+            here = np.uint64(start[i])
+            sure = (
+                np.uint64(offsets[found]) - a == np.uint64(size[i])
+                and load8(blob, a) == load8(data, here)
+                and load8(blob, a + back) == load8(data, here + back)
+            )
+        if not sure or (found == 0 and h3 != 0):
+            _, place = _place(data, start[i], size[i], key, blob, offsets, slots, at)
+            found = np.uint64(place + 1)
+        out[first + i] = found - _ONE if _4 <= found <= most else np.uint64(0)
+
+
 @njit(cache=True, nogil=True)
 def word_ids(data, start, end, blob, offsets, slots):
     """uint32[words]: the ids of data[start:end]; 0 where a word is not known."""
     out = np.zeros(len(start), np.uint32)
-    keys, places = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)
-    most = np.uint64(len(offsets) - 1)
-    for begin in range(0, len(start), _BLOCK):
-        stop = min(begin + _BLOCK, len(start))
+    keys, places = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    sizes = end - start
+    for begin in range(0, len(start), BLOCK):
+        stop = min(begin + BLOCK, len(start))
         for i in range(begin, stop):
-            size = end[i] - start[i]
-            key = _key(data, start[i], size)
-            at = _home(key, size, slots)
-            keys[i - begin], places[i - begin] = key, at
-            prefetch(slots, at)
-        for i in range(begin, stop):
-            size, key, at = end[i] - start[i], keys[i - begin], places[i - begin]
-            meant = np.uint64(size) << _32
-            # Without branches: which slot of the bucket it is cannot be foretold.
-            h0, h1, h2, h3 = (
-                slots[at + _ONE],
-                slots[at + _2 + _ONE],
-                slots[at + _4 + _ONE],
-                slots[at + _6 + _ONE],
-            )
-            w0 = np.uint64((slots[at] == key) & (h0 & ~_LOW == meant))
-            w1 = np.uint64((slots[at + _2] == key) & (h1 & ~_LOW == meant))
-            w2 = np.uint64((slots[at + _4] == key) & (h2 & ~_LOW == meant))
-            w3 = np.uint64((slots[at + _6] == key) & (h3 & ~_LOW == meant))
-            found = (h0 * w0 | h1 * w1 | h2 * w2 | h3 * w3) & _LOW
-            if size > 8 or (found == 0 and h3 != 0):
-                _, place = _place(data, start[i], size, key, blob, offsets, slots, at)
-                found = np.uint64(place + 1)
-            out[i] = found - _ONE if _4 <= found <= most else np.uint64(0)
+            keys[i - begin] = word_key(data, start[i], sizes[i])
+            places[i - begin] = home(keys[i - begin], sizes[i], slots)
+            prefetch(slots, places[i - begin])
+        resolve(
+            data, start[begin:], sizes[begin:], keys, places, stop - begin, blob, offsets, slots,
+            out, begin,
+        )  # fmt: skip
     return out
 
 
@@ -131,8 +145,8 @@ def _grow(data, start, end, blob, offsets, slots, words, out):
     """Ids of all words, new ones added; returns the number of words. There must be room."""
     for i in range(len(start)):
         size = end[i] - start[i]
-        key = _key(data, start[i], size)
-        at = _home(key, size, slots)
+        key = word_key(data, start[i], size)
+        at = home(key, size, slots)
         at, found = _place(data, start[i], size, key, blob, offsets[: words + 1], slots, at)
         if found < 0:
             a = offsets[words]
@@ -152,8 +166,8 @@ def _fill(blob, offsets, slots):
     """Puts all words into an empty table; returns an id that is there twice, or -1."""
     for i in range(len(offsets) - 1):
         size = offsets[i + 1] - offsets[i]
-        key = _key(blob, offsets[i], size)
-        at = _home(key, size, slots)
+        key = word_key(blob, offsets[i], size)
+        at = home(key, size, slots)
         at, found = _place(blob, offsets[i], size, key, blob, offsets[: i + 1], slots, at)
         if found >= 0:
             return i

@@ -186,12 +186,12 @@ class QualityShare(Scored, CorpusStep):
         db = sketches.connection
         assert self.keep_fraction is not None
         (documents,) = db.execute("SELECT count(*) FROM sketches").fetchone()
-        threshold = 0.0
-        if documents:
-            last = kept_count(documents, self.keep_fraction) - 1
-            (threshold,) = db.execute(
-                f"SELECT score FROM sketches ORDER BY score DESC LIMIT 1 OFFSET {last}"
-            ).fetchone()
+        last = kept_count(documents, self.keep_fraction) - 1 if documents else 0
+        # A table, so that the number never passes through text.
+        db.execute(
+            f"""CREATE TEMP TABLE lowest AS
+            SELECT score AS threshold FROM sketches ORDER BY score DESC LIMIT 1 OFFSET {last}"""
+        )
         # Nothing of this is a decision between documents: `drop` is left to `apply`, and no row
         # has a cluster, so that OUT/decisions.parquet has none of them.
         db.execute(
@@ -199,12 +199,13 @@ class QualityShare(Scored, CorpusStep):
             SELECT part, n, false AS drop, id, NULL::BIGINT AS cluster, NULL::VARCHAR AS kept_id,
                    NULL::VARCHAR AS partner_id, NULL::DOUBLE AS similarity,
                    '{self.name}' AS method, NULL::BIGINT AS span_start, NULL::BIGINT AS span_end,
-                   score, {threshold!r}::DOUBLE AS threshold
-            FROM sketches ORDER BY part, n
+                   score, threshold
+            FROM sketches CROSS JOIN lowest ORDER BY part, n
             ) TO {literal(sketches.decisions)} (FORMAT parquet)"""
         )
-        (kept,) = db.execute(
-            f"SELECT count(*) FROM sketches WHERE score >= {threshold!r}"
+        kept, threshold = db.execute(
+            """SELECT count(*), coalesce(any_value(threshold), 0)
+            FROM sketches CROSS JOIN lowest WHERE score >= threshold"""
         ).fetchone()
         return {
             "documents": documents,

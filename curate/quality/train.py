@@ -11,7 +11,7 @@ Presets. All three train on whole documents, prepared as curate/quality/text.py 
   fastText's defaults, as RedPajama's rebuilding of it takes them
   (RedPajama-Data, app/src/artifacts/ft_trainer.py).
 - `gpt3`: Brown et al. 2020, appendix A, has logistic regression over Spark's hashed words, not
-  fastText. Here: single words under the same loss
+  fastText. Here: single words under the same loss.
 """
 
 from __future__ import annotations

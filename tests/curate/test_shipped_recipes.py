@@ -106,8 +106,35 @@ def test_dclm_without_a_model_says_where_one_comes_from(
         run_recipe(recipe, [str(articles)], tmp_path / "out", Options(1, True))
 
 
-@pytest.mark.parametrize("name", (*PUBLISHED, "wangchanberta-th"))
+@pytest.mark.parametrize("name", (*PUBLISHED, "wangchanberta-th", "ccnet-llama1"))
 def test_a_published_recipe_says_whose_it_is(name: str) -> None:
     text = files("pipelines").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     assert " et al. 20" in text.split("name:")[0]
     assert name in shipped()
+
+
+def test_ccnet_cuts_paragraphs_that_come_twice_and_the_unexpected_tail(
+    model: Path, shared_bench: Any
+) -> None:
+    english = [a for a in load_articles() if a.lang == "en"]
+    train = shared_bench.jsonl("wiki.jsonl", [{"text": a.text} for a in english[::2]])
+    settings = {"vocab": 400, "variant": "ccnet", "order": 3, "discount_fallback": True}
+    shared_bench.run([{"perplexity_model": settings}], train, out="models/en")
+    menu = "Home | News | Contact | Imprint | Privacy"
+    rows = [{"id": a.id, "text": f"{menu}\n{a.text}", "url": None} for a in load_articles()]
+    rows.append({"id": "short", "text": f"{menu}\n{english[0].text[:200]}", "url": None})
+    path = shared_bench.jsonl("ccnet.jsonl", rows)
+    models = shared_bench.folder / "models/{lang}/perplexity.bin"
+    sets = (f"language.model={model}", f"perplexity.model={models}")
+    recipe = load("ccnet-llama1", sets)
+    totals = run_recipe(
+        recipe, [str(path)], shared_bench.folder / "ccnet", Options(1, True)
+    ).totals()
+    assert totals["read"] == totals["kept"] + totals["rejected"] == len(rows)
+    kept, gone = shared_bench.rows("ccnet"), shared_bench.rows("ccnet", "rejected")
+    assert {r["perplexity.bucket"] for r in kept} == {"head", "middle"}
+    assert all(menu not in r["text"] and r["lang"] == "en" for r in kept)
+    assert {r["rule"] for r in gone} == {"too_short", "language", "bucket"}
+    tail = [r for r in gone if r["rule"] == "bucket"]
+    assert min(r["value"] for r in tail) >= max(r["perplexity.score"] for r in kept)
+    assert 0.38 < len(tail) / (len(tail) + len(kept)) < 0.45

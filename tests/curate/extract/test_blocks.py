@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from curate.documents import CORE, PAYLOAD, Documents, documents
+from curate.extract import blocks
 from curate.extract.blocks import main_text, main_texts, tables
 from curate.extract.inspect import look_at
 from curate.extract.scan import count_tags
@@ -138,6 +141,9 @@ HOSTILE = {
     "a long line": "<p>" + "x" * 2_000_000,
     "< alone": "<" * 500_000,
     "cells": "<table><tr>" + "<td>x" * 50_000 + "</table>",
+    "text between cells": "<table><tr>" + "<td>x</td>y" * 30_000 + "</table>",
+    "captions between cells": "<table><tr>" + "<td>x</td><caption>y</caption>" * 30_000,
+    "rows within cells": "<table>" + "<tr><td>x<td><p>y</p>" * 30_000,
 }
 
 
@@ -217,6 +223,17 @@ def test_text_that_is_no_html_passes_and_large_pages_do_not() -> None:
     out = Extract(extractor="blocks", max_html_bytes=100).apply(docs.within("extract"))
     assert out.text[0].as_py() == "a < b"
     assert [(d.rule, d.rows.tolist()) for d in out.drops] == [("html_too_large", [1])]
+
+
+def test_the_kernels_file_changes_with_the_modules_it_is_compiled_from() -> None:
+    folder = Path(blocks.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        source = path.read_bytes()
+        compiled = b"@njit" in source or path.name == "tree.py"
+        if compiled and path.name not in ("blocks.py", "inspect.py"):
+            digest.update(source)
+    assert digest.hexdigest()[:16] == blocks.SOURCES, "curate/extract/blocks.py: SOURCES"
 
 
 def test_tables_of_names_hold_every_name() -> None:

@@ -122,6 +122,12 @@ LAYOUTS: dict[str, tuple[str, str, str]] = {
         "<table><tr><th>a<th>b<tr><td>1<td>2|3<tr><td>4<td></table>",
         "a | b\n1 | 2|3\n4", "| a | b |\n|---|---|\n| 1 | 2\\|3 |\n| 4 | |",
     ),
+    "a table with a caption": (
+        "<table><caption>t</caption><tr><td>a<td>b</table>", "t\na | b", "t\n| a | b |\n|---|---|",
+    ),
+    "text between cells": (
+        "<table><tr><td>a</td>b<td>c</td></tr></table>", "a\n\nb\n\nc", "a\n\nb\n\nc",
+    ),
     "a table for layout": (
         "<table><tr><td><p>one</p><p>two</p><td><p>three</p></table>",
         "one\n\ntwo\n\nthree", "one\n\ntwo\n\nthree",

@@ -121,9 +121,7 @@ def test_justext_keeps_what_its_stop_words_make_text_of(justext: None) -> None:
 
 
 def test_a_language_without_stop_words_is_refused_by_name(justext: None) -> None:
-    with pytest.raises(
-        UsageError, match="'Klingon'; known: all, English, German"
-    ):
+    with pytest.raises(UsageError, match="'Klingon'; known: all, English, German"):
         Extract(extractor="justext", stop_words="Klingon").identity()
 
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from curate.perplexity import table
 from curate.perplexity.arpa import write_arpa
 from curate.perplexity.build import level
+from curate.perplexity.lines import numbered_lines
 from curate.perplexity.model import NgramModel
 from curate.perplexity.vocabulary import SPECIAL, Growing, vocabulary
+from curate.text.buffers import text_buffers
 
 WORD = st.binary(min_size=1, max_size=20)
 
@@ -138,6 +140,31 @@ def test_words_have_the_number_of_their_place_and_others_none(
     ends = np.cumsum([len(q) for q in queries])
     starts = ends - [len(q) for q in queries]
     assert known.ids(data, starts, ends).tolist() == [want.get(q, 0) for q in queries]
+
+
+TEXT = st.text("ab ▁é鐵\n\r\t\0\x1c\x1f!\x7f\x85\xa0\u1680\u2003\u2028\u3000\u30a2😀", max_size=80)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(TEXT | st.text(), max_size=6))
+def test_words_of_lines_are_those_of_splitlines_and_split(texts: list[str]) -> None:
+    lines = [[line.split() for line in t.splitlines() if line.split()] for t in texts]
+    found = sorted({w.encode() for t in lines for line in t for w in line} - {*SPECIAL})[::2]
+    words = vocabulary([*SPECIAL, *found])
+    want = {w.decode(): i for i, w in enumerate(found, 3)}
+    data, offsets = text_buffers(pa.array(["skipped", *texts], pa.large_string())[1:])
+    ids, ends, rows = numbered_lines(data, offsets, words)
+    assert ids.tolist() == [want.get(w, 0) for t in lines for line in t for w in line]
+    assert ends.tolist() == np.cumsum([len(line) for t in lines for line in t]).tolist()
+    assert rows.tolist() == [0, *np.cumsum([len(t) for t in lines]).tolist()]
+
+
+def test_lines_longer_than_a_block_of_words_are_numbered() -> None:
+    words = vocabulary([*SPECIAL, *(f"word{k}".encode() for k in range(3000))])
+    text = "\n".join(" ".join(f"word{k}" for k in range(a, a + 1500)) for a in (0, 1500))
+    ids, ends, rows = numbered_lines(*text_buffers(strings(text, "")), words)
+    assert ids.tolist() == list(range(3, 3003))
+    assert ends.tolist() == [1500, 3000] and rows.tolist() == [0, 2, 2]
 
 
 @settings(max_examples=20, deadline=None)
