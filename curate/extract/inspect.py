@@ -41,7 +41,8 @@ class Seen:
 
 def look_at(page: str) -> Seen:
     """The blocks of a page, in order, and their features."""
-    data = np.frombuffer(page.encode("utf-8"), np.uint8)
+    # A copy can be written to, as a batch can: the scanner is compiled once for both.
+    data = np.frombuffer(page.encode("utf-8"), np.uint8).copy()
     tags = count_tags(data, 0, len(data))
     text, blocks, nodes, _ = scan(data, 0, len(data), tags, tables())
     raw = text.tobytes()
