@@ -9,7 +9,7 @@ from typing import Any
 from curate.errors import UsageError
 from curate.progress import say
 
-UNSURE = 0.2  # calibration error from which a model has plainly seen too little
+NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
 
 
 def train(
@@ -45,7 +45,7 @@ def train(
     print(f"trained on {trained['hq']} good documents and {trained['cc']} others")
     held = card["held_out"]
     print(_figures(held) if held else "held out: nothing of one of the sets, so no figures")
-    if held and held["calibration"]["error"] > UNSURE:
+    if held and held["deciles"][0]["least"] - held["deciles"][-1]["most"] < NARROW:
         print(
             "its scores lie close together and are no probabilities: for a threshold by number,"
             " train on more documents, with more --epochs or a higher --lr"
