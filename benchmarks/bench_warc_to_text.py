@@ -26,9 +26,9 @@ from benchmarks.shared_texts import ROOT, Watched, need, peer_python, watched
 REPEAT = 16
 TARGETS = {"c4": 10.0, "all": 15.0}
 STEPS = {
-    "c4": "[extract, c4]",
-    "all": "[extract, gopher_repetition, gopher_quality, c4: {require_end_mark: false,"
-    " min_words_per_line: 3, min_sentences: 5}, fineweb_quality]",
+    "c4": "[extract: {extractor: resiliparse}, c4]",
+    "all": "[extract: {extractor: resiliparse}, gopher_repetition, gopher_quality,"
+    " c4: {require_end_mark: false, min_words_per_line: 3, min_sentences: 5}, fineweb_quality]",
 }
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/hostile_pages.py
 
-resiliparse's main content mode by itself, without our limits (curate/extract/step.py), on nested
-elements; then our step on the same pages. Each in a process of its own.
+resiliparse's main content mode by itself, without our limits (curate/extract/step.py); then with
+them; then the extractor `blocks`, also its memory. Each in a process of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,22 +25,35 @@ PAGES = {
     "div x 20,000, side by side": "<div>x</div>" * 20_000,
     "span x 500,000, nested": "<span>x" * 500_000,
     "b x 500,000, nested": "<b>x" * 500_000,
-    "p x 500,000, side by side": "<p>x" * 500_000,
+    "p x 490,000, side by side": "<p>x" * 490_000,
+    "attributes, 5 MB of one tag": "<p " + "class='nav comment' " * 260_000 + ">x",
+    "&amp; x 1,000,000": "<p>" + "&amp;" * 1_000_000,
+    "<!-- x 1,200,000": "<!--" * 1_200_000,
 }
 
 
-def one(name: str, ours: bool) -> None:
-    """Prints the figures of one page."""
+def extractor(who: str) -> Callable[[str], str]:
     from resiliparse.extract.html2text import extract_plain_text
 
-    from curate.extract.step import TooDeep, main_text
+    from curate.extract import blocks
+    from curate.extract.resiliparse_text import main_text
 
+    if who == "library":
+        return lambda page: extract_plain_text(page, main_content=True)
+    return main_text if who == "limited" else blocks.main_text
+
+
+def one(name: str, who: str) -> None:
+    """Prints the figures of one page."""
+    from curate.extract.resiliparse_text import TooDeep
+
+    extract = extractor(who)
     page = "<html><body>" + PAGES[name]
-    main_text("<html><body><p>Warm up.</p></body></html>")
+    extract("<html><body><p>Warm up.</p></body></html>")
     before, begin = peak_mib(), time.perf_counter()
     what = "text"
     try:
-        main_text(page) if ours else extract_plain_text(page, main_content=True)
+        extract(page)
     except TooDeep as error:
         what = f"rejected: {error}"
     seconds = time.perf_counter() - begin
@@ -49,15 +63,19 @@ def one(name: str, ours: bool) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
-        return one(sys.argv[2], sys.argv[3] == "ours")
-    print(f"{'page':<34}{'kB':>7}{'library':>10}{'memory':>9}{'ours':>9}  outcome")
+        return one(sys.argv[2], sys.argv[3])
+    print(
+        f"{'page':<34}{'kB':>7}{'library':>10}{'memory':>9}{'limited':>9}{'blocks':>10}{'memory':>9}"
+    )
     for name in PAGES:
-        theirs, mine = (
-            last_json([sys.executable, __file__, "--one", name, who]) for who in ("theirs", "ours")
+        library, limited, ours = (
+            last_json([sys.executable, __file__, "--one", name, who])
+            for who in ("library", "limited", "blocks")
         )
         print(
-            f"{name:<34}{theirs['bytes'] / 1000:>7.0f}{theirs['seconds']:>8.2f} s"
-            f"{theirs['grown']:>7.0f} x{mine['seconds']:>7.2f} s  {mine['what']}"
+            f"{name:<34}{library['bytes'] / 1000:>7.0f}{library['seconds']:>8.2f} s"
+            f"{library['grown']:>7.0f} x{limited['seconds']:>7.2f} s{ours['seconds']:>8.2f} s"
+            f"{ours['grown']:>7.0f} x  {limited['what']}"
         )
 
 

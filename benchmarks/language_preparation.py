@@ -70,8 +70,8 @@ def beginnings(model: str) -> None:
 def lower_case(model: str) -> None:
     """Prints how often lower case changes a label, and whether for the better."""
     from curate.documents import documents
+    from curate.fasttext.model_file import read_header
     from curate.language.codes import comparable
-    from curate.language.model_file import read_header
     from curate.language.step import Language
 
     with gzip.open(need("langid/langid-dev.jsonl.gz")[0], "rt", encoding="utf-8") as file:

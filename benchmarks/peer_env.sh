@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the virtual environments of the libraries we compare with, in .bench (git-ignored): without
-# an argument DataTrove's, with `rensa` that of rensa.
+# an argument DataTrove's, with `rensa` that of rensa, with `extract` other extractors of main text.
 # Beside DataTrove stand what its readers, extractor and filters import without declaring it, and
 # the versions it needs: trafilatura before 1.12 (its arguments), xxhash before 4 (its strings).
 set -eu
@@ -11,6 +11,11 @@ case "${1:-datatrove}" in
     ready=.ready-1
     packages="rensa==0.5.0 numpy pyarrow psutil xxhash"
     ;;
+  extract)
+    home=.bench/extract
+    ready=.ready-1
+    packages="trafilatura==2.0.0 jusText==3.0.2 lxml_html_clean"
+    ;;
   datatrove)
     home=.bench/datatrove
     ready=.ready-4
@@ -18,7 +23,7 @@ case "${1:-datatrove}" in
       pyarrow regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners tokenizers"
     ;;
   *)
-    echo "peer_env.sh: datatrove or rensa" >&2
+    echo "peer_env.sh: datatrove, extract or rensa" >&2
     exit 2
     ;;
 esac

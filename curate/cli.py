@@ -14,6 +14,7 @@ from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
+from curate.cli_quality import quality_app
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.add_typer(dedup_app, name="dedup")
 app.add_typer(language_app, name="language")
 app.add_typer(perplexity_app, name="perplexity")
+app.add_typer(quality_app, name="quality")
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(search_app, name="search")
 
@@ -87,18 +89,26 @@ def extract(
     inputs: Inputs = None,
     out: Out = None,
     extractor: Annotated[
-        str, typer.Option(help="resiliparse (main text) or text (all visible text).")
-    ] = "resiliparse",
+        str,
+        typer.Option(
+            help="blocks, resiliparse, trafilatura or justext (main text), or text (all of it)."
+        ),
+    ] = "blocks",
+    sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Web archives and HTML to text."""
+    """Web archives and HTML to text.
+
+    Example: llmcurate extract crawl.warc.gz -o out --set extract.format=markdown
+    """
     from curate import commands
 
     steps = [("extract", {"extractor": extractor})]
-    commands.steps("extract", steps, inputs or [], how_of(out, workers, as_json, dry_run, quiet))
+    how = how_of(out, workers, as_json, dry_run, quiet)
+    commands.steps("extract", steps, inputs or [], how, tuple(sets or ()))
 
 
 @app.command("filter")
@@ -225,8 +235,13 @@ def demo(
 
 
 # Commands that are sure to work on documents, and options with which they do not.
-_ON_DOCUMENTS = ("run", "extract", "filter", "dedup", "decontaminate", "language", "perplexity")
-_NO_RUN = {"--help", "-h", "--dry-run", "clusters", "compare", "score", "convert"}
+_ON_DOCUMENTS = (
+    "run", "extract", "filter", "dedup", "decontaminate", "language", "perplexity", "quality",
+)  # fmt: skip
+_NO_RUN = {
+    "--help", "-h", "--dry-run", "clusters", "compare", "train", "evaluate", "threshold", "score",
+    "convert",
+}  # fmt: skip
 
 
 def main() -> None:

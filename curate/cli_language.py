@@ -33,6 +33,12 @@ def language(
         Optional[str],  # noqa: UP045
         typer.Option(help="fastText model; else LLMCURATE_LID_MODEL, else lid.176.ftz."),
     ] = None,
+    min_chars: Annotated[
+        int, typer.Option(min=0, help="Label shorter documents, but drop none of them.")
+    ] = 0,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Label each line too: shares of languages as columns.")
+    ] = False,
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
@@ -46,7 +52,8 @@ def language(
     from curate import commands
 
     given = {"keep": keep, "threshold": threshold, "model": model}
-    settings = {name: value for name, value in given.items() if value not in (None, "")}
+    given |= {"min_chars": min_chars, "lines": lines}
+    settings = {name: value for name, value in given.items() if value not in (None, "", False)}
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("language", [("language", settings)], inputs or [], how, tuple(sets or ()))
 
@@ -90,9 +97,16 @@ def language_evaluate(
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
     label: Label = "lang",
     max_chars: Annotated[int, typer.Option(min=0, help="Look at so many; 0: all.")] = 0,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("-o", "--out", help="Folder for the figures: evaluation.json and .html."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on labelled documents: accuracy, macro F1, by length, confusions."""
+    """Measure a model on labelled documents: F1 by language, confusions, calibration; -o a page.
+
+    Example: llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
+    """
     from curate import commands
 
-    commands.evaluate_language(model, label, max_chars, inputs, as_json)
+    commands.evaluate_language(model, label, max_chars, inputs, out, as_json)

@@ -81,12 +81,15 @@ def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: Ho
 
 
 def evaluate_language(
-    model: Path, label: str, max_chars: int, inputs: list[str], as_json: bool
+    model: Path, label: str, max_chars: int, inputs: list[str], out: Path | None, as_json: bool
 ) -> None:
-    """`llmcurate language evaluate`: prints the figures; writes nothing."""
+    """`llmcurate language evaluate`: prints the figures; nothing is written without OUT."""
     from curate.direct import DirectInput
-    from curate.language.evaluate import evaluate
+    from curate.language.evaluate import evaluate, write
     from curate.language.scores import table
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
 
     plan = make_plan(build("evaluate", []), inputs)
     for notice in plan.inputs.notices:
@@ -94,6 +97,9 @@ def evaluate_language(
     direct = DirectInput(plan)
     result = evaluate(model, direct.batches(None), label, max_chars)
     result["corrupt"] = direct.tally["corrupt"]
+    if out is not None:
+        for path in write(result, inputs, out):
+            say(f"wrote {path}", as_json)
     print(json.dumps(result, ensure_ascii=False) if as_json else table(result))
 
 

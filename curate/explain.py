@@ -41,9 +41,33 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
                 "edits": row.get("edits") or [],
                 "decisions": decisions,
                 "measured": {k: v for k, v in row.items() if "." in k and v is not None},
+                "explained": _by_steps(out, row),
                 "text": row.get("text") or "",
             }
     return None
+
+
+def _by_steps(out: Path, row: dict[str, Any]) -> dict[str, list[str]]:
+    """What steps that measured this document say of its text, where they can say more than the
+    value. The text is the one in OUT: later steps may have edited it since."""
+    from curate.recipe import load
+    from curate.steps import Settings
+
+    if not row.get("text") or not (out / "recipe.yaml").exists():
+        return {}
+    try:
+        steps = load(str(out / "recipe.yaml")).steps
+    except UsageError as error:
+        return {"recipe": [str(error)]}
+    measured = {name.rpartition(".")[0] for name, v in row.items() if "." in name and v is not None}
+    found = {}
+    for step in steps:
+        if type(step).explain is not Settings.explain and step.label in measured:
+            try:
+                found[step.label] = step.explain(row["text"])
+            except UsageError as error:
+                found[step.label] = [f"cannot be explained: {error}"]
+    return found
 
 
 def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
@@ -141,6 +165,8 @@ def text(found: dict[str, Any], most: int = 40) -> str:
     if found["measured"]:
         pairs = ", ".join(f"{k} {v}" for k, v in found["measured"].items())
         lines.append(f"  measured: {pairs}")
+    for step, said in found["explained"].items():
+        lines += [f"  {step}: {line}" for line in said[:1]] + [f"    {line}" for line in said[1:]]
     if found["text"]:
         head = " ".join(found["text"][:300].split())
         lines.append(f"  text: {head}{'...' if len(found['text']) > 300 else ''}")

@@ -2,7 +2,7 @@
 
 A stage's name carries a hash of its input's fingerprint, its steps' settings and versions; so a
 changed step leaves the stages before it as they are. A stage ends before a CorpusStep's decisions
-are applied and where the recipe says `cut`.
+are applied and where the recipe says `cut`; the first one also before a step that decides by ids.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ def plan_run(recipe: Recipe, inputs: InputPlan) -> RunPlan:
             close(step)
         else:
             assert isinstance(step, Step)
+            if step.by_id and not stages:
+                close(None)
             current.append(step)
     if current or pending:
         close(None)

@@ -116,6 +116,7 @@ def make_step(name: str, settings: dict[str, Any], place: Any = None) -> Setting
         if "variant" not in cls.model_fields:
             raise UsageError(f"step {base!r} has no variants")
         values["variant"] = variant
+    cls = cls.fitting(values)
     step: Settings = _check(cls, values, base, place or (lambda key: f"step {base}"))
     return step
 

@@ -59,7 +59,9 @@ def load_spec(path: str) -> dict[str, Any]:
 
 
 def _opened(identity: dict[str, Any]) -> Any:
-    step = cast(Any, step_class(identity["step"])(**identity["settings"])).named(identity["label"])
+    settings = identity["settings"]
+    cls = step_class(identity["step"]).fitting(settings)
+    step = cast(Any, cls(**settings)).named(identity["label"])
     step.open()
     return step
 

@@ -44,6 +44,11 @@ class Settings(BaseModel):
         self._label = label
         return self
 
+    @classmethod
+    def fitting(cls, settings: dict[str, Any]) -> type[Settings]:
+        """The class for these settings, where a name stands for steps of two kinds."""
+        return cls
+
     def identity(self) -> dict[str, Any]:
         """What decides this step's output: label, version, settings and the content of the files
         it reads, for the stage's hash."""
@@ -74,6 +79,11 @@ class Settings(BaseModel):
         """What the report must say of these settings, such as a rule that is skipped."""
         return []
 
+    def explain(self, text: str) -> list[str]:
+        """What in a text moved this step's measure most, one line each, for `llmcurate explain`;
+        called on a step that was not opened. UsageError where what it needs is gone."""
+        return []
+
 
 def digest(label: str, location: str) -> str:
     """xxh3-128 of a local file's content; of a URL, whose content is pinned by its own sha256 in
@@ -94,6 +104,11 @@ def digest(label: str, location: str) -> str:
 
 class Step(Settings):
     """Documents in, Documents out; pure: no files, no globals, no clock."""
+
+    @property
+    def by_id(self) -> bool:
+        """Whether ids decide, so that it waits for the stage after which they are settled."""
+        return False
 
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""
@@ -177,7 +192,10 @@ REGISTRY: dict[str, str] = {
     "document_length": "curate.filters.length:DocumentLength",
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
+    "newline_runs": "curate.filters.newlines:NewlineRuns",
+    "wangchanberta": "curate.filters.wangchanberta:WangchanBERTa",
     "language": "curate.language.step:Language",
+    "quality": "curate.quality.step:Quality",
     "dedup_exact": "curate.dedup.exact:DedupExact",
     "dedup_minhash": "curate.dedup.minhash.step:DedupMinhash",
     "dedup_bloom": "curate.dedup.bloom.step:DedupBloom",

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
+from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
 from tokenize_kit.load import end_of_text, load_tokenizer, special_ids
@@ -48,8 +49,8 @@ class _Shard:
         self.rows: dict[str, list[Any]] = {name: [] for name in _DOCUMENTS.names}
         self.file = (folder / self.names[0]).open("wb")
 
-    def add(self, ids: list[int], row: dict[str, Any], size: int) -> None:
-        self.file.write(np.asarray(ids, dtype=self.dtype).tobytes())
+    def add(self, ids: np.ndarray, row: dict[str, Any], size: int) -> None:
+        self.file.write(ids.astype(self.dtype).tobytes())
         self.tokens += len(ids)
         self.ends.append(self.tokens)
         for name in ("id", "source", "lang"):
@@ -86,7 +87,7 @@ def encode_shards(
     if shard_tokens < 1:
         raise TokenizerError(f"shard_tokens {shard_tokens}: give 1 or more", exit_code=2)
     tokenizer = load_tokenizer(tokenizer_json)
-    end = [end_of_text(tokenizer)] if append_eos else []
+    end = np.array([end_of_text(tokenizer)] if append_eos else [], np.uint32)
     out.mkdir(parents=True, exist_ok=True)
     aside = out / ".shards.partial"
     shutil.rmtree(aside, ignore_errors=True)
@@ -106,7 +107,7 @@ def encode_shards(
 def _encode(
     batches: Iterable[pa.RecordBatch],
     tokenizer: Tokenizer,
-    end: list[int],
+    end: np.ndarray,
     folder: Path,
     shard_tokens: int,
 ) -> dict[str, Any]:
@@ -114,29 +115,34 @@ def _encode(
     dtype = np.dtype("<u2" if vocab <= 1 << 16 else "<u4")
     special = special_ids(tokenizer)
     # The unknown token is an honest answer to text; every other special token would be a forgery.
-    forbidden = {index for name, index in special.items() if "unk" not in name.lower()}
+    forbidden = np.zeros(vocab, np.bool_)
+    forbidden[[index for name, index in special.items() if "unk" not in name.lower()]] = True
+    encoder = Encoder(tokenizer)
     shard = _Shard(folder, 0, dtype)
     files: list[str] = [*shard.names]
     shards = 1
     documents = tokens = size = 0
     try:
         for rows in _rows(batches):
-            texts = [row["text"] for row in rows]
-            encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-            for row, encoding in zip(rows, encoded, strict=True):
-                ids = encoding.ids
-                if not forbidden.isdisjoint(ids):
+            texts = [row["text"].encode("utf-8") for row in rows]
+            offsets = np.cumsum([0, *map(len, texts)])
+            encoded, counts = encoder.encode(np.frombuffer(b"".join(texts), np.uint8), offsets)
+            forged = forbidden[encoded].any()
+            for row, text, ids in zip(
+                rows, texts, np.split(encoded, np.cumsum(counts)[:-1]), strict=True
+            ):
+                if forged and forbidden[ids].any():
                     raise TokenizerError(
                         f"document {row['id']}: this tokenizer turns ordinary text into a special "
                         "token; use one trained here, or one with a byte-level model",
                     )
-                ids = ids + end
+                ids = np.concatenate([ids, end])
                 if shard.tokens and shard.tokens + len(ids) > shard_tokens:
                     shard.close()
                     shard = _Shard(folder, shards, dtype)
                     files += shard.names
                     shards += 1
-                length = len(row["text"].encode("utf-8"))
+                length = len(text)
                 shard.add(ids, row, length)
                 documents, tokens, size = documents + 1, tokens + len(ids), size + length
     finally:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
-from tokenize_kit.bpe import PAIR_COUNT_LIMIT, split_pattern, train_bpe
+from tokenize_kit.bpe import split_pattern, train_bpe
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
 from tokenize_kit.load import END_OF_TEXT
@@ -131,11 +131,6 @@ def train_tokenizer(
         )
         merges = len(json.loads(tokenizer.to_str())["model"]["merges"])
         details = {"merges": merges, "pattern": split_pattern(digits), "byte_fallback": False}
-        if counted.bytes > PAIR_COUNT_LIMIT:
-            warnings.append(
-                f"{counted.bytes} bytes: a pair seen more than {PAIR_COUNT_LIMIT} times is never "
-                "merged by this trainer; train on a sample"
-            )
     else:
         from tokenize_kit.unigram import COVERAGE  # needs sentencepiece
 
@@ -155,11 +150,10 @@ def train_tokenizer(
         warnings.append(f"does not round-trip: {text[:40]!r}")
 
     data = tokenizer.to_str(pretty=True).encode("utf-8")
-    library = "tokenizers" if model == "bpe" else "sentencepiece"
     card: dict[str, Any] = {
         "algorithm": "byte-level BPE" if model == "bpe" else "Unigram",
         "model": model,
-        "trainer": f"{library} {version(library)}",
+        "trainer": "llmcurate" if model == "bpe" else f"sentencepiece {version('sentencepiece')}",
         "vocab_asked": vocab,
         "vocab": actual,
         **details,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
-from curate.language.train import pieces, train
+from curate.language.examples import pieces
+from curate.language.train import train
 from curate.language.training import Training
 from curate.progress import say
 from curate.trials.near_copies import number

@@ -1,5 +1,8 @@
-"""The step `extract`: payloads become text. Extractors are named in EXTRACTORS; a new one is a
-function from decoded HTML to text and an entry there."""
+"""The step `extract`: payloads become text, and what a page says of itself becomes columns.
+
+`blocks` takes a batch of pages at once (blocks.py). The other extractors are functions from decoded
+HTML to text: those in EXTRACTORS, and the libraries of optional.py.
+"""
 
 from __future__ import annotations
 
@@ -10,85 +13,13 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from curate.documents import Documents
+from curate.documents import DATE, Documents
 from curate.extract.encoding import decode
+from curate.extract.optional import justext, need, stop_words, trafilatura
+from curate.extract.resiliparse_text import MAX_DEPTH, TooDeep, full_text, main_text
 from curate.steps import Step
 
-MAX_DEPTH = 512  # where browsers stop nesting too (Blink: kMaximumHTMLParserDOMTreeDepth)
-MAX_WORK = 20_000_000  # elements times blocks: about a second of main content at worst
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-
-
-class TooDeep(Exception):
-    """A page nested deeper than the limit; carries the depth."""
-
-    def __init__(self, depth: int) -> None:
-        super().__init__(f"nested {depth} elements deep")
-        self.depth = depth
-
-
-def nesting(html: str) -> int:
-    """Depth of the page's tree; 0 where it cannot matter.
-
-    The main content mode looks at all that is inside of each `div` and `article`, so nested ones
-    cost time with the square of their number, and a page may be built to stall it
-    (benchmarks/hostile_pages.py). Walking the tree costs more than extraction, so it is done
-    for pages alone that have enough of both for that.
-    """
-    tags = html.count("<")
-    if tags * tags <= MAX_WORK:
-        return 0
-    lower = html.lower()
-    if tags * (lower.count("<div") + lower.count("<article")) <= MAX_WORK:
-        return 0
-    from resiliparse.parse.html import HTMLTree, traverse_dom
-
-    deepest = 0
-
-    def enter(context: Any) -> None:
-        nonlocal deepest
-        deepest = max(deepest, context.depth)
-
-    document = HTMLTree.parse(html).document
-    if document is not None:
-        traverse_dom(document, enter, lambda context: None)
-    return deepest
-
-
-def main_text(html: str) -> str:
-    """resiliparse's main content mode as DCLM ran it for its pool (Li et al. 2024, section 4.2;
-    mlfoundations/dclm, tools/commoncrawl/process_common_crawl_w_ray.py: main_content=True, the rest
-    the library's defaults, which are written out here so that they stay).
-
-    Raises TooDeep beyond MAX_DEPTH.
-    """
-    depth = nesting(html)
-    if depth > MAX_DEPTH:
-        raise TooDeep(depth)
-    from resiliparse.extract.html2text import extract_plain_text
-
-    text: str = extract_plain_text(
-        html,
-        preserve_formatting=True,
-        main_content=True,
-        list_bullets=True,
-        alt_texts=True,
-        links=False,
-        form_fields=False,
-        noscript=False,
-        comments=True,
-    )
-    return text
-
-
-def full_text(html: str) -> str:
-    """All visible text of the page, menus and footers included."""
-    from resiliparse.extract.html2text import extract_plain_text
-
-    text: str = extract_plain_text(html, preserve_formatting=True, main_content=False)
-    return text
-
-
 EXTRACTORS: dict[str, Callable[[str], str]] = {"resiliparse": main_text, "text": full_text}
 
 
@@ -98,50 +29,138 @@ class Extract(Step):
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them
 
-    extractor: Literal["resiliparse", "text"] = "resiliparse"
+    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = "blocks"
+    format: Literal["text", "markdown"] = Field(
+        "text", description="of blocks: plain text, or Markdown's headings, tables, quotes and code"
+    )
+    favor: Literal["balanced", "precision", "recall"] = Field(
+        "balanced", description="of trafilatura"
+    )
+    stop_words: str = Field(
+        "all", description="of justext: a language by its English name, such as English, or all"
+    )
     max_html_bytes: int = Field(
         5 << 20,
         ge=1,
         description="larger pages are dropped: parsed, they take many times their size in memory",
     )
 
+    def identity(self) -> dict[str, Any]:
+        need(self.extractor)
+        if self.extractor == "justext":
+            stop_words(self.stop_words)
+        return super().identity()
+
     def apply(self, docs: Documents) -> Documents:
         if "payload" not in docs.table.column_names:
             return docs.drop(docs.text.is_null().to_numpy(zero_copy_only=False), "no_payload")
-        extract = EXTRACTORS[self.extractor]
+        batch = Batch(docs, self.max_html_bytes)
+        if self.extractor == "blocks":
+            return batch.by_blocks(self.format == "markdown").finish()
+        return batch.one_by_one(self._function()).finish()
+
+    def _function(self) -> Callable[[str], str]:
+        if self.extractor == "trafilatura":
+            return trafilatura(self.favor)
+        if self.extractor == "justext":
+            return justext(self.stop_words)
+        return EXTRACTORS[self.extractor]
+
+
+class Batch:
+    """The rows of a batch on their way: text where there is one, else why there is none."""
+
+    def __init__(self, docs: Documents, max_html_bytes: int) -> None:
+        self.docs = docs
+        rows = len(docs)
+        self.limit = max_html_bytes
+        self.texts: list[str | None] = []
+        self.pages: list[str | None] = [None] * rows  # HTML that is still to be extracted
+        self.encodings: list[str | None] = [None] * rows
+        self.details: list[str | None] = [None] * rows
+        self.size = np.zeros(rows, np.int64)
+        self.depth = np.zeros(rows, np.int64)
+        self.tags = np.zeros(rows, np.int64)
+        self.found: dict[str, pa.Array] = {}
         names = ("text", "payload", "mime", "charset")
-        size = np.zeros(len(docs), np.int64)
-        texts: list[str | None] = []
-        encodings: list[str | None] = []
-        details: list[str | None] = []
-        depth = np.zeros(len(docs), np.int64)
         for row, values in enumerate(zip(*(docs.table[n] for n in names), strict=True)):
             ready, payload, mime, charset = (v.as_py() for v in values)
-            texts.append(ready)
-            encodings.append(None)
-            details.append(None)
+            self.texts.append(ready)
             if ready is not None or payload is None:
                 continue
-            size[row] = len(payload)
-            if len(payload) > self.max_html_bytes:
+            self.size[row] = len(payload)
+            if len(payload) > max_html_bytes:
+                continue
+            html = mime in HTML_TYPES
+            page, self.encodings[row] = decode(payload, charset, html=html)
+            if mime is not None and mime.startswith("text/") and not html:
+                self.texts[row] = page
+            else:
+                self.pages[row] = page
+
+    def one_by_one(self, extract: Callable[[str], str]) -> Batch:
+        """Text by a function from a page to its text."""
+        for row, page in enumerate(self.pages):
+            if page is None:
                 continue
             try:
-                page, encodings[-1] = decode(payload, charset, html=mime in HTML_TYPES)
-                plain = mime is not None and mime.startswith("text/") and mime != "text/html"
-                texts[-1] = page if plain else extract(page)
+                self.texts[row] = extract(page)
             except MemoryError:
                 raise
             except TooDeep as error:
-                depth[row] = error.depth
+                self.depth[row] = error.depth
             except Exception as error:  # a parser's refusal is the page's, not the run's
-                details[-1] = f"{type(error).__name__}: {error}"[:200]
-        failed = np.array([t is None for t in texts], np.bool_)
-        large = size > self.max_html_bytes
-        text = pa.array([t or "" for t in texts], pa.large_string())
-        docs = docs.replace(text)
-        docs = docs.annotate("encoding", pa.array(encodings, pa.string()))
-        docs = docs.drop(large, "html_too_large", size, self.max_html_bytes)
-        docs = docs.drop(depth > 0, "nested_too_deep", depth, MAX_DEPTH)
-        docs = docs.drop(failed & ~large & (depth == 0), "unparsable", detail=details)
-        empty = np.array([not (t or "").strip() for t in texts], np.bool_)
+                self.details[row] = f"{type(error).__name__}: {error}"[:200]
+        return self
+
+    def by_blocks(self, markdown: bool) -> Batch:
+        """Text, title, date, author and language by the extractor of our own."""
+        from curate.extract import metadata
+        from curate.extract.blocks import main_texts
+        from curate.extract.tree import MAX_ELEMENTS
+
+        pages = pa.array(self.pages, pa.large_string())
+        result = main_texts(pages, markdown)
+        columns: dict[str, list[Any]] = {
+            "title": [],
+            "published": [],
+            "author": [],
+            "lang_hint": [],
+        }
+        for row, page in enumerate(self.pages):
+            title = date = author = lang = None
+            if page is not None:
+                many = result.tags[row] > MAX_ELEMENTS
+                self.tags[row] = result.tags[row] if many else 0
+                self.texts[row] = None if many else result.text[row].as_py()
+                title, date, author, lang = result.stated(row)
+            columns["title"].append(title)
+            columns["published"].append(metadata.published(date))
+            columns["author"].append(metadata.author(author))
+            columns["lang_hint"].append(metadata.language_tag(lang))
+        for name, values in columns.items():
+            self.found[name] = pa.array(values, DATE if name == "published" else pa.string())
+        return self
+
+    def finish(self) -> Documents:
+        """The batch with its texts, columns and reasons."""
+        failed = np.array([t is None for t in self.texts], np.bool_)
+        large, many = self.size > self.limit, self.tags > 0
+        docs = self.docs.replace(pa.array([t or "" for t in self.texts], pa.large_string()))
+        docs = docs.annotate("encoding", pa.array(self.encodings, pa.string()))
+        for name, values in self.found.items():
+            docs = docs.annotate(name, values)
+        docs = docs.drop(large, "html_too_large", self.size, self.limit)
+        docs = docs.drop(self.depth > 0, "nested_too_deep", self.depth, MAX_DEPTH)
+        docs = self._too_many(docs, many)
+        unparsable = failed & ~large & ~many & (self.depth == 0)
+        docs = docs.drop(unparsable, "unparsable", detail=self.details)
+        empty = np.array([not (t or "").strip() for t in self.texts], np.bool_)
         return docs.drop(empty & ~failed, "no_text")
+
+    def _too_many(self, docs: Documents, many: np.ndarray) -> Documents:
+        if not many.any():
+            return docs
+        from curate.extract.tree import MAX_ELEMENTS
+
+        return docs.drop(many, "too_many_elements", self.tags, MAX_ELEMENTS)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-PREFIX = "__label__"
-
 # ISO 639-1 to ISO 639-3 (https://iso639-3.sil.org/code_tables/639/data), sh included, which
 # ISO 639-1 gave up and models still use.
 _TWO_TO_THREE = """

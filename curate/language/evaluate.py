@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.atomic import write_text
 from curate.errors import UsageError
 from curate.language.lines import fasttext_lines
 from curate.language.native import Model
@@ -31,7 +33,8 @@ def labelled(batch: pa.RecordBatch, label: str) -> tuple[pa.LargeStringArray, li
 def evaluate(
     model: str | Path, batches: Iterable[pa.RecordBatch], label: str, max_chars: int = 0
 ) -> dict[str, Any]:
-    """What `Scores.result` says of the model on the documents; `skipped` are those without label.
+    """What `Scores.result` says of the model on the documents; `skipped` are those without label;
+    `matrix`: (expected, found, texts) of every pair that occurs.
 
     UsageError where the model is none, or where no document has a label.
     """
@@ -44,10 +47,25 @@ def evaluate(
         rows = [i for i, name in enumerate(labels) if name is not None]
         skipped += len(labels) - len(rows)
         texts = texts.take(pa.array(rows, pa.int64()))
-        found, _ = loaded.best(*fasttext_lines(*text_buffers(texts), max_chars))
+        found, sure = loaded.best(*fasttext_lines(*text_buffers(texts), max_chars))
         chars = pc.fill_null(pc.utf8_length(texts), 0).to_pylist()
-        scores.add([labels[i] or "" for i in rows], [names[c] for c in found], chars)
+        expected = [labels[i] or "" for i in rows]
+        scores.add(expected, [names[c] for c in found], chars, sure.tolist())
     result = {"model": str(model), **scores.result(), "skipped": skipped}
+    pairs = sorted(scores.pairs().items(), key=lambda item: (item[0][0], item[0][1] or ""))
+    result["matrix"] = [[want, have, n] for (want, have), n in pairs]
     if not result["texts"]:
         raise UsageError(f"no document has a label in the column {label!r}")
     return result
+
+
+def write(found: dict[str, Any], inputs: list[str], out: Path) -> list[Path]:
+    """OUT/evaluation.json and OUT/evaluation.html."""
+    from curate.report.page_language import render
+
+    out.mkdir(parents=True, exist_ok=True)
+    data = json.dumps({"inputs": inputs} | found, indent=1, ensure_ascii=False) + "\n"
+    paths = [out / "evaluation.json", out / "evaluation.html"]
+    for path, text in zip(paths, (data, render(found, inputs)), strict=True):
+        write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
+    return paths

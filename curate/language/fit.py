@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.errors import RunFailed
-from curate.language.codes import PREFIX
+from curate.fasttext.model_file import PREFIX
 from curate.language.native import library, need_library
 from curate.language.training import Training
 

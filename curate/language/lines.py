@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-# What fastText's readWord takes for the end of a word (dictionary.cc).
-SPACE = np.zeros(256, np.bool_)
-SPACE[[0, 9, 10, 11, 12, 13, 32]] = True
-_END = np.frombuffer(b"</s>", np.uint8)
-_LABEL = np.frombuffer(b"__label__", np.uint8)
+from curate.fasttext.features import END_WORD, LABEL_PREFIX, SPACE
+
+_END, _LABEL = END_WORD, LABEL_PREFIX
 
 
 @njit(nogil=True, inline="always")

@@ -1,4 +1,4 @@
-"""fastText's own library: loading a checked model file, labels of many lines."""
+"""Models that label lines; and fastText's own library, which trains them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from curate.errors import RunFailed, UsageError
-from curate.language.model_file import Header, read_header
+from curate.errors import RunFailed
+from curate.fasttext.classifier import Classifier
+from curate.fasttext.model_file import Header
 
 # The C++ binding itself: the Python package around it warns on stderr at every load.
 _MODULE = "fasttext_pybind"
@@ -22,10 +23,10 @@ def need_library() -> None:
         return
     if sys.version_info >= (3, 13):
         raise RunFailed(
-            "language models need fastText, which has no wheel for Python"
+            "training language models needs fastText, which has no wheel for Python"
             f" {sys.version_info[0]}.{sys.version_info[1]}: use Python 3.10 to 3.12"
         )
-    raise RunFailed("language models need fastText: pip install fasttext-numpy2-wheel")
+    raise RunFailed("training language models needs fastText: pip install fasttext-numpy2-wheel")
 
 
 def library() -> Any:
@@ -40,15 +41,9 @@ class Model:
     """A loaded supervised model. labels: without prefix, as in the header."""
 
     def __init__(self, path: str | Path) -> None:
-        self.header: Header = read_header(path)
+        self.classifier = Classifier(path)
+        self.header: Header = self.classifier.header
         self.labels = self.header.labels
-        self._codes = {name: i for i, name in enumerate(self.header.names)}
-        self._native = library().fasttext()
-        try:
-            self._native.loadModel(str(path))
-        except (ValueError, RuntimeError, MemoryError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UsageError(f"language model {path}: {reason}") from None
 
     def best(
         self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray
@@ -57,13 +52,7 @@ class Model:
 
         The arguments are what `fasttext_lines` returns; a line without any word has no label.
         """
-        rows = len(ends) - 1
-        codes = np.full(rows, -1, np.int32)
-        scores = np.zeros(rows, np.float32)
-        packed, at, predict = lines.tobytes(), ends.tolist(), self._native.predict
-        for row in np.flatnonzero(words).tolist():
-            answer = predict(packed[at[row] : at[row + 1]], 1, 0.0, "replace")
-            if answer:  # [(score, label)]
-                scores[row], codes[row] = answer[0][0], self._codes[answer[0][1]]
+        codes, scores = (found[:, 0] for found in self.classifier.top(lines, ends))
         # fastText's logarithms round up now and then: 1.00003.
-        return codes, np.minimum(scores, np.float32(1.0))
+        scores = np.minimum(scores, np.float32(1.0)) * words
+        return np.where(words, codes, np.int32(-1)), scores.astype(np.float32)

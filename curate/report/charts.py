@@ -226,3 +226,35 @@ def curve(lines: Sequence[Sequence[tuple[float, float]]], label: str, x_name: st
         return figure
 
     return _svg(draw, label)
+
+
+@drawn
+def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str) -> str:
+    """A square of shares: (row, column) -> 0 to 1, the darker the more; both sides are `labels`."""
+
+    def draw() -> Any:
+        from matplotlib.collections import PatchCollection
+        from matplotlib.colors import to_rgba
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
+
+        side, edge = 12 * len(labels) + 12, 12 * max(4, 0.6 * max(map(len, labels))) + 4
+        figure = Figure(figsize=((side + edge) / 100,) * 2, dpi=100)
+        share = side / (side + edge)
+        axes = figure.add_axes((1 - share, 0, share, share))
+        places = {name: i for i, name in enumerate(labels)}
+        marks = sorted((places[a], places[b], v) for (a, b), v in cells.items() if v > 0)
+        # A root, so that a few texts beside many can be seen.
+        colours = [to_rgba(ACCENT, round(math.sqrt(min(1.0, v)), 3)) for _, _, v in marks]
+        squares = [Rectangle((b - 0.5, a - 0.5), 1, 1) for a, b, _ in marks]
+        axes.add_collection(PatchCollection(squares, facecolors=colours, linewidths=0))
+        axes.set_xlim(-0.5, len(labels) - 0.5)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.set_xticks(range(len(labels)), labels, rotation=90)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.tick_params(length=0, colors=MUTED, pad=2, top=True, labeltop=True, labelbottom=False)
+        for spine in axes.spines.values():
+            spine.set_color(GRID)
+        return figure
+
+    return _svg(draw, label)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.report import ages, duplicates, examples, rules
+from curate.report import ages, duplicates, examples, rules, unsure
 from curate.report.ages import Ages
 from curate.report.duplicates import Method
 from curate.report.examples import Example
 from curate.report.rules import RuleFigures
 from curate.report.store import Store, opened
+from curate.report.unsure import Unsure
 
 MOST_LANGS = 20
 
@@ -27,6 +28,7 @@ class Figures:
     examples: dict[str, list[Example]] = field(default_factory=dict)
     duplicates: list[Method] = field(default_factory=list)
     languages: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unsure: list[Unsure] = field(default_factory=list)
     ages: Ages | None = None
 
     def dump(self) -> dict[str, Any]:
@@ -36,6 +38,7 @@ class Figures:
             "duplicates": {m.name: m.dump() for m in self.duplicates},
             **({"ages": self.ages.dump()} if self.ages else {}),
             "languages": {k: {"kept": a, "rejected": b} for k, (a, b) in self.languages.items()},
+            **({"unsure": {u.lang: u.dump() for u in self.unsure}} if self.unsure else {}),
         }
 
 
@@ -52,6 +55,7 @@ def gather(out: Path, by_date: bool = False) -> Figures:
         found.examples = examples.gather(store, found.rules.rules)
         found.duplicates = duplicates.gather(store)
         found.languages = _languages(store)
+        found.unsure = unsure.gather(store)
         if by_date:
             found.ages = ages.gather(store)
     return found

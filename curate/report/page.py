@@ -58,6 +58,7 @@ def render(record: dict[str, Any], figures: Figures) -> str:
         page_dedup.ages(figures),
         page_perplexity.chapter(record),
         page_corpus.languages(figures),
+        page_corpus.unsure(figures),
         page_corpus.measures(figures),
         page_end.products(record),
         page_funnel.speed(record),

@@ -7,13 +7,17 @@ from curate.report.figures import Figures
 from curate.report.html import (
     bar,
     count,
+    details,
     lead,
     name,
+    number,
     percent,
+    quote,
     section,
     shown,
     table,
 )
+from curate.report.unsure import LEAST
 
 MOST_MEASURES = 24
 
@@ -37,6 +41,36 @@ def languages(figures: Figures) -> tuple[str, str, str]:
         "Languages",
         lead("By the column <code>lang</code>: the most frequent labels, and what stays of them."),
         table(["language", "documents", "kept", "share kept", ""], body, numbers={1, 2, 4}),
+    )
+
+
+def unsure(figures: Figures) -> tuple[str, str, str]:
+    """What went for a score in the middle: by label, and some texts that would stay otherwise."""
+    if not figures.unsure:
+        return section("unsure", "Unsure languages")
+    body = [[shown(row.lang, 40), count(row.dropped), count(row.alone)] for row in figures.unsure]
+    texts = "".join(
+        details(
+            f"{shown(row.lang, 40)}: {len(row.examples)} of {count(row.alone)}",
+            "".join(
+                f"<p class=about>{name(id_)}; score <b>{number(score)}</b></p>{quote(text)}"
+                for id_, score, text in row.examples
+            ),
+        )
+        for row in figures.unsure
+        if row.examples
+    )
+    return section(
+        "unsure",
+        "Unsure languages",
+        lead(
+            f"Dropped by <code>language_score</code> with a score from {number(LEAST)} up to the"
+            " threshold. Dialects, short informal texts and those that switch between languages"
+            " have such scores; read some before you trust the threshold. <b>Only for that</b>:"
+            " documents that no other rule marked; a lower threshold would keep them."
+        ),
+        table(["taken for", "documents", "only for that"], body, numbers={1, 2}),
+        texts,
     )
 
 

@@ -116,8 +116,10 @@ def _caption(rule: Rule, figures: Figures) -> str:
     if rule.column is None:
         text = "value of the marked documents; the others' is not recorded"
     else:
-        known = figures.rules.ranges[rule.column]
-        text = f"{name(rule.column)} of {count(known.count)} documents"
+        known = figures.rules.ranges[rule.column].count
+        stays = (known - rule.marked) / max(1, known)
+        measured = f"{name(rule.column)} of {count(known)} documents"
+        text = f"{measured}, {stays:.1%} on the side that stays"
     return f"<figcaption>{text}</figcaption>"
 
 

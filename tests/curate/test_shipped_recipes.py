@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from curate.demo.texts import load_articles
+from curate.errors import UsageError
 from curate.recipe import load, shipped
 from curate.run import Options, run_recipe
 
-PUBLISHED = ("c4", "fineweb", "massiveweb", "refinedweb")
+PUBLISHED = ("c4", "dclm-baseline", "fineweb", "massiveweb", "pile-cc", "refinedweb")
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,26 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from curate.demo.language import train_demo_model
 
     return train_demo_model(tmp_path_factory.mktemp("language"), quiet=True)
+
+
+@pytest.fixture(scope="module")
+def quality_model(shared_bench: Any) -> Path:
+    """A quality model: the English articles against those in other languages."""
+    pytest.importorskip("fasttext_pybind")
+    from curate.language.training import Training
+    from curate.quality.inputs import Texts
+    from curate.quality.train import train
+
+    sets = []
+    for name, english in (("good", True), ("rest", False)):
+        rows = [a for a in load_articles() if (a.lang == "en") == english]
+        path = shared_bench.jsonl(f"{name}.jsonl", [{"id": a.id, "text": a.text} for a in rows])
+        sets.append(Texts([str(path)], True))
+    small = Training(
+        dim=8, minn=0, maxn=0, word_ngrams=2, loss="softmax", bucket=2000, held_out=0.0
+    )
+    train(*sets, shared_bench.folder / "quality", small)
+    return Path(shared_bench.folder / "quality" / "quality.bin")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +59,13 @@ def articles(shared_bench: Any) -> Path:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_recipe_keeps_prose_and_drops_the_rest(
-    name: str, model: Path, articles: Path, shared_bench: Any
+    name: str, model: Path, quality_model: Path, articles: Path, shared_bench: Any
 ) -> None:
+    if name == "pile-cc" and find_spec("justext") is None:
+        pytest.skip("justext is not installed")
     sets = () if name == "c4" else (f"language.model={model}",)
+    if name == "dclm-baseline":
+        sets += (f"quality.model={quality_model}",)
     out = shared_bench.folder / name
     totals = run_recipe(load(name, sets), [str(articles)], out, Options(1, True)).totals()
     assert totals["read"] == totals["kept"] + totals["rejected"]
@@ -52,7 +77,36 @@ def test_a_published_recipe_keeps_prose_and_drops_the_rest(
     assert len(copies) == len(set(copies)) > 60
 
 
-@pytest.mark.parametrize("name", (*PUBLISHED, "ccnet-llama1"))
+def test_wangchanberta_keeps_thai_text_and_cleans_it(shared_bench: Any) -> None:
+    thai = [a for a in load_articles() if a.lang == "th"]
+    rows = [{"id": a.id, "text": a.text} for a in thai]
+    rows += [{"id": "copy", "text": thai[0].text}, {"id": "short", "text": "ไป"}]
+    rows += [{"id": "dirty", "text": f"{thai[1].text}\n(;) มากกกกกก &amp;  ครับ"}]
+    rows += [{"id": a.id, "text": a.text} for a in load_articles() if a.lang == "en"][:3]
+    source = shared_bench.jsonl("thai.jsonl", rows)
+    out = shared_bench.folder / "thai"
+    totals = run_recipe(load("wangchanberta-th"), [str(source)], out, Options(1, True)).totals()
+    kept = {r["id"]: r["text"] for r in shared_bench.rows("thai")}
+    assert {a.id for a in thai} - set(kept) <= {thai[0].id}  # its copy may stay instead
+    assert len(kept) == len(thai) + 1
+    assert kept["dirty"].endswith(" มาก & ครับ")
+    assert not any("\n" in text for text in kept.values())
+    assert totals["by_rule"]["wangchanberta.no_thai"] == 3
+    assert totals["by_rule"]["document_length.too_short"] == 1
+
+
+def test_dclm_without_a_model_says_where_one_comes_from(
+    articles: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LLMCURATE_QUALITY_MODEL", raising=False)
+    with pytest.raises(
+        UsageError, match=r"train one with `llmcurate quality train`, or fetch DCLM"
+    ):
+        recipe = load("dclm-baseline", (f"language.model={model}",))
+        run_recipe(recipe, [str(articles)], tmp_path / "out", Options(1, True))
+
+
+@pytest.mark.parametrize("name", (*PUBLISHED, "wangchanberta-th", "ccnet-llama1"))
 def test_a_published_recipe_says_whose_it_is(name: str) -> None:
     text = files("pipelines").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     assert " et al. 20" in text.split("name:")[0]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from curate.fasttext.model_file import read_header
 from curate.language import codes
 
 
@@ -28,6 +32,24 @@ from curate.language import codes
 )
 def test_labels_have_codes(label: str, code: str | None, script: str | None) -> None:
     assert (codes.iso639_3(label), codes.script(label)) == (code, script)
+
+
+def test_every_label_of_lid_176_has_a_code_of_its_own(ftz: Path) -> None:
+    """Three of them are none of ISO 639-3 today: `bih` and `nah` are ISO 639-2's collections, `eml`
+    was given up in 2009."""
+    found = [codes.iso639_3(label) for label in read_header(ftz).labels]
+    assert all(code is not None and re.fullmatch("[a-z]{3}", code) for code in found)
+    assert len(set(found)) == 176
+
+
+@pytest.mark.parametrize(
+    "label",
+    "ace_Arab ace_Latn arb_Latn azj_Latn kas_Deva min_Arab taq_Tfng zsm_Latn zho_Hant".split()
+    + "cmn_Hani und_Zyyy zxx_Zyyy aai_Latn crk_Cans srp_Cyrl".split(),
+)
+def test_labels_of_nllb_and_glotlid_have_code_and_script(label: str) -> None:
+    assert codes.iso639_3(label) == label[:3]
+    assert codes.script(label) == label[4:]
 
 
 def test_every_two_letter_code_has_a_three_letter_one() -> None:

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from curate.documents import Documents, documents
 from curate.errors import RunFailed, UsageError
 from curate.language import native
+from curate.language.product import LanguageModel
 from curate.language.step import Language
 from curate.plan import plan_run
 from curate.recipe import load, parse
@@ -144,10 +146,27 @@ def test_a_label_that_the_model_lacks_is_refused_at_once(model: Path) -> None:
         Language(model=str(model), keep=["pl"]).identity()
 
 
-def test_without_the_library_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labelling_needs_no_library(model: Path) -> None:
+    code = """
+import sys
+sys.modules["fasttext_pybind"] = sys.modules["fasttext"] = None
+from curate.documents import documents
+from curate.language.step import Language
+step = Language(model=sys.argv[1])
+step.identity()
+step.open()
+print(step.apply(documents({"text": [sys.argv[2]]}).within("language")).table["lang"][0])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(model), GERMAN], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("de\n", "")
+
+
+def test_training_without_the_library_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find_spec", lambda name: None)
-    with pytest.raises(RunFailed, match="need fastText") as caught:
-        Language().identity()
+    with pytest.raises(RunFailed, match="needs fastText") as caught:
+        LanguageModel().identity()
     assert "\n" not in str(caught.value)
 
 
@@ -204,6 +223,14 @@ def test_a_changed_model_or_environment_is_computed_anew(
     assert bench.run(["language"], source).nothing_new
 
 
+def test_the_report_shows_what_a_threshold_took_from_the_middle(bench: Any, model: Path) -> None:
+    rows = [{"id": f"m{i}", "text": f"{i} {i * 7}"} for i in range(30)]
+    bench.run(
+        [{"language": {"model": str(model), "threshold": 1.0}}], bench.jsonl("in.jsonl", rows)
+    )
+    assert "Unsure languages" in (bench.folder / "out" / "report.html").read_text()
+
+
 def test_the_environment_counts_in_the_parent(
     bench: Any, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,4 +271,5 @@ def test_labels_are_those_of_fasttext_for_every_text(ftz: Path, langid: Path) ->
     table = labelled(ftz, texts).table
     labels = [f"__label__{label}" for label in table["lang"].to_pylist()]
     assert labels == [best[0] for best in wanted]
-    assert table["language.score"].to_pylist() == [min(float(s[0]), 1.0) for s in scores]
+    found = table["language.score"].to_numpy()
+    assert np.abs(found - [min(float(s[0]), 1.0) for s in scores]).max() < 1e-4

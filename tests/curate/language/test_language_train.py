@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from curate.demo.language import TRAINING, examples
 from curate.errors import RunFailed, UsageError
-from curate.language.model_file import read_header
+from curate.fasttext.model_file import read_header
+from curate.language.examples import pieces
 from curate.language.scores import Scores, table
-from curate.language.train import pieces, train
+from curate.language.train import train
 from curate.language.training import Training
 
 SMALL = Training(bucket=2000, maxn=3, epochs=3, held_out=0.2)
@@ -115,8 +116,8 @@ def test_a_recipe_trains_on_what_it_kept_whatever_the_workers(bench: Any) -> Non
 
 def test_scores_by_length_by_label_and_by_confusion() -> None:
     scores = Scores(["en", "de", "fr"])
-    scores.add(["en", "eng", "de", "pl"], ["en", "en", "fr", "de"], [5, 30, 30, 700])
-    scores.add(["de"], [None], [0])
+    scores.add(["en", "eng", "de", "pl"], ["en", "en", "fr", "de"], [5, 30, 30, 700], [0.9] * 4)
+    scores.add(["de"], [None], [0], [0.0])
     result = scores.result()
     assert result["texts"] == 5
     assert result["accuracy"] == 0.4
@@ -135,10 +136,10 @@ def test_scores_by_length_by_label_and_by_confusion() -> None:
 
 def test_scripts_count_where_everything_has_one() -> None:
     scores = Scores(["zho_Hans", "zho_Hant"])
-    scores.add(["zho_Hans", "zho_Hant"], ["zho_Hant", "zho_Hant"], [9, 9])
+    scores.add(["zho_Hans", "zho_Hant"], ["zho_Hant", "zho_Hant"], [9, 9], [1.0, 0.5])
     assert scores.result()["accuracy"] == 0.5
     scores = Scores(["zho_Hans", "zho_Hant"])
-    scores.add(["zh", "zh"], ["zho_Hant", "zho_Hans"], [9, 9])
+    scores.add(["zh", "zh"], ["zho_Hant", "zho_Hans"], [9, 9], [1.0, 0.5])
     assert scores.result()["accuracy"] == 1
 
 

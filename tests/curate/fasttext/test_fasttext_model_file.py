@@ -6,13 +6,14 @@ import random
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from curate.errors import UsageError
-from curate.language.model_file import read_header
+from curate.fasttext.model_file import read_header
 from curate.language.native import Model
 
 
@@ -90,26 +91,32 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_header(tmp_path / "nowhere.bin")
 
 
-def test_a_damaged_model_is_refused_or_works(model: Path, tmp_path: Path) -> None:
-    """Whatever the bytes of its header and dictionary are, the process that asks it lives."""
+def test_a_damaged_model_is_refused_or_works(
+    model: Path, trained: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Whatever the bytes of a file are, the process that asks it lives."""
     code = """
 import sys
 import numpy as np
 from curate.errors import UsageError
 from curate.language.native import Model
-line = np.frombuffer("The river runs 这条河\\n".encode(), np.uint8)
+line = np.frombuffer("The river runs 这条河 ßéя\\n".encode(), np.uint8)
 for path in sys.argv[1:]:
     try:
-        Model(path).best(line, np.array([0, len(line)]), np.ones(1, np.bool_))
-    except UsageError:
-        pass
+        loaded = Model(path)
+        loaded.best(line, np.array([0, len(line)]), np.ones(1, np.bool_))
+        loaded.classifier.explain(line.tobytes(), 0)
+    except UsageError as error:
+        assert "\\n" not in str(error)
 """
     draw = random.Random(0)
     paths = []
-    for number in range(60):
-        data = bytearray(model.read_bytes())
+    kinds = [model, trained("hs", 2, 2, 4, "packed", 300), trained("ova", 2, 2, 4, "pruned")]
+    for number in range(90):
+        data = bytearray(kinds[number % 3].read_bytes())
         for _ in range(draw.choice([1, 2, 4])):
-            data[draw.randrange(8, 400)] = draw.choice([0, 1, 127, 255, draw.randrange(256)])
+            at = draw.randrange(8, draw.choice([100, 400, len(data)]))
+            data[at] = draw.choice([0, 1, 127, 255, draw.randrange(256)])
         paths.append(tmp_path / f"{number}.bin")
         paths[-1].write_bytes(data)
     done = subprocess.run([sys.executable, "-c", code, *map(str, paths)], capture_output=True)

@@ -1,0 +1,44 @@
+"""Texts of several kinds for measuring tokenizers, as lists of documents."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+
+from benchmarks.shared_texts import need
+
+KINDS = {
+    "English": "longtext/en-*.jsonl.zst",
+    "Thai": "longtext/th-*.jsonl.zst",
+    "Chinese": "longtext/zh-*.jsonl.zst",
+    "code": "code/*.jsonl.gz",
+    "all": "longtext/*.jsonl.zst",
+}
+PIECE = 20_000  # characters of a document at most
+
+
+def documents(kind: str, limit: float) -> list[str]:
+    """Documents of a kind, up to `limit` bytes, long ones in pieces."""
+    found, size = [], 0
+    for text in _texts(KINDS[kind]):
+        for start in range(0, len(text), PIECE):
+            found.append(text[start : start + PIECE])
+            size += len(found[-1].encode())
+            if size >= limit:
+                return found
+    return found
+
+
+def _texts(pattern: str) -> Iterator[str]:
+    import zstandard
+
+    for path in need(pattern):
+        with path.open("rb") as file:
+            if path.suffix == ".gz":
+                stream = io.BytesIO(gzip.decompress(file.read()))
+            else:
+                stream = io.BytesIO(zstandard.ZstdDecompressor().stream_reader(file).read())
+            for line in io.TextIOWrapper(stream, "utf-8"):
+                yield json.loads(line)["text"]

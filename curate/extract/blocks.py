@@ -1,0 +1,121 @@
+"""The extractor `blocks`: a batch of pages to their main texts, in one call of a kernel.
+
+scan (tree.py) cuts a page into blocks of text, two linear looks (classify.py) choose those that are
+main text, and render.py writes them down. docs/extraction.md has the rules and the figures.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from curate.extract.classify import choose
+from curate.extract.entities import entity_table
+from curate.extract.hints import automaton
+from curate.extract.metadata import FIELDS, value_of
+from curate.extract.render import render
+from curate.extract.scan import count_tags, scan
+from curate.extract.tags import ATTR, TAG, hash_table
+from curate.extract.tree import MAX_ELEMENTS
+from curate.text.buffers import text_array, text_buffers
+
+# numba's cache compares this file alone with the one that it compiled. This stamp of the modules
+# that the kernel is made of changes with them, so that no installation goes on with an old kernel;
+# a test says what it must be.
+SOURCES = "2bc7ffee8b087781"
+
+# What kernels look things up in: tags.hash_table of elements; of attributes, with the automaton of
+# hints behind; entities.entity_table.
+Tables = namedtuple("Tables", "tag_keys tag_values attributes entities")
+
+
+@lru_cache(maxsize=1)
+def tables() -> Any:
+    """The tables, built once."""
+    names = {name: number for name, number in TAG.items() if name}
+    return Tables(*hash_table(names), (*hash_table(ATTR), *automaton()), entity_table())
+
+
+@lru_cache(maxsize=1)
+def weights() -> tuple[np.ndarray, np.ndarray]:
+    """Those of the first and of the second look: float32[]."""
+    from curate.extract.weights import FIRST, LAST
+
+    return np.array(FIRST, np.float32), np.array(LAST, np.float32)
+
+
+@njit(cache=True, nogil=True)
+def _extract(data, offsets, tables, first, last, markdown):
+    """(out: uint8[], out_offsets: int64[rows + 1], tags: int64[rows], meta: see MainTexts).
+
+    A page of more than MAX_ELEMENTS tags has no text."""
+    rows = len(offsets) - 1
+    out = np.empty(1 << 16, np.uint8)
+    out_offsets = np.zeros(rows + 1, np.int64)
+    tags = np.zeros(rows, np.int64)
+    meta = np.zeros((rows, FIELDS, 3), np.int64)
+    at = 0
+    for r in range(rows):
+        a, z = offsets[r], offsets[r + 1]
+        tags[r] = count_tags(data, a, z)
+        if z > a and tags[r] <= MAX_ELEMENTS:
+            text, blocks, nodes, found = scan(data, a, z, tags[r], tables)
+            for f in range(FIELDS):
+                for k in range(3):
+                    meta[r, f, k] = found[f, k]
+            if len(blocks):
+                keep = choose(text, blocks, nodes, first, last)
+                page = render(text, blocks, nodes, keep, markdown)
+                if at + len(page) > len(out):
+                    larger = np.empty(max(2 * len(out), at + len(page)), np.uint8)
+                    for k in range(at):
+                        larger[k] = out[k]
+                    out = larger
+                for k in range(len(page)):
+                    out[at + k] = page[k]
+                at += len(page)
+        out_offsets[r + 1] = at
+    return out[:at], out_offsets, tags, meta
+
+
+@dataclass
+class MainTexts:
+    """text: a row a page; tags: int64[rows], with no text where they are over MAX_ELEMENTS; meta:
+    int64[rows, FIELDS, 3]: rank and place in data, the input's bytes (metadata.value_of)."""
+
+    text: pa.LargeStringArray
+    tags: np.ndarray
+    meta: np.ndarray
+    data: np.ndarray
+
+    def stated(self, row: int) -> list[str | None]:
+        """Title, date, author and language as page `row` states them, None where it does not."""
+        found: list[str | None] = []
+        for rank, start, end in self.meta[row].tolist():
+            found.append(value_of(self.data[start:end].tobytes(), rank) if rank else None)
+        return found
+
+
+def main_texts(
+    pages: pa.LargeStringArray,
+    markdown: bool = False,
+    looks: tuple[np.ndarray, np.ndarray] | None = None,
+) -> MainTexts:
+    """The main texts of decoded HTML pages, a row each; a null page has none. looks: other weights
+    than the fitted ones (`weights`)."""
+    data, offsets = text_buffers(pages)
+    first, last = looks or weights()
+    out, out_offsets, tags, meta = _extract(data, offsets, tables(), first, last, markdown)
+    return MainTexts(text_array(out, out_offsets), tags, meta, data)
+
+
+def main_text(page: str, markdown: bool = False) -> str:
+    """The main text of one page."""
+    text: str = main_texts(pa.array([page], pa.large_string()), markdown).text[0].as_py()
+    return text

@@ -1,0 +1,172 @@
+"""The stack of open elements: what a start tag opens and ends, what an end tag closes.
+
+It follows the HTML Standard's tree construction where that moves text (implied end tags, scopes of
+tables and lists); formatting elements are not opened again behind a block that ended them. Each
+element is opened and closed once, and a search through the stack is at most MAX_DEPTH long.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from curate.extract.tags import ATTR, IS_BLOCK, IS_BOLD, IS_CELL_PART, IS_MUTE, IS_SCOPE, KINDS, TAG
+from curate.extract.tree import (
+    F_BOLD,
+    F_LINK,
+    F_MUTE,
+    F_PRE,
+    MAX_DEPTH,
+    N_ALL,
+    N_OWN,
+    N_PARENT,
+    N_PRE,
+    N_TAG,
+    S_FLAGS,
+    S_HINTS,
+    S_NODE,
+    S_TAG,
+    ST_BOLD,
+    ST_DEPTH,
+    ST_LINK,
+    ST_LINKS,
+    ST_MUTE,
+    ST_NODES,
+    ST_OVER,
+    ST_PRE,
+)
+
+_A, _P, _LI, _DT, _DD, _PRE_TAG = (TAG[n] for n in ("a", "p", "li", "dt", "dd", "pre"))
+_TABLE, _TR, _TD, _TH = (TAG[n] for n in ("table", "tr", "td", "th"))
+_MAIN, _ARTICLE, _LISTING = (TAG[n] for n in ("main", "article", "listing"))
+_LISTS = np.zeros(len(KINDS), np.bool_)
+_LISTS[[TAG[n] for n in ("ul", "ol", "menu", "dir", "dl")]] = True
+_HREF = 1 << ATTR["href"]
+
+
+@njit(nogil=True)
+def pop_to(st, stack, opened, k):
+    """Closes the elements from the top of the stack down to place k."""
+    while st[ST_DEPTH] >= k and st[ST_DEPTH] > 0:
+        row = stack[st[ST_DEPTH]]
+        opened[row[S_TAG]] -= 1
+        flags = row[S_FLAGS]
+        st[ST_LINK] -= flags & F_LINK
+        st[ST_BOLD] -= (flags & F_BOLD) >> 1
+        st[ST_PRE] -= (flags & F_PRE) >> 2
+        st[ST_MUTE] -= (flags & F_MUTE) >> 3
+        st[ST_DEPTH] -= 1
+
+
+@njit(nogil=True)
+def close_implied(st, stack, opened, tag):
+    """Closes what a start tag of a block ends: p, li, dt and dd, cells, rows, parts of tables."""
+    if opened[_P]:
+        k = st[ST_DEPTH]
+        while k > 0 and not KINDS[stack[k, S_TAG]] & IS_SCOPE:
+            if stack[k, S_TAG] == _P:
+                pop_to(st, stack, opened, k)
+                break
+            k -= 1
+    if tag == _LI or tag == _DT or tag == _DD:
+        k = st[ST_DEPTH]
+        while k > 0:
+            t = stack[k, S_TAG]
+            if (tag == _LI and t == _LI) or (tag != _LI and (t == _DT or t == _DD)):
+                pop_to(st, stack, opened, k)
+                break
+            if _LISTS[t] or KINDS[t] & IS_SCOPE:
+                break
+            k -= 1
+    elif KINDS[tag] & IS_CELL_PART and tag != _TABLE and opened[_TABLE]:
+        k, lowest = st[ST_DEPTH], 0
+        starts_cell = tag == _TD or tag == _TH
+        while k > 0 and stack[k, S_TAG] != _TABLE:
+            t = stack[k, S_TAG]
+            cell = t == _TD or t == _TH
+            row = t == _TR and not starts_cell
+            part = KINDS[t] & IS_CELL_PART != 0 and not starts_cell and tag != _TR
+            if cell or row or part:
+                lowest = k
+            k -= 1
+        if lowest:
+            pop_to(st, stack, opened, lowest)
+
+
+@njit(nogil=True)
+def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen):
+    """Pushes an element; a block becomes a node."""
+    kind = KINDS[tag]
+    if tag == _A and opened[_A]:  # links do not nest
+        k = st[ST_DEPTH]
+        while k > 0 and stack[k, S_TAG] != _A and not KINDS[stack[k, S_TAG]] & IS_BLOCK:
+            k -= 1
+        if stack[k, S_TAG] == _A:
+            pop_to(st, stack, opened, k)
+    if st[ST_DEPTH] >= MAX_DEPTH:
+        st[ST_OVER] += 1
+        return
+    above = stack[st[ST_DEPTH]]
+    st[ST_DEPTH] += 1
+    row = stack[st[ST_DEPTH]]
+    flags = 0
+    if tag == _A and seen & _HREF:
+        flags |= F_LINK
+        st[ST_LINK] += 1
+        st[ST_LINKS] += 1
+    if kind & IS_BOLD:
+        flags |= F_BOLD
+        st[ST_BOLD] += 1
+    if tag == _PRE_TAG or tag == _LISTING:
+        flags |= F_PRE
+        st[ST_PRE] += 1
+    # Scripts reveal pages that hide their whole content until they are loaded.
+    if kind & IS_MUTE or (hidden and tag != _MAIN and tag != _ARTICLE):
+        flags |= F_MUTE
+        st[ST_MUTE] += 1
+    row[S_TAG], row[S_FLAGS], row[S_HINTS] = tag, flags, above[S_HINTS] | hints
+    row[S_NODE] = above[S_NODE]
+    keys[st[ST_DEPTH]] = key
+    opened[tag] += 1
+    if kind & IS_BLOCK:
+        node = st[ST_NODES]
+        st[ST_NODES] += 1
+        nodes[node, N_TAG], nodes[node, N_PARENT] = tag, above[S_NODE]
+        nodes[node, N_OWN], nodes[node, N_ALL] = hints, row[S_HINTS]
+        nodes[node, N_PRE] = st[ST_PRE]
+        row[S_NODE] = node
+
+
+@njit(nogil=True)
+def close_element(st, stack, opened, keys, tag, key):
+    """An end tag: closes its element and what is open inside, unless a scope forbids it."""
+    if st[ST_OVER]:
+        st[ST_OVER] -= 1
+        return
+    kind = KINDS[tag]
+    if opened[tag] == 0:
+        return
+    block = kind & IS_BLOCK
+    between = False  # a block is open inside of an inline element that ends
+    k = st[ST_DEPTH]
+    while k > 0:
+        t = stack[k, S_TAG]
+        if t == tag and (tag or keys[k] == key):
+            break
+        if KINDS[t] & IS_SCOPE and (not kind & IS_CELL_PART or t == _TABLE):
+            return
+        if (tag == _LI or tag == _DT or tag == _DD) and _LISTS[t]:
+            return
+        between = between or KINDS[t] & IS_BLOCK != 0
+        k -= 1
+    if k == 0:
+        return
+    if block or not between:
+        pop_to(st, stack, opened, k)
+    else:  # it stays on the stack without effect
+        row = stack[k]
+        flags = row[S_FLAGS]
+        st[ST_LINK] -= flags & F_LINK
+        st[ST_BOLD] -= (flags & F_BOLD) >> 1
+        st[ST_MUTE] -= (flags & F_MUTE) >> 3
+        row[S_FLAGS] = 0

@@ -1,0 +1,131 @@
+"""Character references, as the HTML Standard reads them in text and `html.unescape` does in Python.
+
+All 2,231 names with and without semicolon, longest first; numbers with the replacements of the
+standard's table for windows-1252 (`&#150;` is a dash).
+"""
+
+from __future__ import annotations
+
+import html
+from html.entities import html5
+
+import numpy as np
+from numba import njit
+
+from curate.extract.tags import hash_table, look_up
+
+LONGEST = max(len(name) for name in html5)  # 32 letters, the semicolon among them
+_NAMES = sorted(html5)
+_SLOTS = 8192
+
+
+def entity_table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(keys: uint64[], values: int64[], text: uint8[], ends: int64[]): names by hash, and the
+    UTF-8 of name number k in text[ends[k - 1] : ends[k]]."""
+    keys, values = hash_table({name: k for k, name in enumerate(_NAMES, 1)}, _SLOTS)
+    texts = [html5[name].encode() for name in _NAMES]
+    ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
+    return keys, values, np.frombuffer(b"".join(texts), np.uint8), ends
+
+
+def _windows_1252() -> np.ndarray:
+    """int64[32]: what &#128; to &#159; stand for."""
+    return np.array([ord(html.unescape(f"&#{n};")) for n in range(128, 160)], np.int64)
+
+
+WINDOWS_1252 = _windows_1252()
+
+
+@njit(nogil=True)
+def put_code(out, at, code):
+    """Writes a code point as UTF-8; returns the place behind it."""
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | (code >> 6)
+        out[at + 1] = 0x80 | (code & 0x3F)
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | (code >> 12)
+        out[at + 1] = 0x80 | ((code >> 6) & 0x3F)
+        out[at + 2] = 0x80 | (code & 0x3F)
+        return at + 3
+    out[at] = 0xF0 | (code >> 18)
+    out[at + 1] = 0x80 | ((code >> 12) & 0x3F)
+    out[at + 2] = 0x80 | ((code >> 6) & 0x3F)
+    out[at + 3] = 0x80 | (code & 0x3F)
+    return at + 4
+
+
+@njit(nogil=True)
+def _number(data, i, z, out):
+    """Reads `&#...` at i; see `read_entity`."""
+    k = i + 2
+    base = 10
+    if k < z and (data[k] == 120 or data[k] == 88):
+        base = 16
+        k += 1
+    first = k
+    code = 0
+    while k < z:
+        b = int(data[k])
+        if 48 <= b <= 57:
+            digit = b - 48
+        elif base == 16 and 97 <= (b | 32) <= 102:
+            digit = (b | 32) - 87
+        else:
+            break
+        code = code * base + digit
+        if code > 0x10FFFF:
+            code = 0x110000
+        k += 1
+    if k == first:
+        return 0, 0
+    if k < z and data[k] == 59:
+        k += 1
+    if 128 <= code < 160:
+        code = int(WINDOWS_1252[code - 128])
+    elif code == 13:
+        pass
+    elif code == 0 or 0xD800 <= code < 0xE000 or code > 0x10FFFF:
+        code = 0xFFFD
+    elif (
+        (code < 32 and code != 9 and code != 10 and code != 12)
+        or code == 127
+        or 0xFDD0 <= code < 0xFDF0
+        or (code & 0xFFFE) == 0xFFFE
+    ):
+        return k - i, 0  # controls and noncharacters: nothing
+    return k - i, put_code(out, 0, code)
+
+
+@njit(nogil=True)
+def read_entity(data, i, z, out, keys, values, text, ends):
+    """The character reference at data[i], an ampersand: (bytes read, bytes written to out); (0, 0)
+    where it is none. out: uint8[8]."""
+    if i + 1 < z and data[i + 1] == 35:
+        return _number(data, i, z, out)
+    key = np.uint64(0xCBF29CE484222325)
+    best, best_end = np.int64(0), i
+    k = i + 1
+    while k < z and k - i <= LONGEST:
+        b = data[k]
+        letter = 97 <= (b | 32) <= 122 or 48 <= b <= 57
+        if not letter and b != 59:
+            break
+        key = (key ^ np.uint64(b)) * np.uint64(0x100000001B3)
+        k += 1
+        # No name is shorter than two letters ("gt").
+        if k - i > 2:
+            number = look_up(keys, values, key)
+            if number:
+                best, best_end = number, k
+        if b == 59:
+            break
+    if best == 0:
+        return 0, 0
+    a, n = ends[best - 1], ends[best] - ends[best - 1]
+    for j in range(n):
+        out[j] = text[a + j]
+    return best_end - i, n

@@ -1,0 +1,234 @@
+"""Chosen blocks as plain text or Markdown: paragraphs, headings, lists, tables, code and quotes.
+
+Plain text has an empty line between paragraphs, `- ` or a number before items, ` | ` between the
+cells of a row. Markdown adds marks for headings, quotes, code and tables; no emphasis, no links.
+A table whose cells hold more than a line each is there for layout: its cells are paragraphs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from curate.extract.tags import NAMES, TAG
+from curate.extract.tree import END, N_PARENT, N_PRE, N_TAG, NODE, START
+
+MAX_INDENT = 8  # of items and quotes within each other; deeper ones look like the eighth
+MAX_CELL = 300  # bytes of a cell of a table of data
+ROOM = 64  # bytes of marks for a block or an element, at most
+
+# Columns of what is known of a node's place: lists and quotes around it; the item, cell, row, table
+# and definition list it is in (0 for none); its number among items of its list or cells of its row.
+_LISTS, _QUOTES, _ITEM, _CELL, _ROW, _TABLE, _TERMS, _NUMBER, _PLACES = range(9)
+_LI, _DL, _TR, _TABLE_TAG = TAG["li"], TAG["dl"], TAG["tr"], TAG["table"]
+_OL, _QUOTE, _TD, _TH = TAG["ol"], TAG["blockquote"], TAG["td"], TAG["th"]
+_CAPTION = TAG["caption"]
+_IS_LIST = np.zeros(len(NAMES), np.bool_)
+_IS_LIST[[TAG[n] for n in ("ul", "ol", "menu", "dir")]] = True
+_LEVEL = np.zeros(len(NAMES), np.int64)
+for _k in range(1, 7):
+    _LEVEL[TAG[f"h{_k}"]] = _k
+
+
+@njit(nogil=True)
+def _places(blocks, nodes):
+    """(places: int64[nodes, _PLACES], cells: int64[nodes]: of each row, data: bool[nodes]: whether
+    a table is one of data)."""
+    n = len(nodes)
+    places = np.zeros((n, _PLACES), np.int64)
+    count = np.zeros(n, np.int64)
+    data = np.zeros(n, np.bool_)
+    for k in range(1, n):
+        tag, up = nodes[k, N_TAG], nodes[k, N_PARENT]
+        p, above = places[k], places[up]
+        for c in range(_PLACES):
+            p[c] = above[c]
+        p[_NUMBER] = 0
+        if _IS_LIST[tag]:
+            p[_LISTS] += 1
+        elif tag == _QUOTE:
+            p[_QUOTES] += 1
+        elif tag == _DL:
+            p[_TERMS] = k
+        elif tag == _LI:
+            count[up] += 1
+            p[_ITEM], p[_NUMBER] = k, count[up]
+        elif tag == _TABLE_TAG:
+            if above[_TABLE]:
+                data[above[_TABLE]] = False
+            data[k] = not above[_TABLE]
+            p[_TABLE] = k
+            p[_CELL] = p[_ROW] = p[_ITEM] = 0
+        elif tag == _TR:
+            p[_ROW] = k
+        elif (tag == _TD or tag == _TH) and p[_ROW]:
+            count[p[_ROW]] += 1
+            p[_CELL], p[_NUMBER] = k, count[p[_ROW]]
+    held = np.zeros(n, np.int64)  # blocks of a cell
+    wide = np.zeros(n, np.bool_)  # tables with a row of several cells
+    for i in range(len(blocks)):
+        p = places[blocks[i, NODE]]
+        table = p[_TABLE]
+        if table and p[_CELL]:
+            held[p[_CELL]] += 1
+            if held[p[_CELL]] > 1 or blocks[i, END] - blocks[i, START] > MAX_CELL:
+                data[table] = False
+            if count[p[_ROW]] > 1:
+                wide[table] = True
+        elif table and nodes[blocks[i, NODE], N_TAG] != _CAPTION:
+            data[table] = False  # text between cells; rows of such a table may be torn
+    for k in range(1, n):
+        data[k] = data[k] and wide[k]
+    return places, count, data
+
+
+@njit(nogil=True)
+def _repeat(out, at, byte, n):
+    for k in range(n):
+        out[at + k] = byte
+    return at + n
+
+
+@njit(nogil=True)
+def _number(out, at, value):
+    digits, rest = 1, value // 10
+    while rest:
+        digits += 1
+        rest //= 10
+    for k in range(digits):
+        out[at + digits - 1 - k] = 48 + value % 10
+        value //= 10
+    return at + digits
+
+
+@njit(nogil=True)
+def _bars(out, at, cells, line):
+    """Ends a row of that many cells; with `line` adds the one below a table's head."""
+    out[at], out[at + 1] = 32, 124
+    at += 2
+    if line:
+        out[at], out[at + 1] = 10, 124
+        at += 2
+        for _ in range(cells):
+            at = _repeat(out, at, 45, 3)
+            out[at] = 124
+            at += 1
+    return at
+
+
+@njit(nogil=True)
+def _lines(text, a, z, out, at, indent, quotes, code):
+    """Appends text[a:z]; each further line begins with blanks and marks of quotation."""
+    for i in range(a, z):
+        out[at] = text[i]
+        at += 1
+        if text[i] == 10:
+            at = _repeat(out, at, 32, 0 if code else indent)
+            for _ in range(quotes):
+                out[at], out[at + 1] = 62, 32
+                at += 2
+    return at
+
+
+@njit(nogil=True)
+def render(text, blocks, nodes, keep, markdown):
+    """The text of the blocks that are kept: bool[blocks], as UTF-8: uint8[]."""
+    places, count, data = _places(blocks, nodes)
+    lines = 0
+    bars = 0
+    for b in text:
+        lines += b == 10
+        bars += b == 124
+    out = np.empty(len(text) + bars + ROOM * (len(blocks) + len(nodes) + lines + 1), np.uint8)
+    at = 0
+    before = -1  # the node of the block before
+    row = 0  # the row of a table that is open
+    column = 0
+    heads = np.zeros(len(nodes), np.bool_)  # tables whose first row has been written
+    begun = np.zeros(len(nodes), np.bool_)  # items that have their bullet
+    for i in range(len(blocks)):
+        if not keep[i]:
+            continue
+        node = blocks[i, NODE]
+        a, z = blocks[i, START], blocks[i, END]
+        p = places[node]
+        table, cell = p[_TABLE], p[_CELL]
+        tabular = table > 0 and cell > 0 and data[table]
+        if row and (not tabular or p[_ROW] != row):
+            if markdown:
+                owner = places[row, _TABLE]
+                while column < count[row]:
+                    out[at], out[at + 1] = 32, 124
+                    at += 2
+                    column += 1
+                at = _bars(out, at, count[row], not heads[owner])
+                heads[owner] = True
+            row = 0
+        if before >= 0 and not row:
+            old = places[before]
+            close = (
+                (p[_ITEM] > 0 and old[_ITEM] > 0)
+                or (p[_TERMS] > 0 and old[_TERMS] == p[_TERMS])
+                or (tabular and old[_TABLE] == table)
+            )
+            at = _repeat(out, at, 10, 1 if close else 2)
+        before = node
+        if tabular:
+            number = places[cell, _NUMBER]
+            if not row:
+                row, column = p[_ROW], 1
+                if markdown:
+                    out[at], out[at + 1] = 124, 32
+                    at += 2
+            while column < number:
+                out[at], out[at + 1], out[at + 2] = 32, 124, 32
+                at += 3
+                column += 1
+            for k in range(a, z):
+                if markdown and text[k] == 124:
+                    out[at] = 92
+                    at += 1
+                out[at] = 32 if text[k] == 10 else text[k]
+                at += 1
+            continue
+        quotes = min(p[_QUOTES], MAX_INDENT) if markdown else 0
+        for _ in range(quotes):
+            out[at], out[at + 1] = 62, 32
+            at += 2
+        code = nodes[node, N_PRE] > 0
+        item = p[_ITEM]
+        indent = 0
+        if item:
+            depth = min(max(p[_LISTS], 1), MAX_INDENT)
+            indent = 2 * depth
+            at = _repeat(out, at, 32, indent - 2)
+            if begun[item]:
+                at = _repeat(out, at, 32, 2)
+            elif nodes[nodes[item, N_PARENT], N_TAG] == _OL:
+                at = _number(out, at, places[item, _NUMBER])
+                out[at], out[at + 1] = 46, 32
+                at += 2
+            else:
+                out[at], out[at + 1] = 45, 32
+                at += 2
+            begun[item] = True
+        level = _LEVEL[nodes[node, N_TAG]]
+        if markdown and level and not item:
+            at = _repeat(out, at, 35, level)
+            out[at] = 32
+            at += 1
+        if markdown and code:
+            at = _repeat(out, at, 96, 3)
+            out[at] = 10
+            at += 1
+        at = _lines(text, a, z, out, at, indent, quotes, code)
+        if markdown and code:
+            out[at] = 10
+            at = _repeat(out, at + 1, 96, 3)
+    if row and markdown:
+        while column < count[row]:
+            out[at], out[at + 1] = 32, 124
+            at += 2
+            column += 1
+        at = _bars(out, at, count[row], not heads[places[row, _TABLE]])
+    return out[:at]

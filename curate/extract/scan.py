@@ -1,0 +1,240 @@
+"""One pass over a page's bytes: blocks of text, and the elements that hold them.
+
+Tags, comments, character references and raw text are told apart as the HTML Standard's tokenizer
+does. Time and memory are linear in the page's bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from curate.extract.attributes import SPANS, read_attributes, read_name
+from curate.extract.elements import close_element, close_implied, open_element
+from curate.extract.entities import read_entity
+from curate.extract.flow import (
+    AMPERSAND,
+    BLANK,
+    C2,
+    CLASS,
+    CONTROL,
+    PLAIN,
+    WIDE_BLANK,
+    flush,
+    put,
+    put_blank,
+    special_at,
+)
+from curate.extract.metadata import FIELDS, note_script, note_tag, note_title
+from curate.extract.tags import IS_BLOCK, IS_RAW, IS_VOID, KINDS, TAG, look_up
+from curate.extract.tree import (
+    BLOCK_COLUMNS,
+    BROKEN,
+    MAX_DEPTH,
+    NODE_COLUMNS,
+    S_COLUMNS,
+    ST_BLOCKS,
+    ST_CUT,
+    ST_FROM,
+    ST_MUTE,
+    ST_NODES,
+    ST_PENDING,
+    ST_POS,
+    ST_PRE,
+    ST_STATE,
+)
+
+_BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
+_SCRIPT, _TITLE = TAG["script"], TAG["title"]
+
+
+@njit(cache=True, nogil=True)
+def count_tags(data, a, z):
+    """How many tags may start in data[a:z]."""
+    n = 0
+    for i in range(a, z - 1):
+        if data[i] == 60:
+            b = data[i + 1]
+            if 97 <= (b | 32) <= 122 or b == 47:
+                n += 1
+    return n
+
+
+@njit(nogil=True)
+def _find_end(data, i, z, a, e):
+    """Where the end tag of the name data[a:e] starts, at i or later; -1 for nowhere."""
+    n = e - a
+    while i + 2 + n <= z:
+        if data[i] == 60 and data[i + 1] == 47:
+            k = 0
+            while k < n and (data[i + 2 + k] | 32) == (data[a + k] | 32):
+                k += 1
+            if k == n:
+                b = data[i + 2 + n] if i + 2 + n < z else 62
+                if b == 62 or b == 47 or b <= 32:
+                    return i
+        i += 1
+    return -1
+
+
+@njit(nogil=True)
+def _behind_markup(data, i, z):
+    """The place behind a comment, a declaration or an end tag without a name at i."""
+    if i + 3 < z and data[i + 1] == 33 and data[i + 2] == 45 and data[i + 3] == 45:
+        k = i + 4
+        if k < z and data[k] == 62:  # <!--> is a whole comment, as is <!--->
+            return k + 1
+        if k + 1 < z and data[k] == 45 and data[k + 1] == 62:
+            return k + 2
+        while k + 2 < z:
+            if data[k] == 45 and data[k + 1] == 45:
+                if data[k + 2] == 62:
+                    return k + 3
+                if data[k + 2] == 33 and k + 3 < z and data[k + 3] == 62:
+                    return k + 4
+            k += 1
+        return z
+    k = i + 2
+    while k < z and data[k] != 62:
+        k += 1
+    return min(k + 1, z)
+
+
+@njit(cache=True, nogil=True)
+def scan(data, a, z, tags, tables):
+    """Blocks and nodes of the page data[a:z], which has at most `tags` tags (`count_tags`).
+
+    Returns (text: uint8[], blocks: int64[b, BLOCK_COLUMNS], nodes: int64[n, NODE_COLUMNS],
+    meta: int64[FIELDS, 3], see metadata.py). tables: blocks.Tables.
+    """
+    text = np.empty((z - a) + (z - a) // 4 + 64, np.uint8)
+    blocks = np.empty((tags + 2, BLOCK_COLUMNS), np.int64)
+    nodes = np.empty((tags + 2, NODE_COLUMNS), np.int64)
+    meta = np.zeros((FIELDS, 3), np.int64)
+    stack = np.zeros((MAX_DEPTH + 2, S_COLUMNS), np.int64)
+    keys = np.zeros(MAX_DEPTH + 2, np.uint64)
+    opened = np.zeros(len(KINDS), np.int64)
+    endless = np.zeros(len(KINDS), np.bool_)  # raw elements whose end tag is not to be found
+    spans = np.zeros(SPANS, np.int64)
+    letters = np.zeros(8, np.uint8)
+    st = np.zeros(ST_STATE + 1, np.int64)
+    for k in range(NODE_COLUMNS):
+        nodes[0, k] = 0
+    st[ST_NODES] = 1
+    i = a
+    while i < z:
+        b = data[i]
+        kind = CLASS[b]
+        if kind == PLAIN or kind == C2 or kind == WIDE_BLANK:
+            first = i
+            special = 0
+            while i < z:
+                kind = CLASS[data[i]]
+                if kind == PLAIN:
+                    i += 1
+                elif kind == C2 or kind == WIDE_BLANK:
+                    n, special = special_at(data, i, z)
+                    if special:
+                        break
+                    i = min(i + n, z)
+                else:
+                    break
+            if i > first and not st[ST_MUTE]:
+                put(st, text, stack, data, first, i)
+            if special:
+                n, special = special_at(data, i, z)
+                if special == 1:
+                    put_blank(st, text, stack, np.int64(32))
+                i = min(i + n, z)
+            continue
+        if kind == BLANK:
+            put_blank(st, text, stack, np.int64(b))
+            i += 1
+            continue
+        if kind == CONTROL:
+            i += 1
+            continue
+        if kind == AMPERSAND:
+            n, m = read_entity(data, i, z, letters, *tables.entities)
+            if n == 0:
+                if not st[ST_MUTE]:
+                    put(st, text, stack, data, i, i + 1)
+                i += 1
+                continue
+            i += n
+            if m == 0 or st[ST_MUTE]:
+                continue
+            kind = CLASS[letters[0]]
+            special = 0
+            if kind == C2 or kind == WIDE_BLANK:
+                _, special = special_at(letters, 0, m)
+            if special == 1 or kind == BLANK:
+                put_blank(st, text, stack, np.int64(32 if special else letters[0]))
+            elif special == 0 and kind != CONTROL:
+                put(st, text, stack, letters, 0, m)
+            continue
+        # A "<".
+        c = data[i + 1] if i + 1 < z else 32
+        if c == 33 or c == 63 or (c == 47 and not (i + 2 < z and 97 <= (data[i + 2] | 32) <= 122)):
+            i = _behind_markup(data, i, z)
+            continue
+        if c != 47 and not 97 <= (c | 32) <= 122:
+            if not st[ST_MUTE]:
+                put(st, text, stack, data, i, i + 1)
+            i += 1
+            continue
+        end_tag = c == 47
+        name = i + 2 if end_tag else i + 1
+        i, key = read_name(data, name, z)
+        name_end = i
+        i, seen, hints, hidden = read_attributes(data, i, z, spans, *tables.attributes)
+        if i < 0:  # the page ends inside a tag
+            break
+        tag = look_up(tables.tag_keys, tables.tag_values, key)
+        kind = KINDS[tag]
+        if end_tag:
+            if tag == _BODY or tag == _HTML or tag == _HEAD:
+                continue
+            if kind & IS_BLOCK or tag == _BR:
+                flush(st, text, blocks)
+            close_element(st, stack, opened, keys, tag, key)
+            continue
+        if seen or tag == _HTML:
+            note_tag(data, tag, seen, spans, meta)
+        if kind & IS_RAW:
+            if endless[tag]:
+                continue
+            k = _find_end(data, i, z, name, name_end)
+            if k < 0:
+                endless[tag] = True
+                if tag == _SCRIPT:
+                    break
+                continue
+            if tag == _SCRIPT:
+                note_script(data, i, k, seen, spans, meta)
+            elif tag == _TITLE:
+                note_title(i, k, meta)
+            while k < z and data[k] != 62:
+                k += 1
+            i = k + 1
+            continue
+        if tag == _BR:
+            if st[ST_PRE]:
+                put_blank(st, text, stack, np.int64(10))
+            elif st[ST_POS] > st[ST_FROM]:
+                if st[ST_PENDING] == BROKEN:
+                    flush(st, text, blocks)
+                    st[ST_CUT] = 1
+                else:
+                    st[ST_PENDING] = BROKEN
+            continue
+        if kind & IS_BLOCK:
+            flush(st, text, blocks)
+            if tag == _BODY or tag == _HTML:
+                continue
+            close_implied(st, stack, opened, tag)
+        if kind & IS_VOID or tag == _HEAD:
+            continue
+        open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, seen)
+    flush(st, text, blocks)
+    return text[: st[ST_POS]], blocks[: st[ST_BLOCKS]], nodes[: st[ST_NODES]], meta

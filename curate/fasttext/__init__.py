@@ -1,0 +1,1 @@
+"""Supervised fastText models applied: files read and checked, features, scores. No training."""

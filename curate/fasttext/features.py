@@ -1,0 +1,285 @@
+"""Which rows of the input matrix a line adds up: its words, their n-grams, n-grams of words.
+
+fastText's `Dictionary::getLine`, `computeSubwords`, `addWordNgrams`, `pushHash` and `readWord` at
+version 0.9.2, byte by byte, also where they surprise: bytes are hashed as signed ones, an n-gram
+ends only where a UTF-8 character does, the end of a line is the word `</s>`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+# What readWord takes for the end of a word.
+SPACE = np.zeros(256, np.bool_)
+SPACE[[0, 9, 10, 11, 12, 13, 32]] = True
+NEWLINE = 10
+END_WORD = np.frombuffer(b"</s>", np.uint8).copy()
+LABEL_PREFIX = np.frombuffer(b"__label__", np.uint8).copy()
+_OPEN, _CLOSE = 60, 62  # a word's n-grams are those of <word>
+# FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/), in int64 to stay exact.
+FNV_START, _FNV_PRIME, _MASK32 = 2166136261, 16777619, 0xFFFFFFFF
+_WORDS_FACTOR = 116049371  # addWordNgrams
+_SCATTER = 0x9E3779B1  # Knuth's multiplicative hashing, for numbers of n-grams
+ROOM = 256  # n-grams that kernels ask for at once, beside the last few
+Integer = Any  # int to Python, int64 to kernels
+
+
+class Words(NamedTuple):
+    """The dictionary of a model, for kernels.
+
+    data: uint8[], holds the words; starts, ends: int64[entries], words first, then labels; slots:
+    int32[power of two], open addressing by FNV-1a, -1 where free; words: how many entries are
+    words; buckets, minn, maxn, ngrams: as in the header; pruned: n-grams that have a row, -1 for
+    all; kept: int32[power of two, 2], open addressing of (n-gram, row), -1 where free; sieve:
+    bool[power of two], whether any n-gram with a row has these lower bits: most of those asked for
+    are pruned, and this small array knows it; end: the entry of `</s>`, -1 where there is none.
+    """
+
+    data: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    slots: np.ndarray
+    words: int
+    buckets: int
+    minn: int
+    maxn: int
+    ngrams: int
+    pruned: int
+    kept: np.ndarray
+    sieve: np.ndarray
+    end: int
+
+
+@njit(nogil=True, inline="always")
+def fnv(state: Integer, byte: Integer) -> Integer:
+    """The hash after one more byte, which counts as a signed one."""
+    return ((state ^ (byte + (byte >> 7) * 0xFFFFFF00)) * _FNV_PRIME) & _MASK32
+
+
+@njit(nogil=True)
+def hashed(data: np.ndarray, start: int, end: int) -> Integer:
+    """The hash of some bytes."""
+    state = FNV_START
+    for at in range(start, end):
+        state = fnv(state, np.int64(data[at]))
+    return state
+
+
+@njit(nogil=True)
+def same(
+    one: np.ndarray, start: int, end: int, other: np.ndarray, other_start: int, other_end: int
+) -> bool:
+    """Whether two stretches have the same bytes."""
+    if end - start != other_end - other_start:
+        return False
+    for k in range(end - start):
+        if one[start + k] != other[other_start + k]:
+            return False
+    return True
+
+
+@njit(nogil=True, inline="always")
+def entry_among(
+    slots: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    known: np.ndarray,
+    data: np.ndarray,
+    start: int,
+    end: int,
+    state: Integer,
+) -> Integer:
+    """The number of a word or label with this hash, -1 where the dictionary lacks it; the first
+    four are the dictionary's."""
+    mask = len(slots) - 1
+    slot = state & mask
+    entry = np.int64(slots[slot])
+    while entry >= 0 and not same(data, start, end, known, starts[entry], ends[entry]):
+        slot = (slot + 1) & mask
+        entry = np.int64(slots[slot])
+    return entry
+
+
+@njit(nogil=True, inline="always")
+def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer) -> Integer:
+    """The row of a hashed n-gram, -1 where it was pruned; the first three are the dictionary's."""
+    row = ngram
+    if pruned >= 0:
+        mask = len(kept) - 1
+        slot = ((ngram * _SCATTER) >> 12) & mask
+        while kept[slot, 1] >= 0 and kept[slot, 0] != ngram:
+            slot = (slot + 1) & mask
+        row = np.int64(kept[slot, 1])
+    return first + row if row >= 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def entries(data: np.ndarray, at: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(starts, ends: int64[count]) of a dictionary's entries from `at` on; each is a string that
+    ends with NUL, a count (8 bytes) and a type (1 byte). The file was checked."""
+    starts = np.empty(count, np.int64)
+    ends = np.empty(count, np.int64)
+    for entry in range(count):
+        starts[entry] = at
+        while data[at] != 0:
+            at += 1
+        ends[entry] = at
+        at += 10
+    return starts, ends
+
+
+@njit(cache=True, nogil=True)
+def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """`Words.slots`; of equal entries the last counts, as with fastText."""
+    size = 2
+    while size < 2 * len(starts):
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    for entry in range(len(starts)):
+        slot = hashed(data, starts[entry], ends[entry]) & (size - 1)
+        while slots[slot] >= 0:
+            other = slots[slot]
+            if same(data, starts[entry], ends[entry], data, starts[other], ends[other]):
+                break
+            slot = (slot + 1) & (size - 1)
+        slots[slot] = entry
+    return slots
+
+
+@njit(cache=True, nogil=True)
+def kept_slots(pairs: np.ndarray) -> np.ndarray:
+    """`Words.kept` of int32[pruned, 2]; of equal n-grams the last counts."""
+    size = 2
+    while size < 2 * len(pairs):
+        size *= 2
+    kept = np.full((size, 2), -1, np.int32)
+    for pair in range(len(pairs)):
+        slot = ((np.int64(pairs[pair, 0]) * _SCATTER) >> 12) & (size - 1)
+        while kept[slot, 1] >= 0 and kept[slot, 0] != pairs[pair, 0]:
+            slot = (slot + 1) & (size - 1)
+        kept[slot] = pairs[pair]
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def sieve_of(pairs: np.ndarray) -> np.ndarray:
+    """`Words.sieve` of int32[pruned, 2], sixteen times as long."""
+    size = 1
+    while size < 16 * len(pairs):
+        size *= 2
+    sieve = np.zeros(size, np.bool_)
+    for pair in range(len(pairs)):
+        sieve[pairs[pair, 0] & (size - 1)] = True
+    return sieve
+
+
+@njit(cache=True, nogil=True)
+def end_entry(slots: np.ndarray, starts: np.ndarray, ends: np.ndarray, known: np.ndarray) -> int:
+    """`Words.end`."""
+    state = hashed(END_WORD, 0, len(END_WORD))
+    return entry_among(slots, starts, ends, known, END_WORD, 0, len(END_WORD), state)
+
+
+@njit(nogil=True)
+def next_word(data: np.ndarray, at: int, end: int) -> tuple[int, int, Integer]:
+    """(start, end, hash) of the next word of a line from `at` on.
+
+    An end of the line has start == end: at a newline, which is the word `</s>`, start is its
+    position; where nothing follows, it is `end`.
+    """
+    while at < end and SPACE[data[at]]:
+        if data[at] == NEWLINE:
+            return at, at, 0
+        at += 1
+    start = at
+    state = FNV_START
+    while at < end and not SPACE[data[at]]:
+        state = fnv(state, np.int64(data[at]))
+        at += 1
+    return start, at, state
+
+
+@njit(nogil=True)
+def begins_as_label(data: np.ndarray, start: int, end: int) -> bool:
+    """Whether a word that the dictionary lacks is a label to fastText, which counts for nothing."""
+    size = len(LABEL_PREFIX)
+    return end - start >= size and same(data, start, start + size, LABEL_PREFIX, 0, size)
+
+
+@njit(nogil=True, inline="always")
+def ngrams_from(
+    minn: int,
+    maxn: int,
+    buckets: Integer,
+    first: int,
+    pruned: int,
+    kept: np.ndarray,
+    sieve: np.ndarray,
+    data: np.ndarray,
+    start: int,
+    end: int,
+    at: int,
+    found: np.ndarray,
+    count: int,
+) -> tuple[int, int]:
+    """(count, at): n-grams of <word> that have a row, from those that begin at its byte `at` on,
+    as many as fit; and the byte to go on from, the size of <word> when all are found.
+
+    The first seven are the dictionary's. found: int64[maxn + ROOM, 3], filled from `count` on with
+    each one's row and where it begins and ends in <word>.
+    """
+    sifts = len(sieve) - 1
+    last = end - start + 1  # of <word>
+    while at <= last and count + maxn <= len(found):
+        begin = at
+        at += 1
+        if 0 < begin < last and data[start + begin - 1] & 0xC0 == 0x80:
+            continue
+        state = FNV_START
+        to = begin
+        for n in range(1, maxn + 1):
+            if to > last:
+                break
+            if to == 0:
+                state = fnv(state, _OPEN)
+            elif to == last:
+                state = fnv(state, _CLOSE)
+            else:
+                state = fnv(state, np.int64(data[start + to - 1]))
+            to += 1
+            while to < last and data[start + to - 1] & 0xC0 == 0x80:
+                state = fnv(state, np.int64(data[start + to - 1]))
+                to += 1
+            if n < minn or (n == 1 and (begin == 0 or to > last)):
+                continue
+            ngram = np.int64(np.uint32(state) % np.uint32(buckets))
+            if pruned >= 0 and not sieve[ngram & sifts]:
+                continue
+            row = row_among(first, pruned, kept, ngram)
+            if row >= 0:
+                found[count, 0] = row
+                found[count, 1] = begin
+                found[count, 2] = to
+                count += 1
+    return count, at
+
+
+@njit(nogil=True, inline="always")
+def word_ngram(state: np.uint64, after: int) -> np.uint64:
+    """The hash of an n-gram of words after one more; hashes count as signed 32-bit numbers."""
+    return state * np.uint64(_WORDS_FACTOR) + signed(after)
+
+
+@njit(nogil=True, inline="always")
+def signed(state: int) -> np.uint64:
+    """A 32-bit hash as fastText's int32 becomes its uint64."""
+    return np.uint64(state - ((state >> 31) << 32))
+
+
+@njit(nogil=True, inline="always")
+def bucket_of(buckets: Integer, state: np.uint64) -> Integer:
+    """The number of an n-gram of words."""
+    return np.int64(state % np.uint64(buckets))

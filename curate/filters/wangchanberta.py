@@ -1,0 +1,174 @@
+"""WangchanBERTa's cleaning of Thai text (Lowphansirikul et al. 2021, section 3.2).
+
+Source of the rules: thai2transformers, `thai2transformers/preprocess.py` (fix_html, rm_brackets,
+replace_newlines, rm_useless_spaces, replace_rep_after, in that order) and `scripts/clean_data.py`
+(documents without a Thai character; no-break spaces, soft hyphens, byte order marks). What is a
+tokenizer's matter is left to it: lower case, `<_>` for a blank, and repeated words, which need its
+word list. docs/filters.md says where a rule is read otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+from pydantic import Field
+
+from curate.documents import Documents, Spans
+from curate.steps import Step
+from curate.text.cutting import cut
+from curate.text.unicode import row_chars
+
+RULES = ("invisible", "html", "brackets", "newlines", "spaces", "repeated")
+_LETTERS = "a-zA-Z0-9\u0e01-\u0e59"  # the class [a-zA-Z0-9ก-๙]
+# An entity as html.unescape has it, one that lost its ampersand, and a line break.
+_ENTITY = re.compile(
+    r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
+    r"|(?<![\w&#])(?:nbsp|amp|quot|#39|#146|#36);|<br\s*/?>"
+)
+_LOST = {"nbsp;": " ", "amp;": "&", "quot;": '"', "#39;": "'", "#146;": "'", "#36;": "$"}
+
+
+def _entity(found: re.Match[str]) -> str:
+    text = found.group()
+    if text[0] == "<":
+        return "\n"
+    return unescape(text).replace("\xa0", " ") if text[0] == "&" else _LOST[text]
+
+
+def _brackets() -> list[tuple[str, re.Pattern[str]]]:
+    """Empty ones, those with signs alone, then signs behind an opening and before a closing one.
+
+    Signs without end would make the search quadratic, so that a run has at most 200.
+    """
+    signs = f"[^{_LETTERS}]{{1,200}}"
+    pairs = [(r"\(", r"\)"), (r"\{", r"\}"), (r"\[", r"\]")]
+    patterns = [f"{a}{z}" for a, z in pairs]
+    patterns += [f"{a}{signs}{z}" for a, z in pairs]
+    patterns += [f"(?<={a}){signs}(?=[{_LETTERS}])" for a, _ in pairs]
+    patterns += [f"(?<=[{_LETTERS}]){signs}(?={z})" for _, z in pairs]
+    return [("brackets", re.compile(p)) for p in patterns]
+
+
+Replace = Callable[[re.Match[str]], str]
+_PASSES: list[tuple[str, re.Pattern[str], Replace]] = [
+    ("invisible", re.compile("\xa0"), lambda m: " "),
+    ("invisible", re.compile("[\xad\ufeff]"), lambda m: ""),
+    ("html", _ENTITY, _entity),
+    *((rule, pattern, lambda m: "") for rule, pattern in _brackets()),
+    ("newlines", re.compile(r"\A\s+|(?<!\s)\s+\Z"), lambda m: ""),
+    ("newlines", re.compile(r"\n"), lambda m: " "),
+    ("spaces", re.compile("(?<= ) +"), lambda m: ""),
+    # Four and more of a sign that is no white space: the first one stays.
+    ("repeated", re.compile(r"(?<=(\S))(?<!\1\1)\1{3,}"), lambda m: ""),
+]
+
+
+class _Edited:
+    """A text on its way through the passes, and where each of its characters came from."""
+
+    def __init__(self, text: str) -> None:
+        self.given = self.text = text
+        self.origin = np.arange(len(text) + 1)  # place in the given text of the character here
+        self.own = np.ones(len(text), np.bool_)  # whether it is that character
+        self.rule = np.zeros(len(text), np.uint8)  # of a given character: the rule that took it
+
+    def replace(self, rule: int, pattern: re.Pattern[str], replacement: Replace) -> None:
+        """One pass: every match in the text as it stands now."""
+        pieces, origin, own = [], [], []
+        last = 0
+        for found in pattern.finditer(self.text):
+            a, z = found.span()
+            put = replacement(found)
+            if put == found.group():
+                continue
+            pieces += [self.text[last:a], put]
+            origin += [self.origin[last:a], np.full(len(put), self.origin[a])]
+            own += [self.own[last:a], np.zeros(len(put), np.bool_)]
+            taken = self.rule[self.origin[a] : self.origin[z]]
+            taken[taken == 0] = rule + 1
+            last = z
+        if not pieces:
+            return
+        self.text = "".join([*pieces, self.text[last:]])
+        self.origin = np.concatenate([*origin, self.origin[last:]])
+        self.own = np.concatenate([*own, self.own[last:]])
+
+    def spans(self) -> list[tuple[int, int, int, str]]:
+        """(start, end, rule, what stands there now), in bytes of the given text, in order."""
+        here = np.flatnonzero(self.own)
+        there = self.origin[here]
+        before = np.concatenate(([-1], there))
+        after = np.concatenate((there, [len(self.given)]))
+        found = []
+        gaps = np.flatnonzero(after - before > 1)
+        if not len(gaps):
+            return []
+        size = np.frombuffer(self.given.encode("utf-32-le", "surrogatepass"), np.uint32)
+        width = 1 + (size >= 0x80) + (size >= 0x800) + (size >= 0x10000)
+        byte = np.concatenate(([0], np.cumsum(width)))
+        places = np.concatenate(([-1], here, [len(self.text)]))
+        for gap in gaps.tolist():
+            a, z = int(before[gap]) + 1, int(after[gap])
+            put = self.text[places[gap] + 1 : places[gap + 1]]
+            found.append((int(byte[a]), int(byte[z]), int(self.rule[a]) - 1, put))
+        return found
+
+
+@njit(cache=True, nogil=True)
+def thai_chars(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """int64[rows]: characters from U+0E01 to U+0E59 of each text, which is `[ก-๙]`."""
+    out = np.zeros(len(offsets) - 1, np.int64)
+    for r in range(len(out)):
+        count = 0
+        for i in range(offsets[r], offsets[r + 1] - 2):
+            if data[i] == 0xE0:
+                b, c = data[i + 1], data[i + 2]
+                count += (b == 0xB8 and c >= 0x81) or (b == 0xB9 and c <= 0x99)
+        out[r] = count
+    return out
+
+
+class WangchanBERTa(Step):
+    """Drops documents with too little Thai, and cleans the others."""
+
+    name: ClassVar[str] = "wangchanberta"
+
+    min_thai_chars: int = Field(1, ge=0, description="fewer Thai characters drop a document")
+    min_thai_share: float = Field(0.0, ge=0, le=1, description="of all characters; theirs: none")
+    join_lines: bool = Field(True, description="newlines become blanks, as theirs")
+
+    def apply(self, docs: Documents) -> Documents:
+        data, offsets = docs.buffers()
+        thai = thai_chars(data, offsets)
+        share = thai / np.maximum(row_chars(data, offsets), 1)
+        docs = docs.annotate("thai_chars", thai).annotate("thai_share", share)
+        docs = docs.drop(thai < self.min_thai_chars, "no_thai", thai, self.min_thai_chars)
+        docs = docs.drop(share < self.min_thai_share, "thai_share", share, self.min_thai_share)
+        return self._clean(docs, ~docs.marked())
+
+    def _clean(self, docs: Documents, rows: np.ndarray) -> Documents:
+        found: list[tuple[int, int, int, int, int]] = []
+        texts: dict[str, int] = {"": 0}
+        column = docs.text
+        for row in np.flatnonzero(rows).tolist():
+            text = column[row].as_py()
+            if not text:
+                continue
+            for first, last, rule, put in self._spans(text):
+                found.append((row, first, last, rule, texts.setdefault(put, len(texts))))
+        places, start, end, which, filling = (
+            np.array([f[k] for f in found], np.int64) for k in range(5)
+        )
+        return cut(docs, Spans(places, start, end, which, RULES, filling, tuple(texts)))
+
+    def _spans(self, text: str) -> list[tuple[int, int, int, str]]:
+        edited = _Edited(text)
+        for rule, pattern, replacement in _PASSES:
+            if rule != "newlines" or self.join_lines:
+                edited.replace(RULES.index(rule), pattern, replacement)
+        return edited.spans()

@@ -1,0 +1,1 @@
+"""How good a text is by a classifier: models trained, evaluated, explained, and the step."""

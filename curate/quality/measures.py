@@ -1,0 +1,138 @@
+"""How well scores tell two sets apart: curves, areas, calibration, thresholds.
+
+scores: float64[n]; good: bool[n], whether a document is of the positive set. A document is kept
+where score >= threshold, here as in the step.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+BINS = 10
+KEPT = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 0.9)
+POINTS = 200  # of a curve in evaluate.json and on the page
+
+
+def kept_count(documents: int, fraction: float) -> int:
+    """How many of the documents are the best `fraction` of them: one at least, rounded up."""
+    exact = documents * fraction
+    near = round(exact)
+    return max(1, near if math.isclose(exact, near, rel_tol=1e-12) else math.ceil(exact))
+
+
+def threshold_of(scores: np.ndarray, fraction: float) -> float:
+    """The highest threshold that keeps at least this fraction; more stay only by equal scores."""
+    at = len(scores) - kept_count(len(scores), fraction)
+    return float(np.partition(scores, at)[at])
+
+
+def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(threshold: float64[k], descending; good kept: int64[k]; others kept: int64[k]), one for each
+    different score."""
+    order = np.argsort(-scores, kind="stable")
+    ordered = scores[order]
+    last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
+    right = np.cumsum(good[order], dtype=np.int64)[last]
+    return ordered[last], right, last + 1 - right
+
+
+def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
+    """The share of pairs (good, other) in which the good one scores higher; ties count half."""
+    _, right, wrong = steps(scores, good)
+    x = np.concatenate(([0], wrong)).astype(np.float64)
+    y = np.concatenate(([0], right)).astype(np.float64)
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2) / (x[-1] * y[-1]))
+
+
+def average_precision(scores: np.ndarray, good: np.ndarray) -> float:
+    """The sum over thresholds of precision times the gain in recall; no interpolation."""
+    _, right, wrong = steps(scores, good)
+    precision = right / (right + wrong)
+    return float(np.sum(np.diff(np.concatenate(([0], right))) * precision) / right[-1])
+
+
+def calibration(scores: np.ndarray, good: np.ndarray) -> dict[str, Any]:
+    """Documents by score in tenths: how many, their mean score, the share of good ones; and the
+    expected calibration error, the mean distance of the two (Naeini et al. 2015)."""
+    place = np.minimum((scores * BINS).astype(np.int64), BINS - 1)
+    rows, error = [], 0.0
+    for b in range(BINS):
+        inside = place == b
+        n = int(inside.sum())
+        mean = float(scores[inside].mean()) if n else None
+        share = float(good[inside].mean()) if n else None
+        if mean is not None and share is not None:
+            error += n * abs(mean - share)
+        rows.append({"from": b / BINS, "documents": n, "score": mean, "good": share})
+    return {"bins": rows, "error": error / len(scores)}
+
+
+def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, Any]]:
+    """Ten parts of equal size by score, the best first: bounds, documents, good ones."""
+    order = np.argsort(-scores, kind="stable")
+    rows = []
+    for part in np.array_split(order, BINS):
+        if len(part):
+            rows.append(
+                {
+                    "most": float(scores[part[0]]),
+                    "least": float(scores[part[-1]]),
+                    "documents": len(part),
+                    "good": int(good[part].sum()),
+                }
+            )
+    return rows
+
+
+def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, Any]]:
+    """Thresholds that keep a fraction of the others, and what they keep of the good ones."""
+    others, best = np.sort(scores[~good]), np.sort(scores[good])
+    rows = []
+    for fraction in KEPT:
+        threshold = threshold_of(others, fraction)
+        recall = 1 - np.searchsorted(best, threshold) / len(best)
+        kept = 1 - np.searchsorted(others, threshold) / len(others)
+        row = {"keep": fraction, "threshold": threshold, "kept": float(kept)}
+        rows.append(row | {"good_kept": float(recall)})
+    return rows
+
+
+def curves(scores: np.ndarray, good: np.ndarray) -> dict[str, list[list[float]]]:
+    """`precision_recall`: [recall, precision], `roc`: [share of others, share of good]; thinned."""
+    _, right, wrong = steps(scores, good)
+    recall, false = right / right[-1], wrong / wrong[-1]
+    precision = right / (right + wrong)
+    # Evenly along both axes, so that neither end of a curve is a single long line.
+    length = np.cumsum(np.diff(recall, prepend=0) + np.diff(false, prepend=0))
+    at = np.unique(np.searchsorted(length, np.linspace(length[0], length[-1], POINTS)))
+    at = np.minimum(at, len(right) - 1)
+
+    def pairs(xs: np.ndarray, ys: np.ndarray) -> list[list[float]]:
+        return [
+            [round(x, 6), round(y, 6)]
+            for x, y in zip(xs[at].tolist(), ys[at].tolist(), strict=True)
+        ]
+
+    return {
+        "precision_recall": pairs(recall, precision),
+        "roc": [[0.0, 0.0], *pairs(false, recall)],
+    }
+
+
+def measure(scores: np.ndarray, good: np.ndarray) -> dict[str, Any] | None:
+    """All figures as JSON values; None where one of the two sets is empty."""
+    positive = int(good.sum())
+    if positive in (0, len(good)):
+        return None
+    return {
+        "documents": {"positive": positive, "negative": len(good) - positive},
+        "roc_auc": roc_auc(scores, good),
+        "average_precision": average_precision(scores, good),
+        "calibration": calibration(scores, good),
+        "deciles": deciles(scores, good),
+        "thresholds": kept_fractions(scores, good),
+        "curves": curves(scores, good),
+    }

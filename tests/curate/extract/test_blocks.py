@@ -1,0 +1,249 @@
+"""The extractor `blocks`: main text of whole pages, hostile pages, batches, and the step."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from curate.documents import CORE, PAYLOAD, Documents, documents
+from curate.extract import blocks
+from curate.extract.blocks import main_text, main_texts, tables
+from curate.extract.inspect import look_at
+from curate.extract.scan import count_tags
+from curate.extract.step import Extract
+from curate.extract.tree import MAX_DEPTH, MAX_ELEMENTS
+
+SENTENCES = (
+    "The river runs past the old mill, and nobody has worked there since the flood.",
+    "In spring the wheel turns all the same, because nobody ever took it down.",
+    "Children from the village say that they hear the stones at night.",
+    "The miller's grandson, who lives in town now, does not believe a word of it.",
+)
+MENU = "".join(f"<li><a href=/{n}>{n}</a></li>" for n in ("Home", "News", "Sport", "About us"))
+RELATED = "".join(
+    f"<li><a href=/r{k}>Ten more {n} you should read today</a></li>"
+    for k, n in enumerate(("mills", "rivers", "villages"))
+)
+
+
+def page(body: str, before: str = "", after: str = "") -> str:
+    return (
+        f"<!DOCTYPE html><html lang=en><head><title>The mill</title></head><body>{before}"
+        f"<header><nav class=menu><ul>{MENU}</ul></nav></header>"
+        f"<main><article class=entry-content><h1>The old mill</h1>{body}</article></main>"
+        f"<aside class=related><h3>Related</h3><ul>{RELATED}</ul></aside>{after}"
+        "<footer class=footer><p>© 2024 The Valley Post. All rights reserved.</p></footer>"
+        "</body></html>"
+    )
+
+
+PROSE = "".join(f"<p>{s} {t}</p>" for s in SENTENCES for t in SENTENCES[:2])
+COMMENTS = (
+    "<div id=comments class=comment-list><h3>2 comments</h3><div class=comment><p>Anna says: what "
+    "a lovely story, I was there last year.</p></div><div class=comment><p>Bert says: the wheel "
+    "was taken down in May, as far as I know.</p></div></div>"
+)
+COOKIES = (
+    "<div class=cookie-banner><p>We use cookies to give you the best experience. "
+    "<a href=/p>Privacy policy</a></p><button>Accept</button></div>"
+)
+
+
+def test_main_text_is_the_article_alone() -> None:
+    text = main_text(page(PROSE, COOKIES, COMMENTS))
+    for sentence in SENTENCES:
+        assert sentence in text
+    assert text.startswith("The old mill\n\n")
+    for noise in ("Sport", "rivers", "rights", "cookies", "Accept", "Anna", "Bert"):
+        assert noise not in text, noise
+
+
+def test_headings_lists_tables_code_and_quotes_of_an_article_stay() -> None:
+    paragraphs = PROSE.split("</p>")
+    body = (
+        "</p>".join(paragraphs[:4])
+        + (
+            "</p><h2>What is left of it</h2><ul><li>The wheel, which is made of oak and iron.</li>"
+            "<li>Two stones, each of them as heavy as a cart.</li></ul>"
+            "<blockquote><p>It will stand for longer than we do, said the old miller.</p>"
+            "</blockquote>"
+        )
+        + "</p>".join(paragraphs[4:])
+    )
+    text = main_text(page(body), markdown=True)
+    assert "\n\n## What is left of it\n\n- The wheel, which is" in text
+    assert "\n- Two stones" in text
+    assert "\n\n> It will stand for longer" in text
+    assert "# The old mill" in text
+
+
+def test_pages_without_an_article_element_and_in_other_scripts_work() -> None:
+    chinese = (
+        "河水流过古老的磨坊，自从那次洪水以后，就再也没有人在那里工作了。"
+        "春天，水车依然转动，因为没有人把它拆下来。"
+    )
+    arabic = (
+        "يجري النهر بجانب الطاحونة القديمة، ولم يعمل فيها أحد منذ الفيضان الكبير. "
+        "وفي الربيع تدور العجلة كما كانت."
+    )
+    thai = "แม่น้ำไหลผ่านโรงสีเก่า ไม่มีใครทำงานที่นั่นอีกเลยตั้งแต่น้ำท่วมใหญ่ พอถึงฤดูใบไม้ผลิกังหันก็ยังหมุนอยู่เหมือนเดิม"
+    for prose in (chinese, arabic, thai):
+        body = "".join(f"<p>{prose}</p>" for _ in range(5))
+        html = f"<body><ul>{MENU}</ul><div><div>{body}</div></div><div><a href=/>Top</a></div>"
+        text = main_text(html)
+        assert text.split("\n\n").count(prose) == 5
+        assert "Sport" not in text
+
+
+def test_a_page_of_one_short_paragraph_still_gives_it() -> None:
+    assert "short note" in main_text(f"<nav>{MENU}</nav><p>Only a short note.</p>")
+
+
+def test_texts_do_not_depend_on_the_batch() -> None:
+    pages = [page(PROSE), "", None, "<p>x", page(PROSE[:300]), page("<p>é中ไ</p>" * 30)]
+    together = main_texts(pa.array(pages, pa.large_string())).text.to_pylist()
+    alone = [main_text(p) if p else "" for p in pages]
+    assert together == alone
+    sliced = pa.array([*pages, *pages], pa.large_string())[6:]
+    assert main_texts(sliced).text.to_pylist() == together
+
+
+def tags_of(html: str) -> int:
+    data = np.frombuffer(html.encode(), np.uint8).copy()
+    return int(count_tags(data, 0, len(data)))
+
+
+HOSTILE = {
+    "nested": "<div>x" * 100_000,
+    "nested inline": "<b><i><x-y>x" * 50_000,
+    "nested lists": "<ul><li>x" * 50_000,
+    "nested tables": "<table><tr><td>x" * 50_000,
+    "nested quotations": "<blockquote><p>x" * 50_000,
+    "end tags alone": "</div></span></x>" * 50_000,
+    "end tags of what is far outside": "<p>" + "<b>" * 500 + "</p><i></x>" * 50_000,
+    "attributes": "<p " + "a=b class='comment nav' " * 100_000 + ">x",
+    "a long attribute": "<p class='" + "nav " * 500_000 + "'>x",
+    "a style of blanks": "<p style='" + ("d" + " " * 80) * 20_000 + "'>x",
+    "quotes that do not end": "<p title='" * 100_000,
+    "entities": "<p>" + "&amp;&nGt;&#8364;&x" * 100_000,
+    "numbers without end": "<p>&#" + "9" * 1_000_000,
+    "comments that do not end": "<!--" * 200_000,
+    "scripts that do not end": "<script>x</script" * 50_000,
+    "raw elements that do not end": "<p>x<title><svg><iframe>" * 20_000,
+    "JSON-LD of one key": "<script type=application/ld+json>" + '"author":{' * 50_000 + "</script>",
+    "line breaks": "a<br>" * 200_000,
+    "blanks": "<p>" + " \n" * 500_000 + "x",
+    "a long line": "<p>" + "x" * 2_000_000,
+    "< alone": "<" * 500_000,
+    "cells": "<table><tr>" + "<td>x" * 50_000 + "</table>",
+    "text between cells": "<table><tr>" + "<td>x</td>y" * 30_000 + "</table>",
+    "captions between cells": "<table><tr>" + "<td>x</td><caption>y</caption>" * 30_000,
+    "rows within cells": "<table>" + "<tr><td>x<td><p>y</p>" * 30_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_a_hostile_page_becomes_is_bounded_by_its_size(name: str) -> None:
+    html = "<html><body>" + HOSTILE[name]
+    seen = look_at(html)
+    tags = tags_of(html)
+    assert len(seen.blocks) <= tags + 2 and len(seen.nodes) <= tags + 2
+    assert sum(len(t.encode()) for t in seen.texts) <= len(html)
+    parents = seen.nodes[:, 1]
+    assert (parents[1:] < np.arange(1, len(parents))).all()
+    for markdown in (False, True):
+        text = main_text(html, markdown)
+        assert len(text.encode()) <= 64 * len(html)
+
+
+def test_elements_nest_as_deep_as_browsers_let_them() -> None:
+    seen = look_at("<div>x" * 2000)
+    depth = np.zeros(len(seen.nodes), np.int64)
+    for k in range(1, len(depth)):
+        depth[k] = depth[seen.nodes[k, 1]] + 1
+    assert depth.max() == MAX_DEPTH and len(seen.texts) == 2000
+
+
+def extracted(*pages: bytes, **settings: object) -> Documents:
+    docs = documents(
+        {"payload": list(pages), "mime": ["text/html"] * len(pages)}, (*CORE, *PAYLOAD)
+    )
+    return Extract(extractor="blocks", **settings).apply(docs.within("extract"))  # type: ignore[arg-type]
+
+
+def test_a_page_of_too_many_elements_is_rejected_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    html = b"<p>x" * (MAX_ELEMENTS + 1)
+    docs = extracted(html, page(PROSE).encode())
+    assert [(d.rule, d.rows.tolist(), d.values.tolist()) for d in docs.drops] == [
+        ("too_many_elements", [0], [MAX_ELEMENTS + 1])
+    ]
+    assert docs.drops[0].threshold == MAX_ELEMENTS
+    assert docs.text[0].as_py() == "" and SENTENCES[0] in docs.text[1].as_py()
+
+
+def test_the_step_adds_what_pages_state_as_columns() -> None:
+    meta = '<meta name=author content="Ada"><meta name=date content=2020-01-02>'
+    docs = extracted(page(PROSE, before=meta).encode(), b"<p>Nothing is stated here.</p>", b"")
+    table = docs.table
+    assert table["extract.title"].to_pylist() == ["The mill", None, None]
+    assert table["extract.author"].to_pylist() == ["Ada", None, None]
+    assert table["extract.lang_hint"].to_pylist() == ["en", None, None]
+    assert [d and d.isoformat() for d in table["extract.published"].to_pylist()] == [
+        "2020-01-02T00:00:00+00:00", None, None,
+    ]  # fmt: skip
+    assert [(d.rule, d.rows.tolist()) for d in docs.drops] == [("no_text", [2])]
+
+
+def test_columns_have_their_types_in_the_empty_batch_too() -> None:
+    empty = extracted().table.schema
+    assert empty.field("extract.published").type == pa.timestamp("us", tz="UTC")
+    assert empty.field("extract.title").type == pa.string()
+    assert empty == extracted(page(PROSE).encode()).table.schema
+
+
+def test_markdown_is_an_option_of_the_step() -> None:
+    html = page(PROSE).encode()
+    plain, marked = (extracted(html, format=f).text[0].as_py() for f in ("text", "markdown"))
+    assert marked.startswith("# The old mill") and plain.startswith("The old mill")
+    assert re.sub(r"^#+ ", "", marked, flags=re.MULTILINE) == plain
+
+
+def test_text_that_is_no_html_passes_and_large_pages_do_not() -> None:
+    docs = documents(
+        {"payload": [b"a < b", b"<p>" + b"x" * 300], "mime": ["text/plain", "text/html"]},
+        (*CORE, *PAYLOAD),
+    )
+    out = Extract(extractor="blocks", max_html_bytes=100).apply(docs.within("extract"))
+    assert out.text[0].as_py() == "a < b"
+    assert [(d.rule, d.rows.tolist()) for d in out.drops] == [("html_too_large", [1])]
+
+
+def test_the_kernels_file_changes_with_the_modules_it_is_compiled_from() -> None:
+    folder = Path(blocks.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        source = path.read_bytes()
+        compiled = b"@njit" in source or path.name == "tree.py"
+        if compiled and path.name not in ("blocks.py", "inspect.py"):
+            digest.update(source)
+    assert digest.hexdigest()[:16] == blocks.SOURCES, "curate/extract/blocks.py: SOURCES"
+
+
+def test_tables_of_names_hold_every_name() -> None:
+    from curate.extract.tags import ATTR, TAG, name_hash
+
+    found = tables()
+    for names, keys, values in (
+        (TAG, found.tag_keys, found.tag_values),
+        (ATTR, found.attributes[0], found.attributes[1]),
+    ):
+        for name, number in names.items():
+            if name:
+                assert values[np.flatnonzero(keys == name_hash(name.encode()))].tolist() == [number]

@@ -1,0 +1,182 @@
+"""Byte-pair merges as a table, and a word's bytes merged by rank.
+
+At every step the pair of lowest rank is merged, the leftmost of equals, until no pair has a rank:
+what `tokenizers` and tiktoken do. Short words are scanned for the lowest rank, long ones keep a
+heap, so a word of a million letters takes a million log a million steps.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+from tokenize_kit.bytes8 import stir
+
+NO_RANK = np.int64(1 << 62)
+SHORT = 40  # symbols up to which scanning beats a heap
+_ONE, _6, _40, _63 = np.uint64(1), np.uint64(6), np.uint64(40), np.uint64(63)
+_ID = np.int64(0xFFFFFFFF)
+
+
+# slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK where it is free;
+# bits: uint64[m]: a bit for every pair, for most questions are for pairs that do not merge.
+Pairs = namedtuple("Pairs", "slots bits")
+
+
+def pair_table(merges: np.ndarray) -> Pairs:
+    """The table of merges: int64[n, 3] of left, right and merged id.
+
+    A row's place is its rank; of equal pairs the last one counts.
+    """
+    size = max(64, len(merges))
+    slots = np.zeros((1 << int(3 * size).bit_length(), 2), np.int64)
+    slots[:, 1] = NO_RANK
+    bits = np.zeros(1 << (int(size).bit_length() - 2), np.uint64)  # 16 to 32 bits a pair
+    _insert(slots, bits, np.ascontiguousarray(merges, np.int64))
+    return Pairs(slots, bits)
+
+
+@njit(cache=True, nogil=True)
+def _insert(slots, bits, merges):
+    mask = np.uint64(len(slots) - 1)
+    for rank in range(len(merges)):
+        key = merges[rank, 0] << 32 | merges[rank, 1]
+        mixed = stir(np.uint64(key))
+        slot = mixed & mask
+        while slots[slot, 1] != NO_RANK and slots[slot, 0] != key:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot, 0] = key
+        slots[slot, 1] = np.int64(rank) << 32 | merges[rank, 2]
+        bit = mixed >> _40
+        bits[(bit >> _6) & np.uint64(len(bits) - 1)] |= _ONE << (bit & _63)
+
+
+@njit(nogil=True, inline="always")
+def rank_of(pairs, left, right):
+    """rank << 32 | merged id of a pair, NO_RANK for none."""
+    key = np.int64(left) << 32 | np.int64(right)
+    mixed = stir(np.uint64(key))
+    bit = mixed >> _40
+    if pairs.bits[(bit >> _6) & np.uint64(len(pairs.bits) - 1)] >> (bit & _63) & _ONE == 0:
+        return NO_RANK
+    mask = np.uint64(len(pairs.slots) - 1)
+    slot = mixed & mask
+    while pairs.slots[slot, 0] != key and pairs.slots[slot, 1] != NO_RANK:
+        slot = (slot + np.uint64(1)) & mask
+    return pairs.slots[slot, 1]
+
+
+@njit(nogil=True)
+def merge_short(pairs, symbols, ranks, n):
+    """Merges symbols: int64[] of n in place; returns how many are left. ranks: int64[n] of room."""
+    for k in range(n - 1):
+        ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
+    while n > 1:
+        best, at = NO_RANK, 0
+        for k in range(n - 1):
+            if ranks[k] < best:
+                best, at = ranks[k], k
+        if best == NO_RANK:
+            break
+        symbols[at] = best & _ID
+        n -= 1
+        for k in range(at + 1, n):
+            symbols[k] = symbols[k + 1]
+            ranks[k] = ranks[k + 1]
+        if at > 0:
+            ranks[at - 1] = rank_of(pairs, symbols[at - 1], symbols[at])
+        if at < n - 1:
+            ranks[at] = rank_of(pairs, symbols[at], symbols[at + 1])
+    return n
+
+
+@njit(nogil=True, inline="always")
+def _less(ranks, a, b):
+    """Whether the pair at a goes before the one at b: by rank, then by place."""
+    x, y = ranks[a] >> 32, ranks[b] >> 32
+    return x < y or (x == y and a < b)
+
+
+@njit(nogil=True)
+def _sift_down(heap, places, ranks, size, k):
+    item = heap[k]
+    while True:
+        child = 2 * k + 1
+        if child >= size:
+            break
+        if child + 1 < size and _less(ranks, heap[child + 1], heap[child]):
+            child += 1
+        if not _less(ranks, heap[child], item):
+            break
+        heap[k] = heap[child]
+        places[heap[k]] = k
+        k = child
+    heap[k] = item
+    places[item] = k
+
+
+@njit(nogil=True)
+def _sift_up(heap, places, ranks, k):
+    item = heap[k]
+    while k > 0:
+        parent = (k - 1) >> 1
+        if not _less(ranks, item, heap[parent]):
+            break
+        heap[k] = heap[parent]
+        places[heap[k]] = k
+        k = parent
+    heap[k] = item
+    places[item] = k
+
+
+@njit(nogil=True)
+def _move(heap, places, ranks, size, at, rank):
+    """Gives the pair at symbol `at` a new rank, and its place in the heap."""
+    before = ranks[at]
+    ranks[at] = rank
+    if rank >> 32 > before >> 32:
+        _sift_down(heap, places, ranks, size, places[at])
+    else:
+        _sift_up(heap, places, ranks, places[at])
+
+
+@njit(nogil=True)
+def merge_long(pairs, symbols, ranks, n):
+    """`merge_short` with a heap of pairs by rank and place."""
+    ranks[n - 1] = NO_RANK
+    for k in range(n - 1):
+        ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
+    heap, places = np.empty(n, np.int32), np.empty(n, np.int32)
+    following, before = np.empty(n, np.int32), np.empty(n, np.int32)
+    for k in range(n):
+        heap[k] = places[k] = k
+        following[k], before[k] = k + 1, k - 1
+    for k in range(n // 2, -1, -1):
+        _sift_down(heap, places, ranks, n, k)
+    while True:
+        at = np.int64(heap[0])
+        best = ranks[at]
+        if best == NO_RANK:
+            break
+        gone = np.int64(following[at])
+        symbols[at] = best & _ID
+        symbols[gone] = -1
+        _move(heap, places, ranks, n, gone, NO_RANK)
+        z = np.int64(following[gone])
+        following[at] = z
+        if z < n:
+            before[z] = at
+            _move(heap, places, ranks, n, at, rank_of(pairs, symbols[at], symbols[z]))
+        else:
+            _move(heap, places, ranks, n, at, NO_RANK)
+        if at > 0:
+            y = np.int64(before[at])
+            _move(heap, places, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
+    left = 0
+    for k in range(n):
+        if symbols[k] >= 0:
+            symbols[left] = symbols[k]
+            left += 1
+    return left

@@ -1,0 +1,238 @@
+"""A pattern's tree as a table: class of the next code point -> next state, match or not.
+
+Alternatives are tried in order, as a backtracking engine does, not for the longest match. So a
+state is the ordered list of the places in the pattern that are still alive (Pike's threads), and a
+match ends all places behind it. Whether a place ahead of a look-ahead is alive is known only with
+the next code point: states hold look-aheads and matches as they are, and the table is asked with
+the class of the next code point whether the text before it matches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tokenize_kit.pattern.categories import CODE_POINTS
+from tokenize_kit.pattern.parse import (
+    Chars,
+    Dialect,
+    Either,
+    Look,
+    Node,
+    Repeat,
+    Sequence,
+    UnsupportedPattern,
+    parse,
+)
+
+MAX_PLACES = 20_000
+MAX_STATES = 4_000
+MAX_SETS = 60
+_PAGE = 256
+_MATCH, _CHARS, _LOOK, _SPLIT, _JUMP = range(5)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A compiled pattern.
+
+    steps: uint16[states, classes + 1]: 2 * next state + whether the text so far matches; state 0 is
+    the dead one, 1 the first; the last column stands for the end of the text. ascii: uint8[128] and
+    pages: uint8[0x1100], blocks: uint8[blocks, 256] give a code point's class.
+    """
+
+    pattern: str
+    steps: np.ndarray
+    ascii: np.ndarray
+    pages: np.ndarray
+    blocks: np.ndarray
+
+    @property
+    def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+        """What scan.py's kernels take: tables without rows, states by where their row begins."""
+        columns = self.steps.shape[1]
+        flat = (self.steps >> 1).astype(np.uint32) * 2 * columns | self.steps & 1
+        return flat.reshape(-1), self.ascii, self.pages, self.blocks.reshape(-1), columns
+
+
+class _Program:
+    """Places of a pattern: (kind, set or target, negative or second target)."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int, int]] = []
+        self.sets: list[np.ndarray] = []
+
+    def add(self, kind: int, a: int = 0, b: int = 0) -> int:
+        if len(self.places) >= MAX_PLACES:
+            raise UnsupportedPattern(f"a pattern of more than {MAX_PLACES} places")
+        self.places.append((kind, a, b))
+        return len(self.places) - 1
+
+    def set(self, members: np.ndarray) -> int:
+        for number, known in enumerate(self.sets):
+            if np.array_equal(known, members):
+                return number
+        if len(self.sets) >= MAX_SETS:
+            raise UnsupportedPattern(f"a pattern of more than {MAX_SETS} sets of characters")
+        self.sets.append(members)
+        return len(self.sets) - 1
+
+    def emit(self, node: Node) -> None:
+        if isinstance(node, Chars):
+            self.add(_CHARS, self.set(node.members))
+        elif isinstance(node, Look):
+            self.add(_LOOK, self.set(node.members), node.negative)
+        elif isinstance(node, Sequence):
+            for part in node.parts:
+                self.emit(part)
+        elif isinstance(node, Either):
+            self.either(node)
+        else:
+            self.repeat(node)
+
+    def either(self, node: Either) -> None:
+        ends = []
+        for number, part in enumerate(node.parts):
+            last = number == len(node.parts) - 1
+            split = -1 if last else self.add(_SPLIT)
+            self.emit(part)
+            if not last:
+                ends.append(self.add(_JUMP))
+                self.places[split] = (_SPLIT, split + 1, len(self.places))
+        for end in ends:
+            self.places[end] = (_JUMP, len(self.places), 0)
+
+    def repeat(self, node: Repeat) -> None:
+        for _ in range(node.least):
+            self.emit(node.part)
+        if node.most is None:
+            split = self.add(_SPLIT)
+            self.emit(node.part)
+            self.add(_JUMP, split)
+            self.places[split] = (_SPLIT, split + 1, len(self.places))
+            self.guard(node)
+            return
+        splits = []
+        for _ in range(node.most - node.least):
+            splits.append(self.add(_SPLIT))
+            self.emit(node.part)
+        over = self.add(_JUMP) if splits and node.possessive else -1
+        for split in splits:
+            self.places[split] = (_SPLIT, split + 1, len(self.places))
+        self.guard(node)
+        if over >= 0:
+            self.places[over] = (_JUMP, len(self.places), 0)
+
+    def guard(self, node: Repeat) -> None:
+        """A possessive repetition ends only where no further copy follows."""
+        if node.possessive and isinstance(node.part, Chars) and node.most != node.least:
+            self.add(_LOOK, self.set(node.part.members), True)
+
+
+def _classes(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(class of every code point: uint8[0x110000], bool[classes, sets]: the sets of a class)."""
+    signature = np.zeros(CODE_POINTS, np.uint64)
+    for number, members in enumerate(sets):
+        signature |= members.astype(np.uint64) << np.uint64(number)
+    kinds, numbers = np.unique(signature, return_inverse=True)
+    if len(kinds) > 255:
+        raise UnsupportedPattern("a pattern with more than 255 kinds of characters")
+    bits = np.arange(len(sets), dtype=np.uint64)
+    return numbers.astype(np.uint8), (kinds[:, None] >> bits & np.uint64(1)).astype(np.bool_)
+
+
+class _States:
+    """Ordered lists of live places, numbered as they are met."""
+
+    def __init__(self, program: _Program, kinds: np.ndarray) -> None:
+        self.program, self.kinds = program, kinds
+        self.numbers: dict[tuple[int, ...], int] = {(): 0}
+        self.lists: list[tuple[int, ...]] = [()]
+
+    def number(self, places: tuple[int, ...]) -> int:
+        if places not in self.numbers:
+            if len(self.lists) >= MAX_STATES:
+                raise UnsupportedPattern(f"a pattern of more than {MAX_STATES} states")
+            self.numbers[places] = len(self.lists)
+            self.lists.append(places)
+        return self.numbers[places]
+
+    def reach(self, place: int, found: list[int], seen: set[int]) -> None:
+        """Appends the places that wait for a character, a look or are the match, in order."""
+        stack = [place]
+        while stack:
+            at = stack.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            kind, a, b = self.program.places[at]
+            if kind == _SPLIT:
+                stack += [b, a]
+            elif kind == _JUMP:
+                stack.append(a)
+            else:
+                found.append(at)
+
+    def step(self, places: tuple[int, ...], kind: int) -> tuple[bool, tuple[int, ...]]:
+        """Of a state and the class of the next code point (-1: the end of text): whether the text
+        before it matches, and the places alive behind it."""
+        waiting = list(reversed(places))
+        passed: set[int] = set()
+        following: list[int] = []
+        seen: set[int] = set()
+        while waiting:
+            at = waiting.pop()
+            if at in passed:
+                continue
+            passed.add(at)
+            what, number, negative = self.program.places[at]
+            if what == _MATCH:
+                return True, tuple(following)
+            inside = kind >= 0 and bool(self.kinds[kind, number])
+            if what == _CHARS and inside:
+                self.reach(at + 1, following, seen)
+            elif what == _LOOK and inside != bool(negative):
+                ahead: list[int] = []
+                self.reach(at + 1, ahead, set())
+                waiting += reversed(ahead)
+        return False, tuple(following)
+
+
+def _compile(pattern: str, dialect: Dialect) -> Table:
+    program = _Program()
+    program.emit(parse(pattern, dialect))
+    program.add(_MATCH)
+    numbers, kinds = _classes(program.sets)
+    states = _States(program, kinds)
+    first: list[int] = []
+    states.reach(0, first, set())
+    states.number(tuple(first))
+    rows: list[list[int]] = []
+    while len(rows) < len(states.lists):
+        places = states.lists[len(rows)]
+        row = []
+        for kind in [*range(len(kinds)), -1]:
+            matches, following = states.step(places, kind)
+            row.append(2 * states.number(following) + matches)
+        rows.append(row)
+    if any(step & 1 for step in rows[1]):
+        raise UnsupportedPattern("a pattern that matches the empty text")
+    pages = numbers.reshape(-1, _PAGE)
+    blocks, pages_of = np.unique(pages, axis=0, return_inverse=True)
+    if len(blocks) > 255:
+        raise UnsupportedPattern("a pattern whose sets are too scattered")
+    return Table(
+        pattern,
+        np.array(rows, np.uint16),
+        numbers[:128].copy(),
+        pages_of.reshape(-1).astype(np.uint8),
+        np.ascontiguousarray(blocks),
+    )
+
+
+@lru_cache(maxsize=32)
+def compile_pattern(pattern: str, dialect: Dialect = "oniguruma") -> Table:
+    """The table of a pattern; raises UnsupportedPattern, saying what stands in the way."""
+    return _compile(pattern, dialect)
