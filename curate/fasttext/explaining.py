@@ -28,6 +28,9 @@ from curate.fasttext.features import (
 from curate.fasttext.hidden import add_rows
 from curate.fasttext.reading import HS, Output, Weights
 
+# As in classifier.py.
+SOURCES = "9fc453a076ee3656"
+
 KINDS = ("word", "n-gram", "words")
 _WORD, _NGRAM, _WORDS = range(3)
 

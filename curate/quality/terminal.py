@@ -9,6 +9,8 @@ from typing import Any
 from curate.errors import UsageError
 from curate.progress import say
 
+UNSURE = 0.2  # calibration error from which a model has plainly seen too little
+
 
 def train(
     positive: list[str],
@@ -43,6 +45,11 @@ def train(
     print(f"trained on {trained['hq']} good documents and {trained['cc']} others")
     held = card["held_out"]
     print(_figures(held) if held else "held out: nothing of one of the sets, so no figures")
+    if held and held["calibration"]["error"] > UNSURE:
+        print(
+            "its scores lie close together and are no probabilities: for a threshold by number,"
+            " train on more documents, with more --epochs or a higher --lr"
+        )
     print(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
 
 

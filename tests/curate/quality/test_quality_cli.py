@@ -38,6 +38,14 @@ def test_the_printed_threshold_keeps_what_was_said(
     assert json.loads(done.stdout.splitlines()[-1])["kept"] == int(kept)
 
 
+def test_scores_that_say_nothing_are_told(sets: Sets, shared_bench: Any) -> None:
+    pytest.importorskip("fasttext_pybind")
+    given = ("--positive", sets[0], "--negative", sets[1], *SMALL[:4], "--lr", 0.001)
+    done = shared_bench.command("quality", "train", *given, "-o", "unsure")
+    assert done.returncode == 0, done.stderr
+    assert "are no probabilities" in done.stdout
+
+
 def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_bench: Any) -> None:
     given = ("--positive", sets[0], "--negative", sets[1])
     done = shared_bench.command("quality", "evaluate", trained, *given, "-o", "page", "--json")
