@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.steps import Product, ProductContext
+
+if TYPE_CHECKING:
+    from tokenize_kit.options import TrainingOptions
 
 
 def _file_digest(path: Path) -> str:
@@ -29,36 +32,66 @@ def _translated(error: Exception) -> CurateError:
 
 
 class TokenizerProduct(Product):
-    """Trains a tokenizer on the corpus: tokenizer.json and tokenizer_card.json."""
+    """Trains tokenizers on the corpus: tokenizer.json and tokenizer_card.json, of several sizes in
+    a folder each."""
 
     name: ClassVar[str] = "tokenizer"
     makes: ClassVar[str] = "tokenizer"
 
     model: Literal["bpe", "unigram"] = "bpe"
-    vocab: int = Field(32_000, ge=300)
-    digits: Literal["single", "triples"] = "single"
+    vocab: int | tuple[int, ...] = 32_000
+    pattern: str | None = None
+    digits: str | None = Field(None, description="none: the pattern's own; single without pattern")
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
+    reserved: int = 0
+    pad_to: int = 1
+    min_frequency: int = 2
+    max_token_length: int | None = Field(None, description="bytes")
+
+    @field_validator("vocab", mode="before")
+    @classmethod
+    def _sizes(cls, value: Any) -> Any:
+        """`5000,32000` of a command line as numbers."""
+        if isinstance(value, str):
+            try:
+                found = tuple(int(size) for size in value.split(","))
+            except ValueError:
+                raise ValueError(f"{value!r}: give one number or several, as 5000,32000") from None
+            return found if len(found) > 1 else found[0]
+        return value
+
+    @model_validator(mode="after")
+    def _checked(self) -> TokenizerProduct:
+        from tokenize_kit.errors import TokenizerError
+
+        try:
+            self._options()
+        except TokenizerError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _options(self) -> TrainingOptions:
+        from tokenize_kit.options import TrainingOptions
+
+        settings = self.model_dump(exclude={"vocab"})
+        sizes = (self.vocab,) if isinstance(self.vocab, int) else self.vocab
+        return TrainingOptions(sizes=sizes, **settings)
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
-        from tokenize_kit.training import train_tokenizer
+        from tokenize_kit.training import train_tokenizers
 
         def texts() -> Iterator[str]:
             for batch in context.corpus():
                 yield from batch.column("text").to_pylist()
 
         try:
-            card = train_tokenizer(
-                texts(),
-                context.out,
-                model=self.model,
-                vocab=self.vocab,
-                digits=self.digits,
-                special_tokens=self.special_tokens,
-            )
+            cards = train_tokenizers(texts(), context.out, self._options())
         except TokenizerError as error:
             raise _translated(error) from None
-        return {"card": card, "warnings": card.get("warnings", [])}
+        said = [line for card in cards for line in (*card["warnings"], *card["notes"])]
+        found: dict[str, Any] = {"card": cards[0], "warnings": list(dict.fromkeys(said))}
+        return found if len(cards) == 1 else found | {"cards": cards}
 
 
 class ShardsProduct(Product):
@@ -87,6 +120,11 @@ class ShardsProduct(Product):
             path = self._own()
         elif "tokenizer" in context.inputs:
             path = context.inputs["tokenizer"] / "tokenizer.json"
+            if not path.is_file():
+                raise UsageError(
+                    "shards: the recipe trains tokenizers of several sizes; name the one to use,"
+                    " as tokenizer: OUT/32000, in a run of its own"
+                )
         else:
             raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
         try:
