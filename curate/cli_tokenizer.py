@@ -59,6 +59,19 @@ def tokenizer_train(
         Optional[int], _option("Occurrences of a pair that is merged: 2.")
     ] = None,
     max_token_length: Annotated[Optional[int], _option("Bytes of a token at most.")] = None,
+    sample_bytes: Annotated[
+        Optional[int], _option("Train on so much text at most, drawn by its hash.")
+    ] = None,
+    seed: Annotated[Optional[int], _option("Of the draw: 0.")] = None,
+    weights: Annotated[
+        Optional[str],
+        _option("How often documents count, by a column: lang=th:3,en:0.5; * for other values."),
+    ] = None,
+    temperature: Annotated[
+        Optional[float],
+        _option("Give small values of --by more weight: shares of bytes to the power 1/T."),
+    ] = None,
+    by: Annotated[Optional[str], _option("Column of --temperature: lang (default).")] = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -83,6 +96,11 @@ def tokenizer_train(
         "pad_to": pad_to,
         "min_frequency": min_frequency,
         "max_token_length": max_token_length,
+        "sample_bytes": sample_bytes,
+        "seed": seed,
+        "weights": weights,
+        "temperature": temperature,
+        "by": by,
     }
     given = {name: value for name, value in options.items() if value is not None}
     steps = [("tokenizer", given)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -47,6 +46,11 @@ class TokenizerProduct(Product):
     pad_to: int = 1
     min_frequency: int = 2
     max_token_length: int | None = Field(None, description="bytes")
+    sample_bytes: int | None = Field(None, description="of text, drawn by its hash")
+    seed: int = 0
+    weights: str | None = Field(None, description="column=value:weight,...; *: other values")
+    temperature: float | None = None
+    by: str | None = Field(None, description="column of temperature; none: lang")
 
     @field_validator("vocab", mode="before")
     @classmethod
@@ -79,14 +83,13 @@ class TokenizerProduct(Product):
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
-        from tokenize_kit.training import train_tokenizers
+        from tokenize_kit.training import train_on_corpus
 
-        def texts() -> Iterator[str]:
-            for batch in context.corpus():
-                yield from batch.column("text").to_pylist()
-
+        options = self._options()
+        column = options.column or "lang"
+        names = ["text", column] if column in ("id", "source", "lang") else None
         try:
-            cards = train_tokenizers(texts(), context.out, self._options())
+            cards = train_on_corpus(lambda: context.corpus(names), context.out, options)
         except TokenizerError as error:
             raise _translated(error) from None
         said = [line for card in cards for line in (*card["warnings"], *card["notes"])]

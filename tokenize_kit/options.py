@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
+from tokenize_kit.weights import parse_weights
 
 Model = Literal["bpe", "unigram"]
 
@@ -33,6 +35,9 @@ class TrainingOptions:
     pattern is named. special_tokens: the first ends documents. reserved: so many tokens
     `<|reserved_0|>`, ... behind them; pad_to: and as many at the end as make the vocabulary a
     multiple of it. min_frequency: occurrences of a pair that is merged; max_token_length: bytes.
+
+    sample_bytes: text that is read at most, drawn by hash with `seed`; weights: how often documents
+    count, as `lang=th:3,en:0.5`; or temperature, by the column `by` (none: lang).
     """
 
     model: Model = "bpe"
@@ -44,6 +49,11 @@ class TrainingOptions:
     pad_to: int = 1
     min_frequency: int = 2
     max_token_length: int | None = None
+    sample_bytes: int | None = None
+    seed: int = 0
+    weights: str | None = None
+    temperature: float | None = None
+    by: str | None = None
 
     def __post_init__(self) -> None:
         if self.model not in get_args(Model):
@@ -60,6 +70,7 @@ class TrainingOptions:
             raise _wrong(f"min-frequency {self.min_frequency}: give a number from 1")
         if self.max_token_length is not None and self.max_token_length < 2:
             raise _wrong(f"max-token-length {self.max_token_length}: give 2 bytes or more")
+        self._check_mixture()
         if self.model == "unigram":
             self._check_unigram()
         self._check_special()
@@ -74,10 +85,28 @@ class TrainingOptions:
             "min-frequency": self.min_frequency != 2,
             "max-token-length": self.max_token_length is not None,
             "several sizes": len(self.sizes) > 1,
+            "weights": self.weights is not None,
+            "temperature": self.temperature is not None,
         }
         for name, is_given in given.items():
             if is_given:
                 raise _wrong(f"{name}: only for the model bpe")
+
+    def _check_mixture(self) -> None:
+        if self.sample_bytes is not None and self.sample_bytes < 1:
+            raise _wrong(f"sample-bytes {self.sample_bytes}: give a number from 1")
+        if not 0 <= self.seed < 2**63:
+            raise _wrong(f"seed {self.seed}: give a number from 0")
+        if self.weights is not None:
+            parse_weights(self.weights)
+            if self.temperature is not None:
+                raise _wrong("weights and temperature: give one of them")
+        if self.temperature is not None and not 0.1 <= self.temperature < math.inf:
+            raise _wrong(
+                f"temperature {self.temperature}: give a number from 0.1; 1 changes nothing"
+            )
+        if self.by is not None and self.temperature is None:
+            raise _wrong("by: only with temperature")
 
     def _check_special(self) -> None:
         tokens = self.special_tokens
@@ -109,6 +138,13 @@ class TrainingOptions:
     def first_tokens(self) -> tuple[str, ...]:
         """The tokens that take the first ids: special ones, then reserved ones."""
         return (*self.special_tokens, *map(reserved, range(self.reserved)))
+
+    @property
+    def column(self) -> str | None:
+        """The column whose values decide how often a document counts, if any does."""
+        if self.weights is not None:
+            return parse_weights(self.weights).column
+        return None if self.temperature is None else self.by or "lang"
 
     @property
     def cutting(self) -> Pattern:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
@@ -18,6 +18,11 @@ from tokenize_kit.files import to_json, write_atomic
 from tokenize_kit.options import TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.transformers_files import special_tokens_map, tokenizer_config
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenize_kit.mixture import Mixture
 
 _PROBE_BYTES = 1 << 20
 
@@ -39,15 +44,16 @@ HARD_TEXTS = (
 
 @dataclass
 class _Counted:
-    """Passes texts through and counts them; keeps the first of them to check the round trip."""
+    """Passes texts and their weights through and counts them; keeps the first of them to check the
+    round trip."""
 
-    texts: Iterable[str]
+    texts: Iterable[tuple[str, int]]
     documents: int = 0
     bytes: int = 0
     probe: list[str] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        for text, weight in self.texts:
             self.documents += 1
             try:
                 size = len(text.encode("utf-8"))
@@ -58,7 +64,7 @@ class _Counted:
             if self.bytes + size <= _PROBE_BYTES:
                 self.probe.append(text)
             self.bytes += size
-            yield text
+            yield text, weight
 
 
 def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
@@ -90,6 +96,8 @@ def train_tokenizers(
 ) -> list[dict[str, Any]]:
     """Train on ``texts`` (one string a document) and write a tokenizer of every size.
 
+    The options of sampling and weights need documents: see `train_on_corpus`.
+
     One size goes into the folder ``out``, several into ``out/SIZE``: ``tokenizer.json``,
     ``tokenizer_config.json`` and ``special_tokens_map.json`` (for transformers), for unigram also
     ``tokenizer.model``, and ``tokenizer_card.json``, each whole or not at all, the card last.
@@ -98,24 +106,48 @@ def train_tokenizers(
     Returns the cards. Raises ``TokenizerError`` for an empty corpus; fewer tokens than asked is a
     warning in the card.
     """
+    if options.sample_bytes is not None or options.column is not None:
+        raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
+    return _train(_Counted((text, 1) for text in texts), out, options)
+
+
+def train_on_corpus(
+    batches: Callable[[], Iterator[pa.RecordBatch]], out: Path, options: TrainingOptions
+) -> list[dict[str, Any]]:
+    """As `train_tokenizers`, on documents: ``batches()`` reads all of them, in any order.
+
+    Columns: text, and the one that the options' weights go by. For BPE the same documents in any
+    order give the same tokens.
+    """
+    from tokenize_kit.mixture import Mixture
+
+    mixture = Mixture(batches, options)
+    return _train(_Counted(mixture.documents()), out, options, mixture)
+
+
+def _train(
+    counted: _Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
+) -> list[dict[str, Any]]:
     out.mkdir(parents=True, exist_ok=True)
-    counted = _Counted(texts)
     details: dict[str, Any]
     spm: bytes | None = None
     if options.model == "bpe":
-        tokenizers = train_sizes(((text, 1) for text in counted), options)
+        tokenizers = train_sizes(counted, options, mixture.scale if mixture else 1)
         details = _bpe_details(options)
     else:
         tokenizer, spm, details = _unigram(counted, out, options.sizes[0], options.first_tokens)
         tokenizers = [tokenizer]
     if not counted.bytes:
         raise TokenizerError("the corpus is empty: give at least one document with text")
+    if mixture:
+        details |= mixture.card()
     several = len(options.sizes) > 1
     cards = []
     for size, tokenizer in zip(options.sizes, tokenizers, strict=True):
         folder = out / str(size) if several else out
         folder.mkdir(exist_ok=True)
-        cards.append(_write(tokenizer, folder, size, options, counted, details, spm))
+        more = mixture.warnings() if mixture else []
+        cards.append(_write(tokenizer, folder, size, options, counted, details, spm, more))
     return cards
 
 
@@ -150,6 +182,7 @@ def _write(
     counted: _Counted,
     details: dict[str, Any],
     spm: bytes | None,
+    more_warnings: list[str],
 ) -> dict[str, Any]:
     """Writes the files of one size; its card."""
     bpe = options.model == "bpe"
@@ -157,7 +190,7 @@ def _write(
     special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
     actual = tokenizer.get_vocab_size(with_added_tokens=True)
     padding = len(special) - len(options.first_tokens) if bpe else 0
-    warnings = _coverage_warnings(size, details)
+    warnings = [*_coverage_warnings(size, details), *more_warnings]
     if actual - padding < size:
         warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
     probe = [*HARD_TEXTS, *counted.probe]
@@ -217,7 +250,7 @@ def _unigram(
 
     spilled = out / ".tokenizer-corpus.partial"
     try:
-        corpus = spill(iter(counted), spilled)
+        corpus = spill((text for text, _ in counted), spilled)
         if not counted.bytes:
             raise TokenizerError("the corpus is empty: give at least one document with text")
         spm, tokenizer, coverage = train_unigram(corpus, vocab=vocab, special_tokens=special_tokens)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import UsageError
+from curate.errors import CurateError, UsageError
 from curate.recipe import compose
 
 STEPS = ["dedup_exact", {"tokenizer": {"vocab": 300}}, "shards"]
@@ -190,3 +190,22 @@ def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(bui
 def test_wrong_settings_of_a_tokenizer_are_refused_before_anything_is_read(settings, said):
     with pytest.raises(UsageError, match=f"step tokenizer: .*{said}"):
         compose("t", [("tokenizer", settings)], ())
+
+
+def test_a_tokenizer_is_trained_on_a_sample_with_weights_of_any_column(built):
+    rows = [{"text": f"{i} " + "x y z " * 60, "lang": "en", "kind": "ab"[i % 2]} for i in range(40)]
+    built.jsonl("kinds/a.jsonl", rows)
+    source = built.folder / "kinds"
+    settings = {"vocab": 300, "sample_bytes": 5000, "weights": "kind=b:2.5"}
+    for name, steps in (("kinds-direct", []), ("kinds-staged", ["dedup_exact"])):
+        built.run([*steps, {"tokenizer": settings}], source, out=name)
+    cards = [
+        json.loads((built.folder / name / "tokenizer_card.json").read_text())
+        for name in ("kinds-direct", "kinds-staged")
+    ]
+    assert cards[0] == cards[1]
+    assert cards[0]["bytes"] <= 5000 and cards[0]["sample"]["documents_of"] == 40
+    assert {v: d["weight"] for v, d in cards[0]["mixture"]["values"].items()} == {"a": 1, "b": 2.5}
+    with pytest.raises(CurateError, match="no document has a column 'tongue'") as caught:
+        built.run([{"tokenizer": settings | {"weights": "tongue=b:2"}}], source, out="tongue")
+    assert caught.value.exit_code == 2
