@@ -7,9 +7,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from tokenize_kit.errors import TokenizerError
-
-# Names published tokenizers give to the token that ends a document, in the order we look.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
+from tokenize_kit.options import END_OF_TEXT
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
