@@ -96,6 +96,9 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
         raise TrainError(f"{path}: not JSON ({error}); encode again") from error
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
         raise TrainError(f"{path}: not a version 1 manifest of token shards; encode again")
+    form = manifest.get("format", "llmcurate")
+    if form != "llmcurate":
+        raise TrainError(f"{folder}: shards in the format {form}; encode without --format")
     name = manifest.get("dtype")
     if name not in ("uint16", "uint32"):
         raise TrainError(f"{path}: dtype {name!r}, expected uint16 or uint32; encode again")
