@@ -55,14 +55,13 @@ def make_input(folder: Path, size: float) -> float:
     from tokenize_kit.training import train_tokenizer
 
     kinds = [kind for kind in KINDS if kind != "all"]
-    texts = [
-        text[start : start + PIECE]
-        for kind in kinds
-        for text in documents(kind, size * 1e6 / len(kinds))
-        for start in range(0, len(text), PIECE)
-    ]
-    texts.sort(key=lambda text: hash_of(text))  # kinds mixed
-    train_tokenizer(iter(texts[::5]), folder / "tok", vocab=VOCAB)
+    whole = [text for kind in kinds for text in documents(kind, size * 1e6 / len(kinds))]
+    texts: list[str] = []
+    for shift in (0, PIECE // 2, PIECE // 4, 3 * PIECE // 4):  # cut elsewhere until there is enough
+        if sum(len(text.encode()) for text in texts) < 0.95e6 * size:
+            texts += [t[k : k + PIECE] for t in whole for k in range(shift, len(t), PIECE)]
+    texts.sort(key=hash_of)  # kinds mixed
+    train_tokenizer(iter(texts[::8]), folder / "tok", vocab=VOCAB)
     table = pa.table({"id": [f"d{k}" for k in range(len(texts))], "text": texts})
     pq.write_table(table, folder / "in.parquet", row_group_size=5000)
     return sum(len(text.encode()) for text in texts) / 1e6
