@@ -43,7 +43,13 @@ def tokenizer_encode(
     out: Out = None,
     tokenizer: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="tokenizer.json or its folder; in a workspace: the newest."),
+        typer.Option(
+            help="tokenizer.json or its folder, .model, .tiktoken; in a workspace: the newest."
+        ),
+    ] = None,
+    pattern: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
     ] = None,
     shard_tokens: Annotated[int, typer.Option(help="Tokens of a shard at most.")] = 100_000_000,
     val_fraction: Annotated[
@@ -71,6 +77,7 @@ def tokenizer_encode(
 
     how = how_of(out, workers, as_json, dry_run, quiet)
     settings = {
+        "pattern": pattern,
         "shard_tokens": shard_tokens,
         "val_fraction": val_fraction,
         "shuffle": shuffle,

@@ -69,6 +69,7 @@ class ShardsProduct(Product):
     needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
     tokenizer: str | None = Field(None, description="folder or file; none: the recipe's own")
+    pattern: str | None = Field(None, description="of a .tiktoken file: how text is cut")
     shard_tokens: int = Field(100_000_000, ge=1)
     val_fraction: float = Field(0.0, ge=0, lt=1, description="of the documents, by hash of the id")
     shuffle: int | None = Field(None, ge=0, lt=1 << 64, description="seed; none: order of input")
@@ -102,6 +103,7 @@ class ShardsProduct(Product):
                 val_fraction=self.val_fraction,
                 shuffle=self.shuffle,
                 form=self.format,
+                pattern=self.pattern,
             )
             manifest = encode_shards(context.corpus(), path, context.out, layout)
         except TokenizerError as error:

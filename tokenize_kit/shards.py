@@ -3,7 +3,7 @@
 tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
 documents-00000.parquet  id, source, lang, tokens, bytes; one row a document, same order
-tokenizer.json           the tokenizer that made them
+tokenizer.json           the tokenizer that made them (or tokenizer.model, tokenizer.tiktoken)
 manifest.json            counts and checksums; written last, so its presence means all is there
 val/                     the same of the documents held out, where some are
 
@@ -39,7 +39,8 @@ class Layout:
     shard_tokens: of a shard at most, but for a longer document. append_eos, prepend_bos: whether
     the tokenizer's end-of-text token ends each document, and its beginning-of-text token begins it.
     val_fraction: the share of documents held out, by hash of their ids. shuffle: the seed of an
-    order that depends on it and the ids alone; None keeps the order of the input.
+    order that depends on it and the ids alone; None keeps the order of the input. pattern: how text
+    is cut, by name, for a tokenizer that is a file of ranks.
     """
 
     shard_tokens: int = 100_000_000
@@ -48,6 +49,7 @@ class Layout:
     val_fraction: float = 0.0
     shuffle: int | None = None
     form: Format = "llmcurate"
+    pattern: str | None = None
 
     def __post_init__(self) -> None:
         if self.shard_tokens < 1:
@@ -66,11 +68,13 @@ class Layout:
 
 def encode_shards(
     batches: Iterable[pa.RecordBatch],
-    tokenizer_json: Path,
+    tokenizer: Path,
     out: Path,
     layout: Layout | None = None,
 ) -> dict[str, Any]:
     """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing).
+
+    tokenizer: a tokenizer.json, or another file that vocabulary.py takes.
 
     A document is never split over shards. The bytes written depend on the documents, the tokenizer
     and the layout alone, not on how documents come in batches.
@@ -81,7 +85,7 @@ def encode_shards(
     then as it was.
     """
     layout = layout or Layout()
-    vocabulary = open_vocabulary(tokenizer_json)
+    vocabulary = open_vocabulary(tokenizer, layout.pattern)
     out.mkdir(parents=True, exist_ok=True)
     aside = out / ".shards.partial"
     shutil.rmtree(aside, ignore_errors=True)
@@ -180,6 +184,8 @@ def _manifests(
         "shuffle": (layout.shuffle, None),
         "bos": (layout.prepend_bos, False),
         "eos": (layout.append_eos, True),
+        "tokenizer": (vocabulary.file, "tokenizer.json"),
+        "pattern": (layout.pattern, None),
     }
     found: list[dict[str, Any]] = []
     for side in sides:
@@ -224,7 +230,8 @@ def _commit(aside: Path, out: Path, manifest: dict[str, Any]) -> None:
         val.mkdir(exist_ok=True)
         (val / "manifest.json").unlink(missing_ok=True)
         _clear(val)
-        (val / "tokenizer.json").unlink(missing_ok=True)
+        for old in val.glob("tokenizer.*"):
+            old.unlink()
         if not any(val.iterdir()):
             val.rmdir()
     _clear(out)
