@@ -113,17 +113,47 @@ def tokenizer_encode(
     inputs: Inputs = None,
     out: Out = None,
     tokenizer: Annotated[
-        Optional[Path],
-        typer.Option(help="tokenizer.json or its folder; in a workspace: the newest."),
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="tokenizer.json or its folder, .model, .tiktoken; in a workspace: the newest."
+        ),
+    ] = None,
+    pattern: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
     ] = None,
     shard_tokens: Annotated[int, typer.Option(help="Tokens of a shard at most.")] = 100_000_000,
+    val_fraction: Annotated[
+        float, typer.Option(help="Share of documents put into OUT/val, by hash of their ids.")
+    ] = 0.0,
+    shuffle: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Seed of a random order of documents; without: as they come."),
+    ] = None,
+    bos: Annotated[bool, typer.Option("--bos", help="Begin each with the <s> token.")] = False,
+    eos: Annotated[bool, typer.Option(help="End each with the end-of-text token.")] = True,
+    form: Annotated[
+        str, typer.Option("--format", help="llmcurate, megatron, nanogpt or olmo.")
+    ] = "llmcurate",
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Encode documents into token shards that a trainer reads."""
+    """Encode documents into token shards that a trainer reads.
+
+    Example: llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
+    """
     from curate import commands
 
     how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.encode(tokenizer, shard_tokens, inputs or [], how)
+    settings = {
+        "pattern": pattern,
+        "shard_tokens": shard_tokens,
+        "val_fraction": val_fraction,
+        "shuffle": shuffle,
+        "bos": bos,
+        "eos": eos,
+        "format": form,
+    }
+    commands.encode(tokenizer, settings, inputs or [], how)

@@ -105,7 +105,13 @@ class ShardsProduct(Product):
     needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
     tokenizer: str | None = Field(None, description="folder or file; none: the recipe's own")
+    pattern: str | None = Field(None, description="of a .tiktoken file: how text is cut")
     shard_tokens: int = Field(100_000_000, ge=1)
+    val_fraction: float = Field(0.0, ge=0, lt=1, description="of the documents, by hash of the id")
+    shuffle: int | None = Field(None, ge=0, lt=1 << 64, description="seed; none: order of input")
+    bos: bool = False
+    eos: bool = True
+    format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = "llmcurate"
 
     def _own(self) -> Path:
         path = Path(self.tokenizer or "")
@@ -117,7 +123,7 @@ class ShardsProduct(Product):
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
-        from tokenize_kit.shards import encode_shards
+        from tokenize_kit.shards import Layout, encode_shards
 
         if self.tokenizer:
             path = self._own()
@@ -131,13 +137,20 @@ class ShardsProduct(Product):
         else:
             raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
         try:
-            manifest = encode_shards(
-                context.corpus(), path, context.out, shard_tokens=self.shard_tokens
+            layout = Layout(
+                shard_tokens=self.shard_tokens,
+                append_eos=self.eos,
+                prepend_bos=self.bos,
+                val_fraction=self.val_fraction,
+                shuffle=self.shuffle,
+                form=self.format,
+                pattern=self.pattern,
             )
+            manifest = encode_shards(context.corpus(), path, context.out, layout)
         except TokenizerError as error:
             raise _translated(error) from None
-        keys = ("documents", "tokens", "bytes", "dtype", "vocab_size")
-        return {k: manifest[k] for k in keys}
+        keys = ("documents", "tokens", "bytes", "dtype", "vocab_size", "format", "val")
+        return {k: manifest[k] for k in keys if k in manifest}
 
 
 class PretrainProduct(Product):

@@ -45,7 +45,16 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
         "sys.exit(curate.cli.invoke(sys.argv[1:]))"
     )
     # One worker: two would compile everything at the same time.
-    arguments = ["demo", "--json", "--workers", "1", "--set", "pretrain.steps=8", "--set", "pretrain.context=64"]
+    arguments = [
+        "demo",
+        "--json",
+        "--workers",
+        "1",
+        "--set",
+        "pretrain.steps=8",
+        "--set",
+        "pretrain.context=64",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=tmp_path,
