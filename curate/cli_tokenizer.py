@@ -10,7 +10,9 @@ import typer
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
 
 tokenizer_app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="Train tokenizers; encode token shards."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Train and judge tokenizers; encode token shards.",
 )
 
 
@@ -56,3 +58,36 @@ def tokenizer_encode(
 
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.encode(tokenizer, shard_tokens, inputs or [], how)
+
+
+@tokenizer_app.command("eval")
+def tokenizer_eval(
+    tokenizers: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TOKENIZER...", help="tokenizer.json, its folder, or a SentencePiece .model."
+        ),
+    ],
+    on: Annotated[
+        list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on; repeatable.")
+    ],
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("-o", "--out", help="Folder for evaluation.json and evaluate.html."),
+    ] = None,
+    show: Annotated[
+        int, typer.Option(min=0, max=100, help="Show where so many first texts are cut.")
+    ] = 0,
+    color: Annotated[
+        Optional[bool],  # noqa: UP045
+        typer.Option("--color/--no-color", help="Colours; without: on a terminal."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare tokenizers on the same texts: bytes a token, fertility, waste, losses, speed.
+
+    Example: llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
+    """
+    from curate.tokenizer import terminal
+
+    terminal.evaluate(tokenizers, on, out, show, color, as_json)
