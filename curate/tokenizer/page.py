@@ -184,7 +184,8 @@ def _lost(every: list[Found]) -> Chapter:
             parts.append(
                 f"<h3>{name(one['name'])}</h3><p>{count(one['lost'])} of {count(one['texts'])}"
                 f" texts do not come back; the first is text {count(lost['text'] + 1)}, from"
-                f" character {count(lost['character'])} on.</p><div class=sides><div>"
+                f" character {count(lost['character'])} on"
+                f" ({' became '.join(lost['code_points'])}).</p><div class=sides><div>"
                 f"<p class=note>was</p>{quote(lost['was'])}</div><div><p class=note>comes back as"
                 f"</p>{quote(lost['is'])}</div></div>"
             )

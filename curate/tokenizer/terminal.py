@@ -110,7 +110,8 @@ def _remarks(one: dict[str, Any]) -> list[str]:
     if lost := one["first_lost"]:
         lines.append(
             f"  {one['lost']:,} of {one['texts']:,} texts do not come back; text"
-            f" {lost['text'] + 1:,} first, at character {lost['character']:,}:"
+            f" {lost['text'] + 1:,} first, at character {lost['character']:,}"
+            f" ({' became '.join(lost['code_points'])}):"
         )
         was, back = lost["was"][:80], lost["is"][:80]
         lines += [f"    was {_quoted(was, 80)}", f"    is  {_quoted(back, 80)}"]

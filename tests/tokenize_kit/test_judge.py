@@ -162,6 +162,7 @@ def test_what_is_lost_is_counted_and_the_first_shown(folder):
     assert found["first_lost"]["was"] == "The dog"
     assert found["first_lost"]["is"] == "the [UNK]"
     assert found["first_lost"]["character"] == 0
+    assert found["first_lost"]["code_points"] == ["U+0054", "U+0074"]
     assert found["unknown"] == 2 and found["unknown_share"] == 2 / 6
 
 
@@ -253,3 +254,11 @@ def test_ids_that_would_cost_the_memory_are_refused(folder, tmp_path):
     path.write_text(json.dumps(parts))
     with pytest.raises(TokenizerError, match="4,000,000,000"):
         open_candidate(path)
+
+
+def test_a_token_that_texts_gave_is_not_called_unreachable(folder):
+    """Trials cannot try every neighbour; a text that was judged may be the one that shows it."""
+    tally = Tally(open_candidate(folder / "words.json"))
+    assert tally.result()["unreachable"] == 1
+    tally.counts[3] = 1
+    assert tally.result()["unreachable"] == 0

@@ -58,10 +58,6 @@ def open_candidate(path: Path) -> Candidate:
     found = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
     if not found.tokens:
         raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
-    if max(found.tokens) >= MOST_IDS:
-        raise TokenizerError(
-            f"{file}: token ids up to {max(found.tokens):,}; {MOST_IDS:,} is the most", exit_code=2
-        )
     return found
 
 
@@ -94,9 +90,14 @@ class Json:
 
         self.path = str(path)
         self._tokenizer = load_tokenizer(file)
+        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
+        largest = max(vocab.values(), default=0)
+        if largest >= MOST_IDS:  # asked first: all that follows counts up to the largest
+            raise TokenizerError(
+                f"{file}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken", exit_code=2
+            )
         self._encoder = Encoder(self._tokenizer)
         self.engine = "llmcurate" if self._encoder.plan else "tokenizers"
-        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())
         model = json.loads(self._tokenizer.to_str())["model"]
@@ -108,10 +109,8 @@ class Json:
     def _byte_lengths(self) -> np.ndarray:
         """int64[ids]: bytes of each token of a byte-level vocabulary."""
         added = {n: t.content for n, t in self._tokenizer.get_added_tokens_decoder().items()}
-        lengths = np.zeros(min(max(self.tokens, default=0) + 1, MOST_IDS), np.int64)
+        lengths = np.zeros(max(self.tokens, default=0) + 1, np.int64)
         for number, token in self.tokens.items():
-            if number >= MOST_IDS:
-                continue
             try:
                 size = len(token.encode() if number in added else unspelled(token))
             except KeyError:

@@ -118,6 +118,7 @@ class Tally:
             self._first_lost = {
                 "text": int(self._all[0]) + row, "character": at,
                 "was": texts[row][cut], "is": back[row][cut],
+                "code_points": [_code_point(text, at) for text in (texts[row], back[row])],
             }  # fmt: skip
         return lost
 
@@ -143,7 +144,7 @@ class Tally:
             "used": used,
             "used_share": used / len(own.tokens),
             "never_used": sum(not self.counts[n] for n in usable),
-            **self.vocabulary.dump(),
+            **self.vocabulary.dump(set(np.flatnonzero(self.counts).tolist())),
             "first_lost": self._first_lost,
             **speeds,
             **{name: self._group(name) for name in self._groups},
@@ -175,6 +176,11 @@ def _difference(one: str, other: str) -> int:
         if a != b:
             return at
     return min(len(one), len(other))
+
+
+def _code_point(text: str, at: int) -> str:
+    """What stands at a place, by its number: two spaces may look the same."""
+    return f"U+{ord(text[at]):04X}" if at < len(text) else "the end"
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

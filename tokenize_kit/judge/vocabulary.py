@@ -1,12 +1,13 @@
 """What a vocabulary holds, before any text is read: kinds of tokens, and those no text gives.
 
 A token is unreachable where its text, encoded, does not give it back (Land and Bartolo 2024,
-"Fishing for Magikarp", section 3.1). Its neighbours may matter, so it is tried alone and behind
-short texts, and what gives it back in any of these places is reachable.
+"Fishing for Magikarp", section 3.1). Its neighbours may matter, so it is tried alone, behind short
+texts and before a rare character, and what comes out in any of these places is reachable.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,8 @@ from tokenize_kit.judge.candidate import Candidate
 
 LONGEST = 10  # tokens listed
 SAMPLES = 20  # unreachable tokens listed
-_BEFORE = ("«", "", "\n", "x", "q", "1")  # what a token is tried behind
+# What a token is tried between.
+_AROUND = (("«", ""), ("", ""), ("\n", ""), ("x", ""), ("q", ""), ("1", ""), ("«", "\U0001f0a1"))
 _BAD = "\ufffd"
 _BADS = (_BAD, spelled(_BAD.encode()))
 
@@ -31,8 +33,9 @@ class Vocabulary:
     parts: frozenset[int] = frozenset()
     unreachable: dict[int, list[int]] = field(default_factory=dict)  # what comes back instead
 
-    def dump(self) -> dict[str, Any]:
-        """Counts and examples as JSON values."""
+    def dump(self, met: Container[int] = ()) -> dict[str, Any]:
+        """Counts and examples as JSON values; met: ids that some text gave, trial or not."""
+        unreachable = [n for n in sorted(self.unreachable) if n not in met]
         whole = {n: text for n, text in self.texts.items() if n not in self.parts}
         longest = sorted(whole, key=lambda n: (-len(whole[n].encode("utf-8", "replace")), n))
         return {
@@ -48,10 +51,10 @@ class Vocabulary:
                 }
                 for n in longest[:LONGEST]
             ],
-            "unreachable": len(self.unreachable),
+            "unreachable": len(unreachable),
             "unreachable_examples": [
                 {"id": n, "text": self.texts[n], "gives": self.unreachable[n]}
-                for n in sorted(self.unreachable)[:SAMPLES]
+                for n in unreachable[:SAMPLES]
             ],
         }
 
@@ -60,7 +63,7 @@ def examine(candidate: Candidate) -> Vocabulary:
     """Reads and tries every token; some seconds for 100,000 where a library encodes."""
     unknown = {candidate.unknown} - {None}
     ordinary = [n for n in sorted(candidate.tokens) if n not in candidate.special | unknown]
-    lead = _ids(candidate, [_BEFORE[0]])[0]
+    lead = _ids(candidate, [_AROUND[0][0]])[0]
     start = candidate.decode(lead)
     texts: dict[int, str] = {}
     for number in ordinary:
@@ -82,13 +85,13 @@ def _is_part(candidate: Candidate, number: int, text: str) -> bool:
 def _unreachable(candidate: Candidate, numbers: list[int]) -> dict[int, list[int]]:
     left = numbers
     given: dict[int, list[int]] = {}
-    for before in _BEFORE:
+    for before, behind in _AROUND:
         lead = _ids(candidate, [before])[0] if before else []
-        found = _ids(candidate, [candidate.decode([*lead, n]) for n in left])
+        found = _ids(candidate, [candidate.decode([*lead, n]) + behind for n in left])
         for number, ids in zip(left, found, strict=True):
-            if not before:
+            if not before and not behind:
                 given[number] = ids
-        left = [n for n, ids in zip(left, found, strict=True) if ids != [*lead, n]]
+        left = [n for n, ids in zip(left, found, strict=True) if n not in ids]
     return {n: given[n] for n in left}
 
 
