@@ -11,7 +11,9 @@ import typer
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
 
 tokenizer_app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="Train tokenizers; encode token shards."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Train and judge tokenizers; encode token shards.",
 )
 
 
@@ -113,13 +115,13 @@ def tokenizer_encode(
     inputs: Inputs = None,
     out: Out = None,
     tokenizer: Annotated[
-        Optional[Path],  # noqa: UP045
+        Optional[Path],
         typer.Option(
             help="tokenizer.json or its folder, .model, .tiktoken; in a workspace: the newest."
         ),
     ] = None,
     pattern: Annotated[
-        Optional[str],  # noqa: UP045
+        Optional[str],
         typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
     ] = None,
     shard_tokens: Annotated[int, typer.Option(help="Tokens of a shard at most.")] = 100_000_000,
@@ -127,7 +129,7 @@ def tokenizer_encode(
         float, typer.Option(help="Share of documents put into OUT/val, by hash of their ids.")
     ] = 0.0,
     shuffle: Annotated[
-        Optional[int],  # noqa: UP045
+        Optional[int],
         typer.Option(help="Seed of a random order of documents; without: as they come."),
     ] = None,
     bos: Annotated[bool, typer.Option("--bos", help="Begin each with the <s> token.")] = False,
@@ -157,3 +159,36 @@ def tokenizer_encode(
         "format": form,
     }
     commands.encode(tokenizer, settings, inputs or [], how)
+
+
+@tokenizer_app.command("eval")
+def tokenizer_eval(
+    tokenizers: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TOKENIZER...", help="tokenizer.json, its folder, or a SentencePiece .model."
+        ),
+    ],
+    on: Annotated[
+        list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on; repeatable.")
+    ],
+    out: Annotated[
+        Optional[Path],
+        typer.Option("-o", "--out", help="Folder for evaluation.json and evaluate.html."),
+    ] = None,
+    show: Annotated[
+        int, typer.Option(min=0, max=100, help="Show where so many first texts are cut.")
+    ] = 0,
+    color: Annotated[
+        Optional[bool],
+        typer.Option("--color/--no-color", help="Colours; without: on a terminal."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare tokenizers on the same texts: bytes a token, fertility, waste, losses, speed.
+
+    Example: llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
+    """
+    from curate.tokenizer import terminal
+
+    terminal.evaluate(tokenizers, on, out, show, color, as_json)

@@ -7,7 +7,6 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.options import END_OF_TEXT
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

@@ -1,0 +1,1 @@
+"""Holding tokenizers against texts: what they cost, what they waste, what they lose."""

@@ -1,0 +1,194 @@
+"""Tokenizers of several kinds, asked the same questions.
+
+A tokenizer.json is run by our encoder or by `tokenizers`, a .model by `sentencepiece`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tokenize_kit.byte_level import unspelled
+from tokenize_kit.errors import TokenizerError
+
+Buffers = tuple[np.ndarray, np.ndarray]
+MOST_IDS = 1 << 24  # of a vocabulary: a larger id is a damaged file, and would cost its memory
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_ROWS = 256  # texts given to a library at once
+
+
+class Candidate(Protocol):
+    """What a judge asks of a tokenizer. Special tokens never come out of text."""
+
+    path: str
+    engine: str  # what encodes: llmcurate, tokenizers, sentencepiece
+    tokens: dict[int, str]  # every id, and how the vocabulary spells it
+    special: frozenset[int]
+    unknown: int | None
+    byte_ids: frozenset[int]  # those of a single byte that a missing character is spelled in
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(ids: uint32[], how many of each row: int64[rows]) of valid UTF-8."""
+        ...
+
+    def spans(
+        self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(starts, ends): int64[tokens] in `data`, where each token of `encode` comes from."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of ids."""
+        ...
+
+
+def open_candidate(path: Path) -> Candidate:
+    """A tokenizer.json or its folder (one with a tokenizer.model alone will do), or a SentencePiece
+    .model; raises TokenizerError naming the file."""
+    file = path
+    if path.is_dir():
+        both = [path / "tokenizer.json", path / "tokenizer.model"]
+        file = next((f for f in both if f.is_file()), both[0])
+    found: Candidate
+    found = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
+    if not found.tokens:
+        raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
+    return found
+
+
+def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:
+    """The rows as strings."""
+    return [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
+
+
+def _in_bytes(
+    data: np.ndarray, offsets: np.ndarray, spans: list[list[tuple[int, int]]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Spans in characters of each row as (starts, ends) in bytes of `data`."""
+    starts, ends = [], []
+    for (a, z), row in zip(pairwise(offsets.tolist()), spans, strict=True):
+        heads = np.flatnonzero((data[a:z] & 0xC0) != 0x80)
+        places = np.append(heads, z - a) + a
+        found = np.array(row, np.int64).reshape(-1, 2).clip(0, len(heads))
+        starts.append(places[found[:, 0]])
+        ends.append(places[found[:, 1]])
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *starts]), np.concatenate([none, *ends])
+
+
+class Json:
+    """A tokenizer.json."""
+
+    def __init__(self, file: Path, path: Path) -> None:
+        from tokenize_kit.encode.encoder import Encoder
+        from tokenize_kit.load import load_tokenizer, special_ids
+
+        self.path = str(path)
+        self._tokenizer = load_tokenizer(file)
+        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
+        largest = max(vocab.values(), default=0)
+        if largest >= MOST_IDS:  # asked first: all that follows counts up to the largest
+            raise TokenizerError(
+                f"{file}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken", exit_code=2
+            )
+        self._encoder = Encoder(self._tokenizer)
+        self.engine = "llmcurate" if self._encoder.plan else "tokenizers"
+        self.tokens = {number: token for token, number in vocab.items()}
+        self.special = frozenset(special_ids(self._tokenizer).values())
+        model = json.loads(self._tokenizer.to_str())["model"]
+        self.unknown = _unknown(model, vocab)
+        falls_back = model.get("byte_fallback")
+        self.byte_ids = frozenset(n for t, n in vocab.items() if falls_back and _BYTE.fullmatch(t))
+        self._lengths = self._byte_lengths() if self._encoder.plan else None
+
+    def _byte_lengths(self) -> np.ndarray:
+        """int64[ids]: bytes of each token of a byte-level vocabulary."""
+        added = {n: t.content for n, t in self._tokenizer.get_added_tokens_decoder().items()}
+        lengths = np.zeros(max(self.tokens, default=0) + 1, np.int64)
+        for number, token in self.tokens.items():
+            try:
+                size = len(token.encode() if number in added else unspelled(token))
+            except KeyError:
+                size = 0  # not of bytes: no text gives it
+            lengths[number] = size
+        return lengths
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._encoder.encode(data, offsets)
+
+    def spans(
+        self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self._lengths is not None:  # byte-level tokens lie one after another
+            ends = np.cumsum(self._lengths[ids]) + offsets[0]
+            return ends - self._lengths[ids], ends
+        spans = []
+        for first in range(0, len(offsets) - 1, _ROWS):
+            texts = texts_of(data, offsets[first : first + _ROWS + 1])
+            found = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+            spans += [one.offsets for one in found]
+        return _in_bytes(data, offsets, spans)
+
+    def decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def _unknown(model: dict[str, Any], vocab: dict[str, int]) -> int | None:
+    if model.get("type") == "Unigram":
+        return model.get("unk_id")
+    return vocab.get(model.get("unk_token") or "")
+
+
+class SentencePiece:
+    """A SentencePiece model file, of any of its kinds."""
+
+    engine: str = "sentencepiece"
+    unknown: int | None
+
+    def __init__(self, file: Path, path: Path) -> None:
+        import sentencepiece
+
+        self.path = str(path)
+        if not file.is_file():
+            raise TokenizerError(f"{file}: no such SentencePiece model", exit_code=2)
+        self._model = sentencepiece.SentencePieceProcessor()
+        try:
+            self._model.LoadFromSerializedProto(file.read_bytes())
+            size = self._model.get_piece_size()
+        except Exception as error:  # the library raises RuntimeError and its own
+            why = str(error).splitlines()[-1] if str(error) else type(error).__name__
+            raise TokenizerError(
+                f"{file}: not a SentencePiece model ({why})", exit_code=2
+            ) from None
+        self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}
+        self.special = frozenset(n for n in range(size) if self._model.is_control(n))
+        self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
+        self.unknown = self._model.unk_id()
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = self._model.encode(texts_of(data, offsets), num_threads=1)
+        sizes = np.array([len(row) for row in rows], np.int64)
+        ids = [np.array(row, np.uint32) for row in rows]
+        return np.concatenate([np.empty(0, np.uint32), *ids]), sizes
+
+    def spans(
+        self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from tokenize_kit.judge.spm_places import piece_places
+
+        found = [np.empty((0, 2), np.int64)]
+        for text, start in zip(texts_of(data, offsets), offsets.tolist(), strict=False):
+            message = self._model.encode(text, out_type="serialized_proto")
+            found.append(piece_places(np.frombuffer(message, np.uint8)) + start)
+        places = np.concatenate(found)
+        if len(places) != len(ids):
+            raise TokenizerError(f"{self.path}: SentencePiece said nothing of where tokens are")
+        return places[:, 0], places[:, 1]
+
+    def decode(self, ids: list[int]) -> str:
+        return self._model.decode(ids)
