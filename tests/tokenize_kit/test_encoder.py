@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
@@ -66,6 +66,7 @@ def test_any_text_has_the_ids_of_the_library(trained):
     assert encoder.reason is None
 
     @settings(max_examples=100, deadline=None)
+    @example([":\x00;", "\x00\x00", "the\x00the"])
     @given(st.lists(HARD, min_size=1, max_size=4))
     def check(texts):
         assert encoded(encoder, texts) == by_library(trained, texts)

@@ -46,7 +46,8 @@ def _build(data, ends, ids):
     size = 1 << 12
     slots, found = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
     based = np.zeros(size, np.bool_)  # bases in use
-    slots[0] = _TAKEN
+    # A leaf's base is 0, so its child by byte 0 would be the root: the root bears another byte.
+    slots[0] = _TAKEN | np.uint32(1)
     # Ranges of sorted tokens that share their first `depth` bytes, breadth first.
     parents, lows, highs, depths = [0], [0], [count], [0]
     children = np.empty(256, np.int64)
