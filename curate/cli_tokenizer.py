@@ -132,8 +132,10 @@ def tokenizer_encode(
         Optional[int],
         typer.Option(help="Seed of a random order of documents; without: as they come."),
     ] = None,
-    bos: Annotated[bool, typer.Option("--bos", help="Begin each with the <s> token.")] = False,
-    eos: Annotated[bool, typer.Option(help="End each with the end-of-text token.")] = True,
+    bos: Annotated[
+        bool, typer.Option("--bos", help="Put the beginning-of-text token before each document.")
+    ] = False,
+    eos: Annotated[bool, typer.Option(help="Put the end-of-text token behind each.")] = True,
     form: Annotated[
         str, typer.Option("--format", help="llmcurate, megatron, nanogpt or olmo.")
     ] = "llmcurate",

@@ -120,10 +120,13 @@ def product_line(product: dict[str, Any]) -> str:
         return f"{product['label']}: {vocab} tokens from {text} of text"
     if product["makes"] == "shards":
         ratio = product["bytes"] / max(1, product["tokens"])
-        return (
+        line = (
             f"{product['label']}: {product['tokens']} tokens of {product['documents']} documents,"
             f" {ratio:.2f} bytes a token"
         )
+        if val := product.get("val"):
+            line += f"; held out {val['tokens']} tokens of {val['documents']}"
+        return line
     if product["makes"] == "model":
         s = product["summary"]
         return (
