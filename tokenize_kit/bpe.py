@@ -8,12 +8,16 @@ the vocabulary, so every string of Unicode scalars round-trips exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.byte_level import ORDER, spelled
 from tokenize_kit.pattern.named import o200k
+
+if TYPE_CHECKING:
+    from tokenize_kit.word_counts import WordCounts
 
 _DIGITS = {"single": r"\p{N}", "triples": r"\p{N}{1,3}"}
 _BATCH = 4 << 20  # characters counted at once
@@ -70,30 +74,31 @@ def learn_merges(
     return names, [(left, right) for left, right, _ in found.tolist()]
 
 
-def train_bpe(
-    texts: Iterator[str], *, vocab: int, digits: str, special_tokens: Sequence[str]
-) -> Tokenizer:
-    """Train on ``texts``; special tokens take ids 0, 1, ...; then the 256 bytes, then the merges.
-
-    A pair must occur twice to be merged, so a small corpus gives fewer tokens than asked. Equal
-    counts are broken by the pair's ids, so the result depends on the texts alone.
-    """
+def count_words(texts: Iterator[str], digits: str) -> WordCounts:
+    """The pieces of all texts."""
     from tokenize_kit.pattern.automaton import compile_pattern
     from tokenize_kit.word_counts import WordCounts
 
-    pattern = split_pattern(digits)
-    counted = WordCounts([compile_pattern(pattern)])
+    counted = WordCounts([compile_pattern(split_pattern(digits))])
     for data, offsets in _batches(texts):
         counted.add(data, offsets)
-    banned = [token.encode() for token in special_tokens]
-    names, merges = learn_merges(*counted.words(), vocab - len(special_tokens), banned)
+    return counted
+
+
+def make_bpe(
+    names: Sequence[bytes],
+    merges: Sequence[tuple[int, int]],
+    digits: str,
+    special_tokens: Sequence[str],
+) -> Tokenizer:
+    """The tokenizer of what `learn_merges` gave."""
     words = [spelled(name) for name in names]
     ids = {token: number for number, token in enumerate([*special_tokens, *words])}
     pairs = [(words[left], words[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+            pre_tokenizers.Split(Regex(split_pattern(digits)), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -102,3 +107,17 @@ def train_bpe(
         [AddedToken(token, special=True, normalized=False) for token in special_tokens]
     )
     return tokenizer
+
+
+def train_bpe(
+    texts: Iterator[str], *, vocab: int, digits: str, special_tokens: Sequence[str]
+) -> Tokenizer:
+    """Train on ``texts``; special tokens take ids 0, 1, ...; then the 256 bytes, then the merges.
+
+    A pair must occur twice to be merged, so a small corpus gives fewer tokens than asked. Equal
+    counts are broken by the pair's ids, so the result depends on the texts alone.
+    """
+    counted = count_words(texts, digits)
+    banned = [token.encode() for token in special_tokens]
+    names, merges = learn_merges(*counted.words(), vocab - len(special_tokens), banned)
+    return make_bpe(names, merges, digits, special_tokens)

@@ -111,3 +111,26 @@ def test_names_are_short_where_they_differ() -> None:
     paths = [Path("a/tok/tokenizer.json"), Path("b/spm.model"), Path("c/tok32")]
     assert names(paths) == ["tok", "spm", "tok32"]
     assert names([Path("a/tok"), Path("b/tok")]) == ["a/tok", "b/tok"]
+
+
+def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> None:
+    rows = [{"text": f"the cat{k} sat on mat{k * 7} and {k * 31} went"} for k in range(120)]
+    path = tmp_path / "texts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    given = ["tokenizer", "study", str(path), "--vocab", "265,270", "-o", str(tmp_path / "out")]
+    assert invoke([*given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["vocab"] for row in found["rows"]] == [265, 270]
+    assert found["recommended"] == 270
+    assert found["read"] == 120
+    page = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 1 and "could not be drawn" not in page
+    assert invoke([*given, "--worth", "1"]) == 0
+    assert "recommended: 265, the last size" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("vocab", ["many", "12", "300,"], ids=["word", "too-small", "comma"])
+def test_sizes_that_are_none_are_refused(judged: Path, capsys: Any, vocab: str) -> None:
+    code = invoke(["tokenizer", "study", str(judged / "texts.jsonl"), "--vocab", vocab])
+    assert code == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
