@@ -129,7 +129,7 @@ def _groups(every: list[dict[str, Any]], names: list[str], colours: bool) -> lis
     lines = []
     if languages:
         lines += _by("lang", "bytes_a_token", "bytes a token by language", every, names, colours)
-    if languages and "premium_a_character" in languages[0]:
+    if len(languages) > 1 and "premium_a_character" in languages[0]:
         title = "tokens a character over those of English"
         lines += [*_by("lang", "premium_a_character", title, every, names, colours), PREMIUM]
     if len(sources) > 1:

@@ -10,6 +10,8 @@ import pytest
 
 from curate.cli import invoke
 from curate.tokenizer.evaluate import names
+from curate.tokenizer.figures import ROWS as FIGURES
+from curate.tokenizer.figures import rows
 from tokenize_kit.training import train_tokenizer
 
 ROWS = [
@@ -134,3 +136,14 @@ def test_sizes_that_are_none_are_refused(judged: Path, capsys: Any, vocab: str) 
     code = invoke(["tokenizer", "study", str(judged / "texts.jsonl"), "--vocab", vocab])
     assert code == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_what_reads_the_same_has_no_best() -> None:
+    one = dict.fromkeys((key for key, *_ in FIGURES), 0.5)
+    found = {line[0]: line[2] for line in rows([one, one | {"bytes_a_token": 0.5000001}])}
+    assert found["bytes a token"] == []
+    other = one | {"bytes_a_token": 0.7, "fertility": None, "encode_mb_per_cpu_second": 9.0}
+    found = {line[0]: line[2] for line in rows([one, other])}
+    assert found["bytes a token"] == [1]
+    assert found["tokens a word (fertility)"] == []
+    assert found["encoding, MB/s of CPU time"] == []  # no two runs give the same
