@@ -129,9 +129,12 @@ def _publish(stage: ProductStage, out: Path, ledger: Ledger) -> None:
     # Until all files stand there, what stands there is of no product.
     ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})
     for name in before:
-        if name not in files or name == "manifest.json":
+        if name not in files or Path(name).name == "manifest.json":
             (out / name).unlink(missing_ok=True)
-    manifest_last = sorted(files, key=lambda f: (Path(f).name == "manifest.json", f))
+    # Manifests come last, that of the root after those of its folders.
+    manifest_last = sorted(
+        files, key=lambda f: (Path(f).name == "manifest.json", f == "manifest.json", f)
+    )
     for name in manifest_last:
         target = out / name
         target.parent.mkdir(parents=True, exist_ok=True)

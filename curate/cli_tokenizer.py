@@ -1,5 +1,6 @@
 """`llmcurate tokenizer`."""
 
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -16,13 +17,63 @@ tokenizer_app = typer.Typer(
 )
 
 
+def _option(text: str) -> object:
+    return typer.Option(help=text, show_default=False)
+
+
+def with_end_of_text(special: list[str]) -> tuple[str, ...]:
+    """The special tokens of a command line, behind the usual end of text where they have none."""
+    from tokenize_kit.options import END_OF_TEXT
+
+    own = any(token in END_OF_TEXT for token in special)
+    return tuple(special) if own else (END_OF_TEXT[0], *special)
+
+
 @tokenizer_app.command("train")
 def tokenizer_train(
     inputs: Inputs = None,
     out: Out = None,
-    vocab: Annotated[int, typer.Option(help="Tokens wanted, special ones included.")] = 32_000,
+    vocab: Annotated[
+        str,
+        typer.Option(help="Tokens wanted, special ones included; 5000,32000: a folder a size."),
+    ] = "32000",
     model: Annotated[str, typer.Option(help="bpe (byte level) or unigram.")] = "bpe",
-    digits: Annotated[str, typer.Option(help="single or triples.")] = "single",
+    pattern: Annotated[
+        Optional[str],
+        _option("How text is cut: o200k (default), gpt2, cl100k, llama3, qwen2 or deepseek."),
+    ] = None,
+    digits: Annotated[
+        Optional[str],
+        _option(
+            "single, triples, triples-right (1 234 567) or free; default: the pattern's own, single"
+            " without --pattern."
+        ),
+    ] = None,
+    special: Annotated[
+        Optional[list[str]],
+        _option("A special token beside <|endoftext|>, or another end of text first; repeatable."),
+    ] = None,
+    reserved: Annotated[Optional[int], _option("Tokens <|reserved_0|>, ... for later.")] = None,
+    pad_to: Annotated[
+        Optional[int], _option("Reserved tokens up to a multiple of this: 128.")
+    ] = None,
+    min_frequency: Annotated[
+        Optional[int], _option("Occurrences of a pair that is merged: 2.")
+    ] = None,
+    max_token_length: Annotated[Optional[int], _option("Bytes of a token at most.")] = None,
+    sample_bytes: Annotated[
+        Optional[int], _option("Train on so much text at most, drawn by its hash.")
+    ] = None,
+    seed: Annotated[Optional[int], _option("Of the draw: 0.")] = None,
+    weights: Annotated[
+        Optional[str],
+        _option("How often documents count, by a column: lang=th:3,en:0.5; * for other values."),
+    ] = None,
+    temperature: Annotated[
+        Optional[float],
+        _option("Give small values of --by more weight: shares of bytes to the power 1/T."),
+    ] = None,
+    by: Annotated[Optional[str], _option("Column of --temperature: lang (default).")] = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -31,10 +82,30 @@ def tokenizer_train(
     """Train a tokenizer: tokenizer.json and its card.
 
     Example: llmcurate tokenizer train corpus/ -o tok --vocab 32000
+
+    As Llama 3 cuts text, three sizes: llmcurate tokenizer train corpus/ -o tok --pattern llama3
+    --vocab 8000,16000,32000 --pad-to 128
     """
     from curate import commands
 
-    steps = [("tokenizer", {"vocab": vocab, "model": model, "digits": digits})]
+    options = {
+        "vocab": vocab,
+        "model": model,
+        "pattern": pattern,
+        "digits": digits,
+        "special_tokens": with_end_of_text(special) if special else None,
+        "reserved": reserved,
+        "pad_to": pad_to,
+        "min_frequency": min_frequency,
+        "max_token_length": max_token_length,
+        "sample_bytes": sample_bytes,
+        "seed": seed,
+        "weights": weights,
+        "temperature": temperature,
+        "by": by,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    steps = [("tokenizer", given)]
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("tokenizer", steps, inputs or [], how)
 
@@ -44,20 +115,50 @@ def tokenizer_encode(
     inputs: Inputs = None,
     out: Out = None,
     tokenizer: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="tokenizer.json or its folder; in a workspace: the newest."),
+        Optional[Path],
+        typer.Option(
+            help="tokenizer.json or its folder, .model, .tiktoken; in a workspace: the newest."
+        ),
+    ] = None,
+    pattern: Annotated[
+        Optional[str],
+        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
     ] = None,
     shard_tokens: Annotated[int, typer.Option(help="Tokens of a shard at most.")] = 100_000_000,
+    val_fraction: Annotated[
+        float, typer.Option(help="Share of documents put into OUT/val, by hash of their ids.")
+    ] = 0.0,
+    shuffle: Annotated[
+        Optional[int],
+        typer.Option(help="Seed of a random order of documents; without: as they come."),
+    ] = None,
+    bos: Annotated[bool, typer.Option("--bos", help="Begin each with the <s> token.")] = False,
+    eos: Annotated[bool, typer.Option(help="End each with the end-of-text token.")] = True,
+    form: Annotated[
+        str, typer.Option("--format", help="llmcurate, megatron, nanogpt or olmo.")
+    ] = "llmcurate",
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Encode documents into token shards that a trainer reads."""
+    """Encode documents into token shards that a trainer reads.
+
+    Example: llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
+    """
     from curate import commands
 
     how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.encode(tokenizer, shard_tokens, inputs or [], how)
+    settings = {
+        "pattern": pattern,
+        "shard_tokens": shard_tokens,
+        "val_fraction": val_fraction,
+        "shuffle": shuffle,
+        "bos": bos,
+        "eos": eos,
+        "format": form,
+    }
+    commands.encode(tokenizer, settings, inputs or [], how)
 
 
 @tokenizer_app.command("eval")
@@ -72,14 +173,14 @@ def tokenizer_eval(
         list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on; repeatable.")
     ],
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Optional[Path],
         typer.Option("-o", "--out", help="Folder for evaluation.json and evaluate.html."),
     ] = None,
     show: Annotated[
         int, typer.Option(min=0, max=100, help="Show where so many first texts are cut.")
     ] = 0,
     color: Annotated[
-        Optional[bool],  # noqa: UP045
+        Optional[bool],
         typer.Option("--color/--no-color", help="Colours; without: on a terminal."),
     ] = None,
     as_json: Json = False,
@@ -98,10 +199,10 @@ def tokenizer_study(
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Texts as to train on.")],
     vocab: Annotated[str, typer.Option(help="Sizes to compare.")] = "4000,8000,16000,32000,64000",
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Optional[Path],
         typer.Option("-o", "--out", help="Folder for study.json and study.html."),
     ] = None,
-    digits: Annotated[str, typer.Option(help="single or triples.")] = "single",
+    digits: Annotated[str, typer.Option(help="single, triples, triples-right or free.")] = "single",
     width: Annotated[int, typer.Option(min=1, help="Of the model's embedding.")] = 768,
     worth: Annotated[
         float, typer.Option(min=0, max=1, help="Share of tokens a doubling must save.")

@@ -73,10 +73,10 @@ def decontaminate(
     return outcome
 
 
-def encode(tokenizer: Path | None, shard_tokens: int, inputs: list[str], how: How) -> Outcome:
-    """`llmcurate tokenizer encode`."""
+def encode(tokenizer: Path | None, options: dict[str, Any], inputs: list[str], how: How) -> Outcome:
+    """`llmcurate tokenizer encode`; options: those given, by the field of the step."""
     path = tokenizer or _workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
-    settings = {"tokenizer": str(path), "shard_tokens": shard_tokens}
+    settings = {"tokenizer": str(path), **options}
     return _execute(compose("shards", [("shards", settings)], ()), inputs, how, "shards")
 
 
@@ -139,7 +139,7 @@ def _fresh_shards(space: workspace.Workspace, how: How) -> Path:
     vocabulary = space.need("tokenizer", "llmcurate tokenizer train")
     say(f"encoding first: no shards yet for the {' and the '.join(newer)}", how.quiet)
     quiet = How(None, how.workers, False, how.dry_run, how.quiet)
-    return encode(vocabulary, 100_000_000, [str(source)], quiet).out
+    return encode(vocabulary, {}, [str(source)], quiet).out
 
 
 def generate(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.steps import Product, ProductContext
+
+if TYPE_CHECKING:
+    from tokenize_kit.options import TrainingOptions
 
 
 def _file_digest(path: Path) -> str:
@@ -29,36 +31,70 @@ def _translated(error: Exception) -> CurateError:
 
 
 class TokenizerProduct(Product):
-    """Trains a tokenizer on the corpus: tokenizer.json and tokenizer_card.json."""
+    """Trains tokenizers on the corpus: tokenizer.json and tokenizer_card.json, of several sizes in
+    a folder each."""
 
     name: ClassVar[str] = "tokenizer"
     makes: ClassVar[str] = "tokenizer"
 
     model: Literal["bpe", "unigram"] = "bpe"
-    vocab: int = Field(32_000, ge=300)
-    digits: Literal["single", "triples"] = "single"
+    vocab: int | tuple[int, ...] = 32_000
+    pattern: str | None = None
+    digits: str | None = Field(None, description="none: the pattern's own; single without pattern")
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
+    reserved: int = 0
+    pad_to: int = 1
+    min_frequency: int = 2
+    max_token_length: int | None = Field(None, description="bytes")
+    sample_bytes: int | None = Field(None, description="of text, drawn by its hash")
+    seed: int = 0
+    weights: str | None = Field(None, description="column=value:weight,...; *: other values")
+    temperature: float | None = None
+    by: str | None = Field(None, description="column of temperature; none: lang")
+
+    @field_validator("vocab", mode="before")
+    @classmethod
+    def _sizes(cls, value: Any) -> Any:
+        """`5000,32000` of a command line as numbers."""
+        if isinstance(value, str):
+            try:
+                found = tuple(int(size) for size in value.split(","))
+            except ValueError:
+                raise ValueError(f"{value!r}: give one number or several, as 5000,32000") from None
+            return found if len(found) > 1 else found[0]
+        return value
+
+    @model_validator(mode="after")
+    def _checked(self) -> TokenizerProduct:
+        from tokenize_kit.errors import TokenizerError
+
+        try:
+            self._options()
+        except TokenizerError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _options(self) -> TrainingOptions:
+        from tokenize_kit.options import TrainingOptions
+
+        settings = self.model_dump(exclude={"vocab"})
+        sizes = (self.vocab,) if isinstance(self.vocab, int) else self.vocab
+        return TrainingOptions(sizes=sizes, **settings)
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
-        from tokenize_kit.training import train_tokenizer
+        from tokenize_kit.training import train_on_corpus
 
-        def texts() -> Iterator[str]:
-            for batch in context.corpus():
-                yield from batch.column("text").to_pylist()
-
+        options = self._options()
+        column = options.column or "lang"
+        names = ["text", column] if column in ("id", "source", "lang") else None
         try:
-            card = train_tokenizer(
-                texts(),
-                context.out,
-                model=self.model,
-                vocab=self.vocab,
-                digits=self.digits,
-                special_tokens=self.special_tokens,
-            )
+            cards = train_on_corpus(lambda: context.corpus(names), context.out, options)
         except TokenizerError as error:
             raise _translated(error) from None
-        return {"card": card, "warnings": card.get("warnings", [])}
+        said = [line for card in cards for line in (*card["warnings"], *card["notes"])]
+        found: dict[str, Any] = {"card": cards[0], "warnings": list(dict.fromkeys(said))}
+        return found if len(cards) == 1 else found | {"cards": cards}
 
 
 class ShardsProduct(Product):
@@ -69,7 +105,13 @@ class ShardsProduct(Product):
     needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
     tokenizer: str | None = Field(None, description="folder or file; none: the recipe's own")
+    pattern: str | None = Field(None, description="of a .tiktoken file: how text is cut")
     shard_tokens: int = Field(100_000_000, ge=1)
+    val_fraction: float = Field(0.0, ge=0, lt=1, description="of the documents, by hash of the id")
+    shuffle: int | None = Field(None, ge=0, lt=1 << 64, description="seed; none: order of input")
+    bos: bool = False
+    eos: bool = True
+    format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = "llmcurate"
 
     def _own(self) -> Path:
         path = Path(self.tokenizer or "")
@@ -81,22 +123,34 @@ class ShardsProduct(Product):
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
-        from tokenize_kit.shards import encode_shards
+        from tokenize_kit.shards import Layout, encode_shards
 
         if self.tokenizer:
             path = self._own()
         elif "tokenizer" in context.inputs:
             path = context.inputs["tokenizer"] / "tokenizer.json"
+            if not path.is_file():
+                raise UsageError(
+                    "shards: the recipe trains tokenizers of several sizes; name the one to use,"
+                    " as tokenizer: OUT/32000, in a run of its own"
+                )
         else:
             raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
         try:
-            manifest = encode_shards(
-                context.corpus(), path, context.out, shard_tokens=self.shard_tokens
+            layout = Layout(
+                shard_tokens=self.shard_tokens,
+                append_eos=self.eos,
+                prepend_bos=self.bos,
+                val_fraction=self.val_fraction,
+                shuffle=self.shuffle,
+                form=self.format,
+                pattern=self.pattern,
             )
+            manifest = encode_shards(context.corpus(), path, context.out, layout)
         except TokenizerError as error:
             raise _translated(error) from None
-        keys = ("documents", "tokens", "bytes", "dtype", "vocab_size")
-        return {k: manifest[k] for k in keys}
+        keys = ("documents", "tokens", "bytes", "dtype", "vocab_size", "format", "val")
+        return {k: manifest[k] for k in keys if k in manifest}
 
 
 class PretrainProduct(Product):

@@ -35,6 +35,7 @@ def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> N
     }
 
 
+@pytest.mark.timeout(600)  # the wheel's kernels are compiled from nothing
 def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
@@ -43,7 +44,17 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
         "import curate.cli; assert 'site' in curate.cli.__file__, curate.cli.__file__\n"
         "sys.exit(curate.cli.invoke(sys.argv[1:]))"
     )
-    arguments = ["demo", "--json", "--set", "pretrain.steps=8", "--set", "pretrain.context=64"]
+    # One worker: two would compile everything at the same time.
+    arguments = [
+        "demo",
+        "--json",
+        "--workers",
+        "1",
+        "--set",
+        "pretrain.steps=8",
+        "--set",
+        "pretrain.context=64",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=tmp_path,

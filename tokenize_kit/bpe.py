@@ -7,44 +7,57 @@ the vocabulary, so every string of Unicode scalars round-trips exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.byte_level import ORDER, spelled
-from tokenize_kit.pattern.named import o200k
+from tokenize_kit.options import DEFAULT_PATTERN, TrainingOptions, reserved
+from tokenize_kit.pattern.named import Digits, chosen
 
 if TYPE_CHECKING:
     from tokenize_kit.word_counts import WordCounts
 
-_DIGITS = {"single": r"\p{N}", "triples": r"\p{N}{1,3}"}
-_BATCH = 4 << 20  # characters counted at once
+_BATCH = 4 << 20  # bytes counted at once
 LEAST = 2  # occurrences of a pair that is merged
+LONGEST = 1 << 40  # bytes of a token: no limit
 
 
-def split_pattern(digits: str) -> str:
-    """The pre-tokenisation pattern; ``digits`` is "single" (each alone) or "triples" (o200k).
+def split_pattern(digits: Digits) -> str:
+    """The pattern of a tokenizer for which none is named, where one part is enough for the digits.
 
     That of GPT-4o (tiktoken, o200k_base): of the published patterns only this one counts combining
     marks (\\p{M}) as letters; without them Thai and Indic vowel signs leave their consonants.
     """
-    return o200k(_DIGITS[digits])
+    (pattern,) = chosen(DEFAULT_PATTERN, digits).parts
+    return pattern
 
 
-def _batches(texts: Iterator[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """UTF-8 and offsets of some texts at a time."""
-    batch: list[bytes] = []
+def count_words(documents: Iterable[tuple[str, int]], parts: Sequence[str]) -> WordCounts:
+    """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other."""
+    from tokenize_kit.pattern.automaton import compile_pattern
+    from tokenize_kit.word_counts import WordCounts
+
+    counted = WordCounts([compile_pattern(part) for part in parts])
+    waiting: dict[int, list[bytes]] = {}
     size = 0
-    for text in texts:
-        batch.append(text.encode("utf-8"))
-        size += len(batch[-1])
+    for text, weight in documents:
+        raw = text.encode("utf-8")
+        waiting.setdefault(weight, []).append(raw)
+        size += len(raw)
         if size >= _BATCH:
-            yield _joined(batch)
-            batch, size = [], 0
-    if batch:
-        yield _joined(batch)
+            _count(counted, waiting)
+            size = 0
+    _count(counted, waiting)
+    return counted
+
+
+def _count(counted: WordCounts, waiting: dict[int, list[bytes]]) -> None:
+    for weight, batch in waiting.items():
+        counted.add(*_joined(batch), weight)
+    waiting.clear()
 
 
 def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -52,11 +65,18 @@ def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def learn_merges(
-    letters: np.ndarray, ends: np.ndarray, counts: np.ndarray, tokens: int, banned: Sequence[bytes]
+    letters: np.ndarray,
+    ends: np.ndarray,
+    counts: np.ndarray,
+    tokens: int,
+    banned: Sequence[bytes],
+    least: int = LEAST,
+    longest: int = LONGEST,
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by place).
 
-    letters, ends, counts: WordCounts.words(); tokens: how many at most; banned: never made.
+    letters, ends, counts: WordCounts.words(); tokens: how many at most; banned: never made; least:
+    the count under which no pair is merged; longest: bytes of a token at most.
     """
     from tokenize_kit.bpe_merges import learn
 
@@ -64,7 +84,7 @@ def learn_merges(
     numbers[ORDER] = np.arange(256)
     joined, bounds = _joined(list(banned))
     found = learn(
-        numbers[letters], ends[:-1], np.diff(ends), counts, 256, tokens, LEAST, 1 << 40,
+        numbers[letters], ends[:-1], np.diff(ends), counts, 256, tokens, least, longest,
         numbers[joined], bounds,
     )  # fmt: skip
     names = [bytes([byte]) for byte in ORDER]
@@ -74,50 +94,78 @@ def learn_merges(
     return names, [(left, right) for left, right, _ in found.tolist()]
 
 
-def count_words(texts: Iterator[str], digits: str) -> WordCounts:
-    """The pieces of all texts."""
-    from tokenize_kit.pattern.automaton import compile_pattern
-    from tokenize_kit.word_counts import WordCounts
+def first_merges(
+    names: Sequence[bytes], merges: Sequence[tuple[int, int]], tokens: int
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """What learning at most so many tokens would have found: the first of them.
 
-    counted = WordCounts([compile_pattern(split_pattern(digits))])
-    for data, offsets in _batches(texts):
-        counted.add(data, offsets)
-    return counted
+    Training looks at the number of tokens only to stop, so a smaller vocabulary is the beginning of
+    a larger one.
+    """
+    if len(names) <= tokens:
+        return list(names), list(merges)
+    last = names[tokens - 1]
+    for number, (left, right) in enumerate(merges):
+        if names[left] + names[right] == last:
+            return list(names[:tokens]), list(merges[: number + 1])
+    return list(names[:tokens]), []  # bytes alone
 
 
-def make_bpe(
+def build_tokenizer(
     names: Sequence[bytes],
     merges: Sequence[tuple[int, int]],
-    digits: str,
-    special_tokens: Sequence[str],
+    first: Sequence[str],
+    last: Sequence[str],
+    parts: Sequence[str],
 ) -> Tokenizer:
-    """The tokenizer of what `learn_merges` gave."""
+    """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
+    them. parts: the patterns, one after the other."""
     words = [spelled(name) for name in names]
-    ids = {token: number for number, token in enumerate([*special_tokens, *words])}
+    ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(split_pattern(digits)), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in special_tokens]
+        [AddedToken(token, special=True, normalized=False) for token in [*first, *last]]
     )
     return tokenizer
 
 
-def train_bpe(
-    texts: Iterator[str], *, vocab: int, digits: str, special_tokens: Sequence[str]
-) -> Tokenizer:
-    """Train on ``texts``; special tokens take ids 0, 1, ...; then the 256 bytes, then the merges.
+def train_sizes(
+    documents: Iterable[tuple[str, int]], options: TrainingOptions, scale: int = 1
+) -> list[Tokenizer]:
+    """A tokenizer of each of the sizes, from one count and one learning.
 
-    A pair must occur twice to be merged, so a small corpus gives fewer tokens than asked. Equal
-    counts are broken by the pair's ids, so the result depends on the texts alone.
+    documents: texts, each with the number of times that it counts; scale: what that number is of a
+    text that counts once. Special tokens take ids 0, 1, ...; then come the 256 bytes, then what
+    merges make, then tokens that pad. A small corpus gives fewer tokens than asked. Equal counts
+    are broken by the pair's ids, so the result depends on the texts alone.
     """
-    counted = count_words(texts, digits)
-    banned = [token.encode() for token in special_tokens]
-    names, merges = learn_merges(*counted.words(), vocab - len(special_tokens), banned)
-    return make_bpe(names, merges, digits, special_tokens)
+    first, parts = options.first_tokens, options.cutting.parts
+    padding = [reserved(options.reserved + k) for k in range(options.pad_to - 1)]
+    counted = count_words(documents, parts)
+    names, merges = learn_merges(
+        *counted.words(),
+        max(options.sizes) - len(first),
+        [token.encode() for token in [*first, *padding]],
+        options.min_frequency * scale,
+        options.max_token_length or LONGEST,
+    )
+    found = []
+    for size in options.sizes:
+        fewer = first_merges(names, merges, size - len(first))
+        last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
+        found.append(build_tokenizer(*fewer, first, last, parts))
+    return found
+
+
+def train_bpe(
+    texts: Iterable[str], *, vocab: int, digits: Digits, special_tokens: Sequence[str]
+) -> Tokenizer:
+    """A tokenizer of one size with the default pattern; see `train_sizes`."""
+    options = TrainingOptions(sizes=(vocab,), digits=digits, special_tokens=tuple(special_tokens))
+    return train_sizes(((text, 1) for text in texts), options)[0]

@@ -8,9 +8,6 @@ from tokenizers import Tokenizer
 
 from tokenize_kit.errors import TokenizerError
 
-# Names published tokenizers give to the token that ends a document, in the order we look.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
-
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """Read ``tokenizer.json``; raises ``TokenizerError`` naming the file.
@@ -34,16 +31,3 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """Name to id of every special token, by id."""
     added = tokenizer.get_added_tokens_decoder()
     return {token.content: index for index, token in sorted(added.items()) if token.special}
-
-
-def end_of_text(tokenizer: Tokenizer) -> int:
-    """The id of the token that ends a document; raises ``TokenizerError`` where there is none."""
-    special = special_ids(tokenizer)
-    for name in END_OF_TEXT:
-        if name in special:
-            return special[name]
-    raise TokenizerError(
-        f"the tokenizer has no end-of-text token (one of {', '.join(END_OF_TEXT)}): add one, or "
-        "encode without it",
-        exit_code=2,
-    )

@@ -3,190 +3,252 @@
 tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
 documents-00000.parquet  id, source, lang, tokens, bytes; one row a document, same order
-tokenizer.json           the tokenizer that made them
+tokenizer.json           the tokenizer that made them (or tokenizer.model, tokenizer.tiktoken)
 manifest.json            counts and checksums; written last, so its presence means all is there
+val/                     the same of the documents held out, where some are
+
+Other trainers' formats put other files in the place of .bin and .idx (shard_formats.py).
 """
 
 from __future__ import annotations
 
 import shutil
-from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from tokenizers import Tokenizer
 
-from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encoded import DOCUMENTS, Encoded, framed
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
-from tokenize_kit.load import end_of_text, load_tokenizer, special_ids
+from tokenize_kit.shard_formats import FORMATS, PATTERNS, Format, Side, token_dtype
+from tokenize_kit.shuffle import Shuffle, keys
+from tokenize_kit.texts import NAMES, Texts, texts_of
+from tokenize_kit.vocabulary import Vocabulary, open_vocabulary
 
 VERSION = 1
-_ENCODE_ROWS = 256  # documents encoded at once; bounds memory, changes no result
-_DOCUMENTS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("source", pa.string()),
-        ("lang", pa.string()),
-        ("tokens", pa.int64()),
-        ("bytes", pa.int64()),
-    ]
-)
 
 
-class _Shard:
-    """One open shard: tokens go to disk as they come, the table of documents stays in memory."""
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What shards hold and how they lie.
 
-    def __init__(self, folder: Path, number: int, dtype: np.dtype[Any]) -> None:
-        self.names = [f"tokens-{number:05d}.bin", f"tokens-{number:05d}.idx"]
-        self.names.append(f"documents-{number:05d}.parquet")
-        self.folder, self.dtype, self.tokens = folder, dtype, 0
-        self.ends = array("Q")
-        self.rows: dict[str, list[Any]] = {name: [] for name in _DOCUMENTS.names}
-        self.file = (folder / self.names[0]).open("wb")
+    shard_tokens: of a shard at most, but for a longer document. append_eos, prepend_bos: whether
+    the tokenizer's end-of-text token ends each document, and its beginning-of-text token begins it.
+    val_fraction: the share of documents held out, by hash of their ids. shuffle: the seed of an
+    order that depends on it and the ids alone; None keeps the order of the input. pattern: how text
+    is cut, by name, for a tokenizer that is a file of ranks.
+    """
 
-    def add(self, ids: np.ndarray, row: dict[str, Any], size: int) -> None:
-        self.file.write(ids.astype(self.dtype).tobytes())
-        self.tokens += len(ids)
-        self.ends.append(self.tokens)
-        for name in ("id", "source", "lang"):
-            self.rows[name].append(row[name])
-        self.rows["tokens"].append(len(ids))
-        self.rows["bytes"].append(size)
+    shard_tokens: int = 100_000_000
+    append_eos: bool = True
+    prepend_bos: bool = False
+    val_fraction: float = 0.0
+    shuffle: int | None = None
+    form: Format = "llmcurate"
+    pattern: str | None = None
 
-    def close(self) -> None:
-        self.file.close()
-        (self.folder / self.names[1]).write_bytes(np.asarray(self.ends, dtype="<u8").tobytes())
-        table = pa.table(self.rows, schema=_DOCUMENTS)
-        pq.write_table(table, self.folder / self.names[2], compression="zstd")
+    def __post_init__(self) -> None:
+        if self.shard_tokens < 1:
+            raise TokenizerError(f"shard_tokens {self.shard_tokens}: give 1 or more", exit_code=2)
+        if not 0 <= self.val_fraction < 1:
+            raise TokenizerError(
+                f"val_fraction {self.val_fraction}: give 0 or more, and less than 1", exit_code=2
+            )
+        if self.shuffle is not None and not 0 <= self.shuffle < 1 << 64:
+            raise TokenizerError(f"shuffle {self.shuffle}: give a seed from 0 on", exit_code=2)
+        if self.form not in FORMATS:
+            raise TokenizerError(
+                f"format {self.form!r}: give one of {', '.join(FORMATS)}", exit_code=2
+            )
 
 
 def encode_shards(
     batches: Iterable[pa.RecordBatch],
-    tokenizer_json: Path,
+    tokenizer: Path,
     out: Path,
-    *,
-    shard_tokens: int = 100_000_000,
-    append_eos: bool = True,
+    layout: Layout | None = None,
 ) -> dict[str, Any]:
     """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing).
 
-    A document is never split over shards; a shard is closed before the document that would take it
-    over ``shard_tokens``. Each document ends with the tokenizer's end-of-text token, unless
-    ``append_eos`` is false. The bytes written depend on the documents and the tokenizer alone, not
-    on how they come in batches.
+    tokenizer: a tokenizer.json, or another file that vocabulary.py takes.
 
-    Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes the
-    end-of-text tokens. Raises ``TokenizerError`` for an unusable tokenizer, a missing column, a
-    null text, and where no document comes; ``out`` is then as it was.
+    A document is never split over shards. The bytes written depend on the documents, the tokenizer
+    and the layout alone, not on how documents come in batches.
+
+    Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes those
+    that begin and end documents. Raises ``TokenizerError`` for an unusable tokenizer, a missing
+    column, a null text, and where no document comes, or none to one side of the split; ``out`` is
+    then as it was.
     """
-    if shard_tokens < 1:
-        raise TokenizerError(f"shard_tokens {shard_tokens}: give 1 or more", exit_code=2)
-    tokenizer = load_tokenizer(tokenizer_json)
-    end = np.array([end_of_text(tokenizer)] if append_eos else [], np.uint32)
+    layout = layout or Layout()
+    vocabulary = open_vocabulary(tokenizer, layout.pattern)
     out.mkdir(parents=True, exist_ok=True)
     aside = out / ".shards.partial"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
-        manifest = _encode(batches, tokenizer, end, aside, shard_tokens)
-        shutil.copyfile(tokenizer_json, aside / "tokenizer.json")
-        names = [*manifest["files"], "tokenizer.json"]
-        manifest["files"] = {name: sha256(aside / name) for name in names}
-        manifest["tokenizer_sha256"] = manifest["files"]["tokenizer.json"]
+        dtype = token_dtype(layout.form, vocabulary.size)
+        sides = _write(_encoded(batches, vocabulary, layout, dtype), aside, layout, dtype)
+        manifest = _manifests(sides, vocabulary, layout, aside)
         _commit(aside, out, manifest)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return manifest
 
 
-def _encode(
+def _encoded(
     batches: Iterable[pa.RecordBatch],
-    tokenizer: Tokenizer,
-    end: np.ndarray,
-    folder: Path,
-    shard_tokens: int,
-) -> dict[str, Any]:
-    vocab = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
-    dtype = np.dtype("<u2" if vocab <= 1 << 16 else "<u4")
-    special = special_ids(tokenizer)
-    # The unknown token is an honest answer to text; every other special token would be a forgery.
-    forbidden = np.zeros(vocab, np.bool_)
-    forbidden[[index for name, index in special.items() if "unk" not in name.lower()]] = True
-    encoder = Encoder(tokenizer)
-    shard = _Shard(folder, 0, dtype)
-    files: list[str] = [*shard.names]
-    shards = 1
-    documents = tokens = size = 0
+    vocabulary: Vocabulary,
+    layout: Layout,
+    dtype: np.dtype[Any],
+) -> Iterator[Encoded]:
+    begin = vocabulary.begin() if layout.prepend_bos else None
+    end = vocabulary.end() if layout.append_eos else None
+    for texts in texts_of(batches):
+        ids, counts = vocabulary.encode(texts.data, texts.offsets)
+        _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
+        tokens, lengths = framed(ids, counts, begin, end, dtype)
+        columns = {name: texts.names[name] for name in NAMES}
+        sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
+        yield Encoded(tokens, pa.table({**columns, **sizes}, schema=DOCUMENTS))
+
+
+def _refuse_forgery(
+    ids: np.ndarray, counts: np.ndarray, texts: Texts, forbidden: np.ndarray
+) -> None:
+    forged = np.flatnonzero(forbidden[ids])
+    if len(forged):
+        row = int(np.searchsorted(np.cumsum(counts), forged[0], "right"))
+        raise TokenizerError(
+            f"document {texts.names['id'][row]}: this tokenizer turns ordinary text into a special "
+            "token; use one trained here, or one with a byte-level model",
+        )
+
+
+def _write(
+    documents: Iterable[Encoded], aside: Path, layout: Layout, dtype: np.dtype[Any]
+) -> list[Side]:
+    """The shards of each side, in files."""
+    if layout.shuffle is not None:
+        spill = aside / "spill"
+        spill.mkdir()
+        shuffle = Shuffle(spill, layout.shuffle, dtype)
+        try:
+            for part in documents:
+                shuffle.add(part)
+        finally:
+            shuffle.close()
+        documents = shuffle.documents()
+    rest = (layout.form, dtype, layout.shard_tokens)
+    train = Side(aside, "train", *rest)
+    sides = [train]
+    if layout.val_fraction:
+        sides.append(Side(aside if layout.form == "nanogpt" else aside / "val", "val", *rest))
+    bound = np.uint64(int(layout.val_fraction * 2.0**64))
     try:
-        for rows in _rows(batches):
-            texts = [row["text"].encode("utf-8") for row in rows]
-            offsets = np.cumsum([0, *map(len, texts)])
-            encoded, counts = encoder.encode(np.frombuffer(b"".join(texts), np.uint8), offsets)
-            forged = forbidden[encoded].any()
-            for row, text, ids in zip(
-                rows, texts, np.split(encoded, np.cumsum(counts)[:-1]), strict=True
-            ):
-                if forged and forbidden[ids].any():
-                    raise TokenizerError(
-                        f"document {row['id']}: this tokenizer turns ordinary text into a special "
-                        "token; use one trained here, or one with a byte-level model",
-                    )
-                ids = np.concatenate([ids, end])
-                if shard.tokens and shard.tokens + len(ids) > shard_tokens:
-                    shard.close()
-                    shard = _Shard(folder, shards, dtype)
-                    files += shard.names
-                    shards += 1
-                length = len(text)
-                shard.add(ids, row, length)
-                documents, tokens, size = documents + 1, tokens + len(ids), size + length
+        for part in documents:
+            if layout.val_fraction:
+                chosen = keys(part.table["id"]) < bound
+                sides[1].add(part.take(np.flatnonzero(chosen)))
+                part = part.take(np.flatnonzero(~chosen)) if chosen.any() else part
+            train.add(part)
     finally:
-        shard.close()
-    if not documents:
+        for side in sides:
+            side.close()
+    if layout.shuffle is not None:
+        shutil.rmtree(aside / "spill")
+    total = sum(side.documents for side in sides)
+    if not total:
         raise TokenizerError("no documents to encode: check the input and the filters before it")
-    return {
-        "version": VERSION,
-        "dtype": "uint16" if dtype.itemsize == 2 else "uint32",
-        "vocab_size": vocab,
-        "tokenizer_sha256": "",
-        "special_ids": special,
-        "documents": documents,
-        "tokens": tokens,
-        "bytes": size,
-        "files": dict.fromkeys(files, ""),
+    for side in sides:
+        if not side.documents:
+            raise TokenizerError(
+                f"val_fraction {layout.val_fraction:g} of {total} documents leaves none for "
+                f"{side.name}: give another fraction, or more documents"
+            )
+    return sides
+
+
+def _manifests(
+    sides: list[Side], vocabulary: Vocabulary, layout: Layout, aside: Path
+) -> dict[str, Any]:
+    """The manifest of the training side, which names that of the other; val/manifest.json is
+    written here."""
+    chosen = {
+        "format": (layout.form, "llmcurate"),
+        "val_fraction": (layout.val_fraction, 0.0),
+        "shuffle": (layout.shuffle, None),
+        "bos": (layout.prepend_bos, False),
+        "eos": (layout.append_eos, True),
+        "tokenizer": (vocabulary.file, "tokenizer.json"),
+        "pattern": (layout.pattern, None),
     }
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterable[list[dict[str, Any]]]:
-    for batch in batches:
-        for name in ("id", "text"):
-            if name not in batch.schema.names:
-                raise TokenizerError(f"the documents have no column {name!r}", exit_code=2)
-        present = [name for name in ("id", "source", "lang", "text") if name in batch.schema.names]
-        for start in range(0, batch.num_rows, _ENCODE_ROWS):
-            rows = batch.slice(start, _ENCODE_ROWS).select(present).to_pylist()
-            for row in rows:
-                if row["text"] is None:
-                    raise TokenizerError(f"document {row['id']}: its text is null; drop it first")
-                row.setdefault("source", None)
-                row.setdefault("lang", None)
-            yield rows
+    found: list[dict[str, Any]] = []
+    for side in sides:
+        if side.folder != aside or side.name == "train":
+            shutil.copyfile(vocabulary.path, side.folder / vocabulary.file)
+            side.files.append(vocabulary.file)
+        files = {name: sha256(side.folder / name) for name in side.files}
+        found.append(
+            {
+                "version": VERSION,
+                "dtype": side.dtype.name,
+                "vocab_size": vocabulary.size,
+                "tokenizer_sha256": files.get(vocabulary.file, ""),
+                "special_ids": vocabulary.special,
+                "documents": side.documents,
+                "tokens": side.tokens,
+                "bytes": side.bytes,
+                "files": files,
+                **{name: value for name, (value, usual) in chosen.items() if value != usual},
+            }
+        )
+    manifest = found[0]
+    if len(sides) == 2:
+        counts = ("documents", "tokens", "bytes")
+        manifest["val"] = {name: found[1][name] for name in counts}
+        if sides[1].folder == aside:
+            manifest["files"] |= found[1]["files"]
+        else:
+            found[1]["side"] = "val"
+            write_atomic(sides[1].folder / "manifest.json", to_json(found[1]))
+            manifest["val"]["manifest_sha256"] = sha256(sides[1].folder / "manifest.json")
+    return manifest
 
 
 def _commit(aside: Path, out: Path, manifest: dict[str, Any]) -> None:
-    """Move the files in; an old manifest goes first and the new one comes last."""
+    """Move the files in; old manifests go first and the new one comes last."""
     for name in manifest["files"]:
         sync(aside / name)
     (out / "manifest.json").unlink(missing_ok=True)
-    for pattern in ("tokens-*.bin", "tokens-*.idx", "documents-*.parquet"):
-        for old in out.glob(pattern):
+    val = out / "val"
+    if (val / "manifest.json").is_file() or (aside / "val").is_dir():  # ours
+        val.mkdir(exist_ok=True)
+        (val / "manifest.json").unlink(missing_ok=True)
+        _clear(val)
+        for old in val.glob("tokenizer.*"):
             old.unlink()
+        if not any(val.iterdir()):
+            val.rmdir()
+    _clear(out)
+    if (aside / "val").is_dir():
+        val.mkdir(exist_ok=True)
+        names = sorted(path.name for path in (aside / "val").iterdir())
+        for name in sorted(names, key="manifest.json".__eq__):
+            sync(aside / "val" / name)
+            (aside / "val" / name).replace(val / name)
+        sync(val)
     for name in manifest["files"]:
         (aside / name).replace(out / name)
     sync(out)
     write_atomic(out / "manifest.json", to_json(manifest))
+
+
+def _clear(folder: Path) -> None:
+    for pattern in PATTERNS:
+        for old in folder.glob(pattern):
+            old.unlink()

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
-from tokenize_kit.bpe import split_pattern, train_bpe
+from tokenize_kit.bpe import train_sizes
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
-from tokenize_kit.load import END_OF_TEXT
+from tokenize_kit.options import TrainingOptions
+from tokenize_kit.pattern.named import PATTERNS
+from tokenize_kit.transformers_files import special_tokens_map, tokenizer_config
 
-Model = Literal["bpe", "unigram"]
-Digits = Literal["single", "triples"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenize_kit.mixture import Mixture
 
 _PROBE_BYTES = 1 << 20
 
@@ -40,15 +44,16 @@ HARD_TEXTS = (
 
 @dataclass
 class _Counted:
-    """Passes texts through and counts them; keeps the first of them to check the round trip."""
+    """Passes texts and their weights through and counts them; keeps the first of them to check the
+    round trip."""
 
-    texts: Iterable[str]
+    texts: Iterable[tuple[str, int]]
     documents: int = 0
     bytes: int = 0
     probe: list[str] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        for text, weight in self.texts:
             self.documents += 1
             try:
                 size = len(text.encode("utf-8"))
@@ -59,32 +64,7 @@ class _Counted:
             if self.bytes + size <= _PROBE_BYTES:
                 self.probe.append(text)
             self.bytes += size
-            yield text
-
-
-def _check(vocab: int, model: str, digits: str, special_tokens: Sequence[str]) -> None:
-    if model not in ("bpe", "unigram"):
-        raise TokenizerError(f"model {model!r}: choose bpe or unigram", exit_code=2)
-    if digits not in ("single", "triples"):
-        raise TokenizerError(f"digits {digits!r}: choose single or triples", exit_code=2)
-    if model == "unigram" and digits != "single":
-        raise TokenizerError("unigram splits digits one by one: use digits single", exit_code=2)
-    if not special_tokens or special_tokens[0] not in END_OF_TEXT:
-        raise TokenizerError(
-            f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}",
-            exit_code=2,
-        )
-    if len(set(special_tokens)) != len(special_tokens):
-        raise TokenizerError("special tokens: give each once", exit_code=2)
-    for token in special_tokens:
-        if len(token) < 2 or not token.isascii() or not token.isprintable() or " " in token:
-            raise TokenizerError(
-                f"special token {token!r}: use two or more printable ASCII characters, no space",
-                exit_code=2,
-            )
-    least = 256 + len(special_tokens) + 1
-    if vocab < least:
-        raise TokenizerError(f"vocab {vocab}: ask for {least} or more", exit_code=2)
+            yield text, weight
 
 
 def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
@@ -102,65 +82,136 @@ def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]
 
 
 def train_tokenizer(
-    texts: Iterable[str],
-    out: Path,
-    *,
-    model: Model = "bpe",
-    vocab: int = 32_000,
-    digits: Digits = "single",
-    special_tokens: Sequence[str] = ("<|endoftext|>",),
+    texts: Iterable[str], out: Path, *, vocab: int = 32_000, **settings: Any
 ) -> dict[str, Any]:
-    """Train on ``texts`` (one string a document) and write the tokenizer into the folder ``out``.
+    """Train on ``texts`` (one string a document) and write one tokenizer into the folder ``out``.
 
-    Writes ``tokenizer.json`` and ``tokenizer_card.json``, for unigram also ``tokenizer.model``,
-    each whole or not at all, the card last. The first special token ends documents. Nothing is
-    normalised. The same texts in the same order give the same bytes, on any number of threads.
-
-    Returns the card. Raises ``TokenizerError`` for wrong settings and for an empty corpus; fewer
-    tokens than asked is a warning in the card.
+    settings: of TrainingOptions. Returns the card; see `train_tokenizers`.
     """
-    _check(vocab, model, digits, special_tokens)
+    return train_tokenizers(texts, out, TrainingOptions(sizes=(vocab,), **settings))[0]
+
+
+def train_tokenizers(
+    texts: Iterable[str], out: Path, options: TrainingOptions
+) -> list[dict[str, Any]]:
+    """Train on ``texts`` (one string a document) and write a tokenizer of every size.
+
+    The options of sampling and weights need documents: see `train_on_corpus`.
+
+    One size goes into the folder ``out``, several into ``out/SIZE``: ``tokenizer.json``,
+    ``tokenizer_config.json`` and ``special_tokens_map.json`` (for transformers), for unigram also
+    ``tokenizer.model``, and ``tokenizer_card.json``, each whole or not at all, the card last.
+    Nothing is normalised. The same texts give the same bytes, on any number of threads.
+
+    Returns the cards. Raises ``TokenizerError`` for an empty corpus; fewer tokens than asked is a
+    warning in the card.
+    """
+    if options.sample_bytes is not None or options.column is not None:
+        raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
+    return _train(_Counted((text, 1) for text in texts), out, options)
+
+
+def train_on_corpus(
+    batches: Callable[[], Iterator[pa.RecordBatch]], out: Path, options: TrainingOptions
+) -> list[dict[str, Any]]:
+    """As `train_tokenizers`, on documents: ``batches()`` reads all of them, in any order.
+
+    Columns: text, and the one that the options' weights go by. For BPE the same documents in any
+    order give the same tokens.
+    """
+    from tokenize_kit.mixture import Mixture
+
+    mixture = Mixture(batches, options)
+    return _train(_Counted(mixture.documents()), out, options, mixture)
+
+
+def _train(
+    counted: _Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
+) -> list[dict[str, Any]]:
     out.mkdir(parents=True, exist_ok=True)
-    counted = _Counted(texts)
-    warnings: list[str] = []
     details: dict[str, Any]
     spm: bytes | None = None
-    if model == "bpe":
-        tokenizer = train_bpe(
-            iter(counted), vocab=vocab, digits=digits, special_tokens=special_tokens
-        )
-        merges = len(json.loads(tokenizer.to_str())["model"]["merges"])
-        details = {"merges": merges, "pattern": split_pattern(digits), "byte_fallback": False}
+    if options.model == "bpe":
+        tokenizers = train_sizes(counted, options, mixture.scale if mixture else 1)
+        details = _bpe_details(options)
     else:
-        from tokenize_kit.unigram import COVERAGE  # needs sentencepiece
-
-        tokenizer, spm, details = _unigram(counted, out, vocab, special_tokens)
-        if details["character_coverage"] < COVERAGE:
-            warnings.append(
-                f"vocab {vocab} is small for this corpus: characters beyond the commonest "
-                f"{details['character_coverage']:.4%} of the text are spelled in bytes"
-            )
+        tokenizer, spm, details = _unigram(counted, out, options.sizes[0], options.first_tokens)
+        tokenizers = [tokenizer]
     if not counted.bytes:
         raise TokenizerError("the corpus is empty: give at least one document with text")
+    if mixture:
+        details |= mixture.card()
+    several = len(options.sizes) > 1
+    cards = []
+    for size, tokenizer in zip(options.sizes, tokenizers, strict=True):
+        folder = out / str(size) if several else out
+        folder.mkdir(exist_ok=True)
+        more = mixture.warnings() if mixture else []
+        cards.append(_write(tokenizer, folder, size, options, counted, details, spm, more))
+    return cards
+
+
+def _bpe_details(options: TrainingOptions) -> dict[str, Any]:
+    pattern, name = options.cutting, options.pattern_name
+    notes = []
+    if pattern.gguf is None:
+        known = [n for n, p in PATTERNS.items() if p.gguf]
+        own = PATTERNS[name]
+        hint = f"digits {own.digits}" if own.gguf else f"pattern {' or '.join(known)}"
+        notes.append(
+            f"no GGUF can be made of it: llama.cpp has no pattern {name} with digits"
+            f" {pattern.digits}; train with {hint} if you need one"
+        )
+    return {
+        "pattern": name,
+        "pattern_source": pattern.source,
+        "regex": list(pattern.parts),
+        "gguf_pattern": pattern.gguf,
+        "min_frequency": options.min_frequency,
+        "max_token_length": options.max_token_length,
+        "byte_fallback": False,
+        "notes": notes,
+    }
+
+
+def _write(
+    tokenizer: Tokenizer,
+    folder: Path,
+    size: int,
+    options: TrainingOptions,
+    counted: _Counted,
+    details: dict[str, Any],
+    spm: bytes | None,
+    more_warnings: list[str],
+) -> dict[str, Any]:
+    """Writes the files of one size; its card."""
+    bpe = options.model == "bpe"
+    decoder = tokenizer.get_added_tokens_decoder()
+    special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
     actual = tokenizer.get_vocab_size(with_added_tokens=True)
-    if actual < vocab:
-        warnings.append(f"{actual} tokens instead of {vocab}: the corpus is too small for more")
+    padding = len(special) - len(options.first_tokens) if bpe else 0
+    warnings = [*_coverage_warnings(size, details), *more_warnings]
+    if actual - padding < size:
+        warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
     probe = [*HARD_TEXTS, *counted.probe]
     for text in round_trip_failures(tokenizer, probe):
         warnings.append(f"does not round-trip: {text[:40]!r}")
-
     data = tokenizer.to_str(pretty=True).encode("utf-8")
+    end_of_text = options.special_tokens[0]
     card: dict[str, Any] = {
-        "algorithm": "byte-level BPE" if model == "bpe" else "Unigram",
-        "model": model,
-        "trainer": "llmcurate" if model == "bpe" else f"sentencepiece {version('sentencepiece')}",
-        "vocab_asked": vocab,
+        "algorithm": "byte-level BPE" if bpe else "Unigram",
+        "model": options.model,
+        "trainer": "llmcurate" if bpe else f"sentencepiece {version('sentencepiece')}",
+        "vocab_asked": size,
         "vocab": actual,
+        "merges": len(json.loads(data)["model"]["merges"]) if bpe else None,
         **details,
-        "digits": digits,
+        "digits": options.cutting.digits if bpe else "single",
         "normalisation": "none",
-        "special_tokens": {token: tokenizer.token_to_id(token) for token in special_tokens},
-        "end_of_text": special_tokens[0],
+        "special_tokens": special,
+        "end_of_text": end_of_text,
+        "reserved": options.reserved,
+        "padding": padding,
         "documents": counted.documents,
         "bytes": counted.bytes,
         "round_trip_checked": len(probe),
@@ -168,10 +219,28 @@ def train_tokenizer(
         "warnings": warnings,
     }
     if spm is not None:
-        write_atomic(out / "tokenizer.model", spm)
-    write_atomic(out / "tokenizer.json", data)
-    write_atomic(out / "tokenizer_card.json", to_json(card))
+        write_atomic(folder / "tokenizer.model", spm)
+    roles = special_tokens_map(list(special), end_of_text)
+    write_atomic(folder / "special_tokens_map.json", to_json(roles))
+    config = tokenizer_config(tokenizer, end_of_text)
+    write_atomic(folder / "tokenizer_config.json", to_json(config))
+    write_atomic(folder / "tokenizer.json", data)
+    write_atomic(folder / "tokenizer_card.json", to_json(card))
     return card
+
+
+def _coverage_warnings(size: int, details: dict[str, Any]) -> list[str]:
+    if "character_coverage" not in details:
+        return []
+    from tokenize_kit.unigram import COVERAGE  # needs sentencepiece
+
+    coverage = details["character_coverage"]
+    if coverage >= COVERAGE:
+        return []
+    return [
+        f"vocab {size} is small for this corpus: characters beyond the commonest "
+        f"{coverage:.4%} of the text are spelled in bytes"
+    ]
 
 
 def _unigram(
@@ -181,7 +250,7 @@ def _unigram(
 
     spilled = out / ".tokenizer-corpus.partial"
     try:
-        corpus = spill(iter(counted), spilled)
+        corpus = spill((text for text, _ in counted), spilled)
         if not counted.bytes:
             raise TokenizerError("the corpus is empty: give at least one document with text")
         spm, tokenizer, coverage = train_unigram(corpus, vocab=vocab, special_tokens=special_tokens)
@@ -189,8 +258,7 @@ def _unigram(
         spilled.unlink(missing_ok=True)
         spilled.with_name(spilled.name + ".cut").unlink(missing_ok=True)
     details = {
-        "merges": None,
-        "pattern": None,
+        "notes": [],
         "byte_fallback": True,
         "character_coverage": coverage,
         "sentences": corpus.lines,

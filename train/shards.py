@@ -87,8 +87,6 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
             f"{folder}: no manifest.json, so no finished token shards; encode them first",
             exit_code=2,
         )
-    if not (folder / "tokenizer.json").is_file():
-        raise TrainError(f"{folder / 'tokenizer.json'}: missing; encode again")
     raw = path.read_bytes()
     try:
         manifest = json.loads(raw)
@@ -96,6 +94,14 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
         raise TrainError(f"{path}: not JSON ({error}); encode again") from error
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
         raise TrainError(f"{path}: not a version 1 manifest of token shards; encode again")
+    form = manifest.get("format", "llmcurate")
+    if form != "llmcurate":
+        raise TrainError(f"{folder}: shards in the format {form}; encode without --format")
+    tokenizer = manifest.get("tokenizer", "tokenizer.json")
+    if tokenizer != "tokenizer.json":
+        raise TrainError(f"{folder}: encoded with {tokenizer}; training takes a tokenizer.json")
+    if not (folder / "tokenizer.json").is_file():
+        raise TrainError(f"{folder / 'tokenizer.json'}: missing; encode again")
     name = manifest.get("dtype")
     if name not in ("uint16", "uint32"):
         raise TrainError(f"{path}: dtype {name!r}, expected uint16 or uint32; encode again")

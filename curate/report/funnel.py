@@ -114,9 +114,10 @@ def text(record: dict[str, Any]) -> str:
 def product_line(product: dict[str, Any]) -> str:
     """What a product is, in one line."""
     if product["makes"] == "tokenizer":
-        card = product["card"]
-        vocab = card.get("vocab", card.get("vocab_size"))
-        return f"{product['label']}: {vocab} tokens from {amount(card.get('bytes', 0))} of text"
+        cards = product.get("cards", [product["card"]])
+        vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
+        text = amount(cards[0].get("bytes", 0))
+        return f"{product['label']}: {vocab} tokens from {text} of text"
     if product["makes"] == "shards":
         ratio = product["bytes"] / max(1, product["tokens"])
         return (

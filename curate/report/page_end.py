@@ -34,7 +34,9 @@ def products(record: dict[str, Any]) -> tuple[str, str, str]:
         parts.append(f"<p>{shown(funnel.product_line(product))}.</p>")
         parts += [f"<p class=note>{shown(w)}</p>" for w in product.get("warnings", [])]
         if product["makes"] == "tokenizer":
-            parts.append(_pairs(product["card"], ("algorithm", "vocab", "documents", "bytes")))
+            for card in product.get("cards", [product["card"]]):
+                names = ("algorithm", "vocab", "pattern", "digits", "documents", "bytes")
+                parts.append(_pairs({n: v for n, v in card.items() if v is not None}, names))
         elif product["makes"] == "shards":
             parts.append(_pairs(product, ("documents", "tokens", "bytes", "vocab_size", "dtype")))
         elif product["makes"] == "model":

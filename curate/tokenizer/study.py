@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from curate.atomic import write_text
 from curate.errors import UsageError
@@ -30,11 +30,12 @@ def study(
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.judge.study import study as run
+    from tokenize_kit.pattern.named import Digits
 
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"OUT {out} is a file; name a folder")
-    if digits not in ("single", "triples"):
-        raise UsageError(f"--digits {digits}: choose single or triples")
+    if digits not in get_args(Digits):
+        raise UsageError(f"--digits {digits}: choose one of {', '.join(get_args(Digits))}")
     try:
         wanted = [int(size) for size in sizes.split(",")]
     except ValueError:
@@ -46,7 +47,7 @@ def study(
             yield from texts_of(data, offsets)
 
     try:
-        found = run(texts(), wanted, digits=digits, width=width, worth=worth)
+        found = run(texts(), wanted, digits=cast(Digits, digits), width=width, worth=worth)
     except TokenizerError as error:
         raise translated(error) from None
     found = {"inputs": inputs, **documents.tally, "digits": digits, **found}

@@ -10,6 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curate.errors import CurateError, UsageError
+from curate.recipe import compose
+
 STEPS = ["dedup_exact", {"tokenizer": {"vocab": 300}}, "shards"]
 TRAIN = {"pretrain": {"steps": 2, "rows": 2, "context": 32, "warmup": 1, "eval_every": 1}}
 
@@ -155,3 +158,54 @@ def test_products_without_document_steps_read_the_input_itself(built):
     built.run(steps, *folders, out="direct", read={"partition_bytes": 2000})
     ids = pq.read_table(built.folder / "direct/documents-00000.parquet")["id"].to_pylist()
     assert ids[:20] == ids[20:] == [f"a.jsonl#{i}" for i in range(20)]
+
+
+def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(built):
+    source = built.folder / "in.jsonl"
+    tokenizer = {"tokenizer": {"vocab": "300,310", "pattern": "llama3", "pad_to": 64}}
+    built.run([tokenizer], source, out="sizes")
+    out = built.folder / "sizes"
+    cards = [json.loads((out / f"{n}/tokenizer_card.json").read_text()) for n in (300, 310)]
+    assert [card["vocab_asked"] for card in cards] == [300, 310]
+    assert "320, 320 tokens" in (out / "report.html").read_text()
+    assert not (out / "tokenizer.json").exists()
+    with pytest.raises(UsageError, match="several sizes; name the one"):
+        built.run([tokenizer, "shards"], source, out="sizes-shards")
+    named = {"shards": {"tokenizer": str(out / "310")}}
+    built.run([named], source, out="sizes-named")
+    assert json.loads((built.folder / "sizes-named/manifest.json").read_text())["vocab_size"] == 320
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ({"vocab": "3OO"}, "'3OO': give one number or several"),
+        ({"vocab": [400, 20]}, "vocab 20: ask for 258 or more"),
+        ({"pattern": "gpt9"}, "choose gpt2, cl100k"),
+        ({"digits": "double"}, "choose single, triples"),
+        ({"model": "unigram", "pad_to": 8}, "pad-to: only for the model bpe"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else "-".join(value),
+)
+def test_wrong_settings_of_a_tokenizer_are_refused_before_anything_is_read(settings, said):
+    with pytest.raises(UsageError, match=f"step tokenizer: .*{said}"):
+        compose("t", [("tokenizer", settings)], ())
+
+
+def test_a_tokenizer_is_trained_on_a_sample_with_weights_of_any_column(built):
+    rows = [{"text": f"{i} " + "x y z " * 60, "lang": "en", "kind": "ab"[i % 2]} for i in range(40)]
+    built.jsonl("kinds/a.jsonl", rows)
+    source = built.folder / "kinds"
+    settings = {"vocab": 300, "sample_bytes": 5000, "weights": "kind=b:2.5"}
+    for name, steps in (("kinds-direct", []), ("kinds-staged", ["dedup_exact"])):
+        built.run([*steps, {"tokenizer": settings}], source, out=name)
+    cards = [
+        json.loads((built.folder / name / "tokenizer_card.json").read_text())
+        for name in ("kinds-direct", "kinds-staged")
+    ]
+    assert cards[0] == cards[1]
+    assert cards[0]["bytes"] <= 5000 and cards[0]["sample"]["documents_of"] == 40
+    assert {v: d["weight"] for v, d in cards[0]["mixture"]["values"].items()} == {"a": 1, "b": 2.5}
+    with pytest.raises(CurateError, match="no document has a column 'tongue'") as caught:
+        built.run([{"tokenizer": settings | {"weights": "tongue=b:2"}}], source, out="tongue")
+    assert caught.value.exit_code == 2

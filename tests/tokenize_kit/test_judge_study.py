@@ -7,9 +7,16 @@ import random
 
 import pytest
 
-from tokenize_kit.bpe import count_words, learn_merges, make_bpe, train_bpe
+from tokenize_kit.bpe import (
+    build_tokenizer,
+    count_words,
+    first_merges,
+    learn_merges,
+    split_pattern,
+    train_bpe,
+)
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.judge.study import prefix, study
+from tokenize_kit.judge.study import study
 
 SPECIAL = ["<|endoftext|>"]
 
@@ -23,11 +30,13 @@ def texts():
     ] * 9
 
 
-@pytest.mark.parametrize("vocab", [257, 258, 300, 411, 700])
+@pytest.mark.parametrize("vocab", [258, 259, 300, 411, 700])
 def test_a_smaller_vocabulary_is_what_was_learned_first(texts, vocab):
-    counted = count_words(iter(texts), "single")
+    counted = count_words(((text, 1) for text in texts), [split_pattern("single")])
     names, merges = learn_merges(*counted.words(), 899, [b"<|endoftext|>"])
-    smaller = make_bpe(*prefix(names, merges, vocab - 1), "single", SPECIAL)
+    smaller = build_tokenizer(
+        *first_merges(names, merges, vocab - 1), SPECIAL, (), [split_pattern("single")]
+    )
     alone = train_bpe(iter(texts), vocab=vocab, digits="single", special_tokens=SPECIAL)
     assert smaller.to_str() == alone.to_str()
     assert smaller.get_vocab_size() == vocab

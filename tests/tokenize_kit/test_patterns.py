@@ -12,7 +12,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.categories import categories, members
-from tokenize_kit.pattern.named import PATTERNS, o200k
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, RIGHT, chosen, o200k
 from tokenize_kit.pattern.parse import UnsupportedPattern
 from tokenize_kit.pattern.scan import cut_rows
 
@@ -45,7 +45,7 @@ def reference(patterns):
     return pre_tokenizers.Sequence(splits)
 
 
-ONIGURUMA = {name: p.parts for name, p in PATTERNS.items() if name != "cl100k"}
+ONIGURUMA = {f"{n}-{d}": chosen(n, d).parts for n in PATTERNS for d in DIGITS}
 ONIGURUMA |= {
     "o200k-single": (o200k(r"\p{N}"),),
     "digits-then-words": (r"\p{N}{1,3}", r" ?\p{L}+"),
@@ -60,7 +60,7 @@ def test_pieces_are_those_of_the_regex_engine(name):
     patterns = ONIGURUMA[name]
     split = reference(patterns)
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=120, deadline=None)
     @given(TEXTS)
     def check(text):
         assert pieces(patterns, [text]) == [[p for p, _ in split.pre_tokenize_str(text)]]
@@ -131,3 +131,80 @@ def test_what_is_not_supported_is_named(pattern, said):
 def test_a_pattern_cannot_grow_without_bounds():
     with pytest.raises(UnsupportedPattern, match="places"):
         compile_pattern("(?:(?:a{1000}b){1000}c){9}")
+
+
+PUBLISHED = [name for name in PATTERNS if name != "cl100k"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_pattern_with_its_own_digits_is_the_published_one(name):
+    found = chosen(name, PATTERNS[name].digits)
+    assert found.parts == PATTERNS[name].parts
+    assert found.gguf == PATTERNS[name].gguf and found.gguf
+
+
+def test_the_name_for_gguf_is_of_what_comes_out():
+    assert chosen("llama3", "single").gguf == "qwen2"
+    assert chosen("o200k", "single").gguf is None
+    assert not any(chosen(name, "triples-right").gguf for name in PATTERNS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS)
+def test_cl100k_written_for_oniguruma_cuts_as_tiktoken_s_does(text):
+    written = chosen("cl100k", "triples").parts
+    assert pieces(written, [text]) == pieces(PATTERNS["cl100k"].parts, [text], "rust")
+
+
+NUMBERS = st.lists(st.text(st.sampled_from("0123456789٣½Ⅳ²𝟘"), max_size=12), max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(NUMBERS, st.sampled_from([" ", ".", "  ", "a", "\n"]))
+def test_groups_from_the_right_are_those_of_the_regex_engine(numbers, between):
+    text = between.join(numbers)
+    split = reference([RIGHT])
+    assert pieces([RIGHT], [text]) == [[p for p, _ in split.pre_tokenize_str(text)]]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@settings(max_examples=60, deadline=None)
+@given(NUMBERS, st.sampled_from([" ", ".", "  ", "a", "\n"]))
+def test_a_number_is_grouped_from_the_right_in_any_pattern(name, numbers, between):
+    text = between.join(numbers)
+    found = pieces(chosen(name, "triples-right").parts, [text])[0]
+    wanted = []
+    for run in ["".join(g) for _, g in itertools.groupby(text, str.isnumeric)]:
+        if run[0].isnumeric():
+            begin = len(run) % 3 or 3
+            wanted += [run[:begin], *[run[k : k + 3] for k in range(begin, len(run), 3)]]
+    assert [p for p in found if p[0].isnumeric()] == wanted
+
+
+@pytest.mark.parametrize("set_", [r"\d", r"\p{N}", r"\P{L}", r"\p{^L}"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_groups_of_any_size_and_set_are_counted_from_the_right(set_, size):
+    pattern = rf"{set_}{{1,{size}}}(?=(?:{set_}{{{size}}})*(?!{set_}))"
+    split = reference([pattern])
+    texts = ["", "1", "12a", "a1234567", "12 123 1234", "٣٣٣٣٣x1", "!?" * 9]
+    wanted = [[p for p, _ in split.pre_tokenize_str(text)] for text in texts]
+    assert pieces([pattern], texts) == wanted
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\p{N}{1,3}(?=(?:\p{N}{2})*(?!\p{N}))",
+        r"\p{N}{1,3}(?=(?:\p{L}{3})*(?!\p{N}))",
+        r"\p{N}{1,3}(?=(?:\p{N}{3})+(?!\p{N}))",
+        RIGHT + "|x",
+    ],
+)
+def test_other_look_aheads_without_bound_are_refused(pattern):
+    with pytest.raises(UnsupportedPattern, match="a look-ahead of more than one"):
+        compile_pattern(pattern)
+
+
+def test_a_long_run_of_digits_is_grouped_in_one_pass():
+    found = pieces([RIGHT], ["1" * 1_000_001])[0]
+    assert (len(found), found[0], found[-1]) == (333_334, "11", "111")

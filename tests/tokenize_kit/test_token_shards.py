@@ -10,7 +10,7 @@ import pytest
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.load import load_tokenizer
-from tokenize_kit.shards import encode_shards
+from tokenize_kit.shards import Layout, encode_shards
 from tokenize_kit.training import train_tokenizer
 from train.shards import read_shards
 
@@ -79,15 +79,15 @@ def test_a_tokenizer_that_lets_text_forge_tokens_is_refused(batch_of, tmp_path):
 
 def test_batching_and_threads_do_not_change_a_byte(batch_of, tokenizer_json, tmp_path):
     rows = [(f"d{index}", "the cat sat " * (index % 7)) for index in range(40)]
-    encode_shards([batch_of(*rows)], tokenizer_json, tmp_path / "one", shard_tokens=100)
+    encode_shards([batch_of(*rows)], tokenizer_json, tmp_path / "one", Layout(shard_tokens=100))
     batches = [batch_of(*rows[first : first + 3]) for first in range(0, 40, 3)]
-    encode_shards(batches, tokenizer_json, tmp_path / "many", shard_tokens=100)
+    encode_shards(batches, tokenizer_json, tmp_path / "many", Layout(shard_tokens=100))
     assert digests(tmp_path / "one") == digests(tmp_path / "many")
 
 
 def test_a_shard_never_splits_a_document(batch_of, tokenizer_json, tmp_path):
     rows = [("a", "the cat sat"), ("b", "x" * 500), ("c", "mat"), ("d", "mat")]
-    manifest = encode_shards([batch_of(*rows)], tokenizer_json, tmp_path, shard_tokens=50)
+    manifest = encode_shards([batch_of(*rows)], tokenizer_json, tmp_path, Layout(shard_tokens=50))
     shards = read_shards(tmp_path)
     assert shards.shard.tolist() == [0, 1, 2, 2]
     assert shards.ids([3, 0, 1]) == ["d", "a", "b"] and manifest["documents"] == 4

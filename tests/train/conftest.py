@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tokenize_kit.shards import encode_shards  # noqa: E402
+from tokenize_kit.shards import Layout, encode_shards  # noqa: E402
 from tokenize_kit.training import train_tokenizer  # noqa: E402
 
 WORDS = "the a cat dog bird sat ran flew on over under mat tree house and then it was red".split()
@@ -29,5 +29,6 @@ def shard_folder(tmp_path_factory) -> Path:
     batch = pa.RecordBatch.from_pylist(
         [{"id": f"doc-{index}", "text": text} for index, text in enumerate(texts)]
     )
-    encode_shards([batch], out / "tokenizer" / "tokenizer.json", out / "shards", shard_tokens=1500)
+    layout = Layout(shard_tokens=1500)
+    encode_shards([batch], out / "tokenizer" / "tokenizer.json", out / "shards", layout)
     return out / "shards"

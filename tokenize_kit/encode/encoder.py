@@ -14,40 +14,51 @@ from tokenize_kit.pattern.scan import cut_rows
 _ROWS = 256  # texts given to the library at once
 
 
-class Encoder:
-    """Encodes as `tokenizer` does with `encode_special_tokens` set: no special token comes out of
-    text. `reason` says why the library does the work, None where our kernels do.
+class ByPlan:
+    """Encodes by our kernels. Ids do not depend on what was encoded before, nor on how texts come
+    in batches."""
 
-    Ids do not depend on what was encoded before, nor on how texts come in batches.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
-        self.plan: Plan | None = None
-        self.reason: str | None = None
-        try:
-            self.plan = read(tokenizer.to_str())
-        except NotOurs as error:
-            self.reason = str(error)
-        else:
-            self._cache = new_cache()
-            self._tables = tuple(table.kernel for table in self.plan.tables)
-            self._added = [token.encode() for token in self.plan.added]
+    def __init__(self, plan: Plan) -> None:
+        self.plan: Plan | None = plan
+        self._bpe, self._cache = plan.bpe, new_cache()
+        self._tables = tuple(table.kernel for table in plan.tables)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ids: uint32[], how many of each row: int64[rows]).
 
         data: uint8[], valid UTF-8; offsets: int64[rows + 1].
         """
+        ends, counts = cut_rows(data, offsets, self._tables)
+        ids, sizes = encode_pieces(data, offsets, ends, counts, self._bpe, self._cache)
+        return ids, sizes
+
+
+class Encoder(ByPlan):
+    """Encodes as `tokenizer` does with `encode_special_tokens` set: no special token comes out of
+    text. `reason` says why the library does the work, None where our kernels do.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.plan = None
+        self.reason: str | None = None
+        try:
+            plan = read(tokenizer.to_str())
+        except NotOurs as error:
+            self.reason = str(error)
+        else:
+            super().__init__(plan)
+            self._added = [token.encode() for token in plan.added]
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As ByPlan's."""
         if self.plan is None:
             return self._by_library(data, offsets)
         if self._added:
             raw = data[offsets[0] : offsets[-1]].tobytes()
             if any(token in raw for token in self._added):
                 return self._by_library(data, offsets)
-        ends, counts = cut_rows(data, offsets, self._tables)
-        ids, sizes = encode_pieces(data, offsets, ends, counts, self.plan.bpe, self._cache)
-        return ids, sizes
+        return super().encode(data, offsets)
 
     def _by_library(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, sizes = [], []

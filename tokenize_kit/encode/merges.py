@@ -25,30 +25,31 @@ _ID = np.int64(0xFFFFFFFF)
 Pairs = namedtuple("Pairs", "slots bits")
 
 
-def pair_table(merges: np.ndarray) -> Pairs:
+def pair_table(merges: np.ndarray, ranks: np.ndarray | None = None) -> Pairs:
     """The table of merges: int64[n, 3] of left, right and merged id.
 
-    A row's place is its rank; of equal pairs the last one counts.
+    ranks: int64[n], else a row's place is its rank; of equal pairs the last one counts.
     """
     size = max(64, len(merges))
     slots = np.zeros((1 << int(3 * size).bit_length(), 2), np.int64)
     slots[:, 1] = NO_RANK
     bits = np.zeros(1 << (int(size).bit_length() - 2), np.uint64)  # 16 to 32 bits a pair
-    _insert(slots, bits, np.ascontiguousarray(merges, np.int64))
+    ranks = np.arange(len(merges)) if ranks is None else ranks
+    _insert(slots, bits, np.ascontiguousarray(merges, np.int64), ranks.astype(np.int64))
     return Pairs(slots, bits)
 
 
 @njit(cache=True, nogil=True)
-def _insert(slots, bits, merges):
+def _insert(slots, bits, merges, ranks):
     mask = np.uint64(len(slots) - 1)
-    for rank in range(len(merges)):
-        key = merges[rank, 0] << 32 | merges[rank, 1]
+    for row in range(len(merges)):
+        key = merges[row, 0] << 32 | merges[row, 1]
         mixed = stir(np.uint64(key))
         slot = mixed & mask
         while slots[slot, 1] != NO_RANK and slots[slot, 0] != key:
             slot = (slot + np.uint64(1)) & mask
         slots[slot, 0] = key
-        slots[slot, 1] = np.int64(rank) << 32 | merges[rank, 2]
+        slots[slot, 1] = ranks[row] << 32 | merges[row, 2]
         bit = mixed >> _40
         bits[(bit >> _6) & np.uint64(len(bits) - 1)] |= _ONE << (bit & _63)
 

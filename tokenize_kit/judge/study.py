@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.bpe import count_words, learn_merges, make_bpe
+from tokenize_kit.bpe import build_tokenizer, count_words, first_merges, learn_merges
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.options import DEFAULT_PATTERN
+from tokenize_kit.pattern.named import Digits, chosen
 
 HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
 MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
@@ -26,7 +28,7 @@ def study(
     texts: Iterable[str],
     sizes: Sequence[int],
     *,
-    digits: str = "single",
+    digits: Digits = "single",
     special_tokens: Sequence[str] = ("<|endoftext|>",),
     width: int = 768,
     worth: float = 0.03,
@@ -43,8 +45,9 @@ def study(
     wanted = sorted(set(sizes))
     if not wanted or wanted[0] < least:
         raise TokenizerError(f"vocabularies: give sizes of {least} or more", exit_code=2)
+    parts = chosen(DEFAULT_PATTERN, digits).parts
     held = _Held()
-    counted = count_words(held.split(texts), digits)
+    counted = count_words(((text, 1) for text in held.split(texts)), parts)
     if not held.texts or not len(counted):
         raise TokenizerError(
             "too few texts: some are held out to measure with, so give dozens or more", exit_code=2
@@ -58,7 +61,7 @@ def study(
         tokens = size - len(special_tokens)
         if rows and rows[-1]["vocab"] < rows[-1]["asked"]:
             break  # the corpus has no more
-        some = make_bpe(*prefix(names, merges, tokens), digits, special_tokens)
+        some = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
         _, counts = Encoder(some).encode(data, offsets)
         vocab = min(size, len(names) + len(special_tokens))
         total = int(counts.sum())
@@ -87,20 +90,6 @@ def study(
         "recommended": best["vocab"],
         "beyond": best is rows[-1],  # no step was too small: a larger one may be worth it too
     }
-
-
-def prefix(
-    names: Sequence[bytes], merges: Sequence[tuple[int, int]], tokens: int
-) -> tuple[Sequence[bytes], list[tuple[int, int]]]:
-    """What `learn_merges` gives for fewer tokens: (names, merges) of its result for more."""
-    made, used = _BYTES, 0
-    for left, right in merges:
-        if made >= tokens:
-            break
-        used += 1
-        # Two merges may make one token; the second adds none.
-        made += names[made] == names[left] + names[right] if made < len(names) else 0
-    return names[:made], list(merges[:used])
 
 
 def _saved(before: dict[str, Any], vocab: int, tokens: int) -> float:

@@ -9,7 +9,7 @@ the class of the next code point whether the text before it matches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +25,7 @@ from tokenize_kit.pattern.parse import (
     Sequence,
     UnsupportedPattern,
     parse,
+    right_groups,
 )
 
 MAX_PLACES = 20_000
@@ -40,7 +41,8 @@ class Table:
 
     steps: uint16[states, classes + 1]: 2 * next state + whether the text so far matches; state 0 is
     the dead one, 1 the first; the last column stands for the end of the text. ascii: uint8[128] and
-    pages: uint8[0x1100], blocks: uint8[blocks, 256] give a code point's class.
+    pages: uint8[0x1100], blocks: uint8[blocks, 256] give a code point's class. group: code
+    points of the groups that a match is cut into, from its end; 0: into none.
     """
 
     pattern: str
@@ -48,13 +50,15 @@ class Table:
     ascii: np.ndarray
     pages: np.ndarray
     blocks: np.ndarray
+    group: int = 0
 
     @property
-    def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+    def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int, int]:
         """What scan.py's kernels take: tables without rows, states by where their row begins."""
         columns = self.steps.shape[1]
         flat = (self.steps >> 1).astype(np.uint32) * 2 * columns | self.steps & 1
-        return flat.reshape(-1), self.ascii, self.pages, self.blocks.reshape(-1), columns
+        blocks = self.blocks.reshape(-1)
+        return flat.reshape(-1), self.ascii, self.pages, blocks, columns, self.group
 
 
 class _Program:
@@ -235,4 +239,7 @@ def _compile(pattern: str, dialect: Dialect) -> Table:
 @lru_cache(maxsize=32)
 def compile_pattern(pattern: str, dialect: Dialect = "oniguruma") -> Table:
     """The table of a pattern; raises UnsupportedPattern, saying what stands in the way."""
-    return _compile(pattern, dialect)
+    groups = right_groups(pattern)
+    if groups is None:
+        return _compile(pattern, dialect)
+    return replace(_compile(groups[0], dialect), pattern=pattern, group=groups[1])

@@ -1,11 +1,20 @@
-"""The published pre-tokenisation patterns, by name, with their sources.
+"""The published pre-tokenisation patterns, by name, with their sources, and their rules for digits.
 
 Every one covers every text, so that nothing lies between its matches.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+Digits = Literal["single", "triples", "triples-right", "free"]
+DIGITS: tuple[Digits, ...] = get_args(Digits)
+
+_RULES = {"single": r"\p{N}", "triples": r"\p{N}{1,3}", "free": r"\p{N}+"}
+# Groups of three from the right, in a run of digits; parse.right_groups reads this form.
+RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
 
 _CASELESS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
@@ -40,20 +49,54 @@ def o200k(digits: str) -> str:
     )
 
 
+def _gpt2(digits: str) -> str:
+    # Only whole numbers take the space before them.
+    digits = rf" ?{digits}" if digits == _RULES["free"] else digits
+    return rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+|{digits}| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
+
+
+def _cl100k_oniguruma(digits: str) -> str:
+    """cl100k's with what Oniguruma reads otherwise written out: `$` and a possessive {1,3}+."""
+    return (
+        rf"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{{L}}\p{{N}}]?+\p{{L}}++|{digits}"
+        r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++(?![\s\S])|\s*[\r\n]|\s+(?!\S)|\s"
+    )
+
+
+def _llama3(digits: str) -> str:
+    return _cl100k(_CASELESS, digits, "", r"\s*[\r\n]+")
+
+
+_DEEPSEEK = (
+    r"[一-龥぀-ゟ゠-ヿ]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+
+
+def _whole(build: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    """Parts of a pattern whose rule for digits is one of its alternatives."""
+    # The rest is cut as ever: groups from the right are made of whole numbers, behind it.
+    return lambda rule: (build(_RULES["free"]), RIGHT) if rule == RIGHT else (build(rule),)
+
+
 @dataclass(frozen=True)
 class Pattern:
-    """Patterns applied one after the other; `gguf`: the name llama.cpp knows it by, if it does."""
+    """Patterns applied one after the other; `gguf`: the name llama.cpp knows it by, if it does.
+
+    digits: the rule of its own; cut: the parts with another rule, as Oniguruma reads them.
+    """
 
     parts: tuple[str, ...]
     source: str
+    digits: Digits
+    cut: Callable[[str], tuple[str, ...]]
     gguf: str | None = None
 
 
 PATTERNS: dict[str, Pattern] = {
     "gpt2": Pattern(
-        (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",),
-        "Radford et al. 2019, encoder.py",
-        "gpt-2",
+        (_gpt2(_RULES["free"]),), "Radford et al. 2019, encoder.py", "free", _whole(_gpt2), "gpt-2"
     ),
     "cl100k": Pattern(
         (
@@ -61,24 +104,42 @@ PATTERNS: dict[str, Pattern] = {
             r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
         ),
         "tiktoken_ext/openai_public.py",
+        "triples",
+        _whole(_cl100k_oniguruma),
     ),
-    "o200k": Pattern((o200k(r"\p{N}{1,3}"),), "tiktoken_ext/openai_public.py", "gpt-4o"),
+    "o200k": Pattern(
+        (o200k(_RULES["triples"]),),
+        "tiktoken_ext/openai_public.py",
+        "triples",
+        _whole(o200k),
+        "gpt-4o",
+    ),
     "llama3": Pattern(
-        (_cl100k(_CASELESS, r"\p{N}{1,3}", "", r"\s*[\r\n]+"),),
+        (_llama3(_RULES["triples"]),),
         "tokenizer.json of Llama 3",
+        "triples",
+        _whole(_llama3),
         "llama-bpe",
     ),
     "qwen2": Pattern(
-        (_cl100k(_CASELESS, r"\p{N}", "", r"\s*[\r\n]+"),), "tokenizer.json of Qwen2", "qwen2"
+        (_llama3(_RULES["single"]),), "tokenizer.json of Qwen2", "single", _whole(_llama3), "qwen2"
     ),
     "deepseek": Pattern(
-        (
-            r"\p{N}{1,3}",
-            r"[一-龥぀-ゟ゠-ヿ]+",
-            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
-            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ),
+        (_RULES["triples"], *_DEEPSEEK),
         "tokenizer.json of DeepSeek-V3",
+        "triples",
+        lambda rule: (rule, *_DEEPSEEK),
         "deepseek-v3",
     ),
 }
+
+
+def chosen(name: str, digits: Digits) -> Pattern:
+    """The pattern of a name with a rule for digits, for a tokenizer.json.
+
+    `gguf` is of the pattern that comes out, whatever its name: Llama 3's with single digits is
+    Qwen2's. Raises KeyError for names that are not in PATTERNS or DIGITS.
+    """
+    parts = PATTERNS[name].cut(RIGHT if digits == "triples-right" else _RULES[digits])
+    known = next((p.gguf for p in PATTERNS.values() if p.parts == parts), None)
+    return replace(PATTERNS[name], parts=parts, digits=digits, gguf=known)

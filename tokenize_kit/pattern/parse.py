@@ -7,6 +7,7 @@ name, so that a pattern is either matched exactly or not at all.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,11 @@ from tokenize_kit.pattern.categories import CODE_POINTS, folds, members
 Dialect = Literal["oniguruma", "rust"]  # of `tokenizers`, of tiktoken
 
 MOST = 1000  # copies of a repeated part
+# X{1,n} ahead of whole groups X{n} up to the end of the run of X: groups counted from the right.
+_RIGHT_GROUPS = re.compile(
+    r"(?P<set>\\[pP]\{\^?\w+\}|\\[dD])\{1,(?P<size>[1-9]\d{0,2})\}"
+    r"\(\?=\(\?:(?P=set)\{(?P=size)\}\)\*\(\?!(?P=set)\)\)"
+)
 _ESCAPES = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0, "a": 7, "e": 27}
 
 
@@ -268,3 +274,13 @@ def parse(pattern: str, dialect: Dialect) -> Node:
     if parser.at < len(pattern):
         raise parser.refuse("a parenthesis that was not opened")
     return found
+
+
+def right_groups(pattern: str) -> tuple[str, int] | None:
+    """(pattern of the runs, code points of a group) where the whole pattern is of the form
+    X{1,n}(?=(?:X{n})*(?!X)), X a property or \\d: runs of X in groups of n from the right.
+
+    The one look-ahead without bound that is taken: what it matches is known from a run's length.
+    """
+    found = _RIGHT_GROUPS.fullmatch(pattern)
+    return (found["set"] + "+", int(found["size"])) if found else None

@@ -60,6 +60,22 @@ def match_at(data, start, end, table):
 
 
 @njit(nogil=True)
+def _groups(data, start, end, size, ends, count):
+    """Appends the ends of groups of `size` code points, counted from the end; as `cut` does."""
+    left = 0
+    for k in range(start, end):
+        left += data[k] & 0xC0 != 0x80
+    for k in range(start, end):
+        if data[k] & 0xC0 != 0x80:
+            if k > start and left % size == 0:
+                ends[count] = k
+                count += 1
+            left -= 1
+    ends[count] = end
+    return count + 1
+
+
+@njit(nogil=True)
 def cut(data, start, end, table, ends, count):
     """Appends to ends: int64[] the ends of the pieces of data[start:end]; returns their new count.
 
@@ -78,8 +94,11 @@ def cut(data, start, end, table, ends, count):
             ends[count] = at
             count += 1
             loose = False
-        ends[count] = z
-        count += 1
+        if table[5]:
+            count = _groups(data, at, z, table[5], ends, count)
+        else:
+            ends[count] = z
+            count += 1
         at = z
     if loose:
         ends[count] = end

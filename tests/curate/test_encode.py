@@ -1,0 +1,127 @@
+"""`llmcurate tokenizer encode`: its options, and what it leaves when it is killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.curate.conftest import environment
+
+PRODUCTS = ("tokens-*", "documents-*", "*.bin", "manifest.json", "tokenizer.json", "val/*")
+
+
+@pytest.fixture(scope="module")
+def corpus(shared_bench, make_pages):
+    """in.jsonl, and the folder of a tokenizer of it."""
+    shared_bench.jsonl("in.jsonl", make_pages(150))
+    shared_bench.run([{"tokenizer": {"vocab": 300}}], shared_bench.folder / "in.jsonl", out="tok")
+    return shared_bench
+
+
+def shards(out: Path) -> dict[str, str]:
+    paths = {p for pattern in PRODUCTS for p in out.glob(pattern)}
+    return {
+        str(p.relative_to(out)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(paths)
+    }
+
+
+def arguments(out: str, *options: str) -> list[str]:
+    line = ["tokenizer", "encode", "in.jsonl", "--tokenizer", "tok", "-o", out, "-q"]
+    return [*line, "--workers", "1", *options]
+
+
+def test_the_options_of_the_command_reach_the_shards(corpus):
+    options = "--format nanogpt --val-fraction 0.2 --shuffle 3 --no-eos --json".split()
+    done = corpus.command(*arguments("options", *options))
+    assert done.returncode == 0, done.stderr
+    out = corpus.folder / "options"
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    chosen = {"format": "nanogpt", "val_fraction": 0.2, "shuffle": 3, "eos": False}
+    assert chosen.items() <= manifest.items() and "bos" not in manifest
+    train, val = (np.fromfile(out / f"{side}.bin", "<u2") for side in ("train", "val"))
+    assert (len(train), len(val)) == (manifest["tokens"], manifest["val"]["tokens"])
+    assert manifest["special_ids"]["<|endoftext|>"] not in train
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--format", "parquet"], "format"),
+        (["--val-fraction", "1"], "val_fraction"),
+        (["--shuffle", "-1"], "shuffle"),
+        (["--bos"], "no beginning-of-text token"),
+    ],
+    ids=["format", "fraction", "seed", "bos"],
+)
+def test_wrong_options_are_one_line_and_exit_code_2(corpus, options, says):
+    done = corpus.command(*arguments("wrong", *options))
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (corpus.folder / "wrong" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("place", ["_commit", "write_atomic"])
+def test_killed_while_encoding_it_ends_with_the_same_bytes(corpus, place):
+    options = ["--shuffle", "1", "--val-fraction", "0.2"]
+    if not (corpus.folder / "whole").exists():
+        assert corpus.command(*arguments("whole", *options)).returncode == 0
+    killing = (
+        "import os, sys, tokenize_kit.shards as shards\n"
+        f"shards.{place} = lambda *a: os.kill(os.getpid(), 9)\n"
+        "from curate.cli import main; main()"
+    )
+    out = corpus.folder / f"killed-{place}"
+    done = subprocess.run(
+        [sys.executable, "-c", killing, *arguments(out.name, *options)],
+        cwd=corpus.folder,
+        env=environment(),
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == -9, done.stderr
+    assert not shards(out)
+    again = corpus.command(*arguments(out.name, *options))
+    assert again.returncode == 0, again.stderr
+    assert shards(out) == shards(corpus.folder / "whole")
+    assert not list(out.rglob(".shards.partial"))
+
+
+def test_shards_do_not_depend_on_workers(corpus):
+    settings = {"tokenizer": str(corpus.folder / "tok"), "shuffle": 5, "val_fraction": 0.3}
+    steps, read = ["dedup_exact", {"shards": settings}], {"partition_bytes": 3000}
+    for workers in (1, 3):
+        source = corpus.folder / "in.jsonl"
+        corpus.run(steps, source, out=f"workers{workers}", workers=workers, read=read)
+    one, three = (shards(corpus.folder / f"workers{n}") for n in (1, 3))
+    assert one == three and "val/manifest.json" in one
+
+
+def test_without_the_split_nothing_of_it_stays(corpus):
+    out, source = corpus.folder / "split", corpus.folder / "in.jsonl"
+    settings = {"tokenizer": str(corpus.folder / "tok"), "val_fraction": 0.3}
+    corpus.run([{"shards": settings}], source, out="split")
+    held = pq.read_table(out / "val/documents-00000.parquet")["id"].to_pylist()
+    kept = pq.read_table(out / "documents-00000.parquet")["id"].to_pylist()
+    assert held and sorted([*held, *kept]) == [f"d{k:04d}" for k in range(150)]
+    corpus.run([{"shards": settings | {"val_fraction": 0}}], source, out="split")
+    assert not list((out / "val").glob("*"))
+    assert json.loads((out / "manifest.json").read_bytes())["documents"] == 150
+
+
+def test_text_that_is_not_utf8_is_refused_by_name(tmp_path, corpus):
+    import pyarrow as pa
+
+    from tokenize_kit.errors import TokenizerError
+    from tokenize_kit.shards import encode_shards
+
+    bad = pa.array([b"fine", b"\xff\xfe"], pa.large_binary()).view(pa.large_string())
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), bad], ["id", "text"])
+    with pytest.raises(TokenizerError, match="document b: its text is not UTF-8"):
+        encode_shards([batch], corpus.folder / "tok" / "tokenizer.json", tmp_path / "out")

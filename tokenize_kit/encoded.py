@@ -1,0 +1,75 @@
+"""Documents as tokens: what the encoder gives, the shuffle orders and the shard files take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+DOCUMENTS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("lang", pa.string()),
+        ("tokens", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """tokens: [], those of all documents one after the other; table: DOCUMENTS, a row each."""
+
+    tokens: np.ndarray
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[rows]: tokens of each document."""
+        return self.table["tokens"].to_numpy()
+
+    def take(self, order: np.ndarray) -> Encoded:
+        """The rows of these numbers, in that order."""
+        lengths = self.lengths
+        starts = np.cumsum(lengths) - lengths
+        return Encoded(gather(self.tokens, starts[order], lengths[order]), self.table.take(order))
+
+
+def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The stretches of tokens that begin there, one after the other."""
+    before = np.cumsum(lengths) - lengths
+    places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    found: np.ndarray = tokens[places]
+    return found
+
+
+def joined(parts: list[Encoded]) -> Encoded:
+    """All of them as one."""
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.concat_tables([part.table for part in parts]).combine_chunks()
+    return Encoded(np.concatenate([part.tokens for part in parts]), table)
+
+
+def framed(
+    ids: np.ndarray, counts: np.ndarray, begin: int | None, end: int | None, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens: dtype[], lengths: int64[rows]): each document's ids between the tokens that begin
+    and end it. ids: uint32[]; counts: int64[rows]."""
+    lengths = counts + (begin is not None) + (end is not None)
+    if begin is None and end is None:
+        return ids.astype(dtype), lengths
+    ends = np.cumsum(lengths)
+    text = np.ones(int(lengths.sum()), np.bool_)
+    tokens = np.empty(len(text), dtype)
+    for token, places in ((begin, ends - lengths), (end, ends - 1)):
+        if token is not None:
+            text[places] = False
+            tokens[places] = token
+    tokens[text] = ids
+    return tokens, lengths

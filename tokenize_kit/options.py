@@ -1,0 +1,166 @@
+"""What a tokenizer is trained with, checked before anything is read."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
+from tokenize_kit.weights import parse_weights
+
+Model = Literal["bpe", "unigram"]
+
+# Names published tokenizers give to the token that ends a document, in the order we look.
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
+
+DEFAULT_PATTERN = "o200k"
+MOST_PADDING = 4096
+_RESERVED = re.compile(r"<\|reserved_\d+\|>")
+
+
+def reserved(number: int) -> str:
+    """The spelling of a token that is kept free for later."""
+    return f"<|reserved_{number}|>"
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Raises TokenizerError (exit code 2) where an option or two together make no sense.
+
+    sizes: tokens wanted, special and reserved ones included; several are learned at once.
+    pattern: a name of PATTERNS; none: o200k. digits: none: the pattern's own, and single where no
+    pattern is named. special_tokens: the first ends documents. reserved: so many tokens
+    `<|reserved_0|>`, ... behind them; pad_to: and as many at the end as make the vocabulary a
+    multiple of it. min_frequency: occurrences of a pair that is merged; max_token_length: bytes.
+
+    sample_bytes: text that is read at most, drawn by hash with `seed`; weights: how often documents
+    count, as `lang=th:3,en:0.5`; or temperature, by the column `by` (none: lang).
+    """
+
+    model: Model = "bpe"
+    sizes: tuple[int, ...] = (32_000,)
+    pattern: str | None = None
+    digits: Digits | None = None
+    special_tokens: tuple[str, ...] = ("<|endoftext|>",)
+    reserved: int = 0
+    pad_to: int = 1
+    min_frequency: int = 2
+    max_token_length: int | None = None
+    sample_bytes: int | None = None
+    seed: int = 0
+    weights: str | None = None
+    temperature: float | None = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.model not in get_args(Model):
+            raise _wrong(f"model {self.model!r}: choose bpe or unigram")
+        if self.digits is not None and self.digits not in DIGITS:
+            raise _wrong(f"digits {self.digits!r}: choose {_or(DIGITS)}")
+        if self.pattern is not None and self.pattern not in PATTERNS:
+            raise _wrong(f"pattern {self.pattern!r}: choose {_or(tuple(PATTERNS))}")
+        if self.reserved < 0:
+            raise _wrong(f"reserved {self.reserved}: give a number from 0")
+        if not 1 <= self.pad_to <= MOST_PADDING:
+            raise _wrong(f"pad-to {self.pad_to}: give a number from 1 to {MOST_PADDING}")
+        if self.min_frequency < 1:
+            raise _wrong(f"min-frequency {self.min_frequency}: give a number from 1")
+        if self.max_token_length is not None and self.max_token_length < 2:
+            raise _wrong(f"max-token-length {self.max_token_length}: give 2 bytes or more")
+        self._check_mixture()
+        if self.model == "unigram":
+            self._check_unigram()
+        self._check_special()
+        self._check_sizes()
+
+    def _check_unigram(self) -> None:
+        if self.digits not in (None, "single"):
+            raise _wrong("unigram splits digits one by one: use digits single")
+        given = {
+            "pattern": self.pattern is not None,
+            "pad-to": self.pad_to != 1,
+            "min-frequency": self.min_frequency != 2,
+            "max-token-length": self.max_token_length is not None,
+            "several sizes": len(self.sizes) > 1,
+            "weights": self.weights is not None,
+            "temperature": self.temperature is not None,
+        }
+        for name, is_given in given.items():
+            if is_given:
+                raise _wrong(f"{name}: only for the model bpe")
+
+    def _check_mixture(self) -> None:
+        if self.sample_bytes is not None and self.sample_bytes < 1:
+            raise _wrong(f"sample-bytes {self.sample_bytes}: give a number from 1")
+        if not 0 <= self.seed < 2**63:
+            raise _wrong(f"seed {self.seed}: give a number from 0")
+        if self.weights is not None:
+            parse_weights(self.weights)
+            if self.temperature is not None:
+                raise _wrong("weights and temperature: give one of them")
+        if self.temperature is not None and not 0.1 <= self.temperature < math.inf:
+            raise _wrong(
+                f"temperature {self.temperature}: give a number from 0.1; 1 changes nothing"
+            )
+        if self.by is not None and self.temperature is None:
+            raise _wrong("by: only with temperature")
+
+    def _check_special(self) -> None:
+        tokens = self.special_tokens
+        if not tokens or tokens[0] not in END_OF_TEXT:
+            raise _wrong(
+                f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}"
+            )
+        if len(set(tokens)) != len(tokens):
+            raise _wrong("special tokens: give each once")
+        for token in tokens:
+            if len(token) < 2 or not token.isascii() or not token.isprintable() or " " in token:
+                raise _wrong(
+                    f"special token {token!r}: use two or more printable ASCII characters, no space"
+                )
+            if _RESERVED.fullmatch(token):
+                raise _wrong(f"special token {token!r}: that is a reserved one's, use reserved")
+
+    def _check_sizes(self) -> None:
+        if not self.sizes:
+            raise _wrong("vocab: give at least one size")
+        if len(set(self.sizes)) != len(self.sizes):
+            raise _wrong("vocab: give each size once")
+        least = 256 + len(self.first_tokens) + 1
+        for size in self.sizes:
+            if size < least:
+                raise _wrong(f"vocab {size}: ask for {least} or more")
+
+    @property
+    def first_tokens(self) -> tuple[str, ...]:
+        """The tokens that take the first ids: special ones, then reserved ones."""
+        return (*self.special_tokens, *map(reserved, range(self.reserved)))
+
+    @property
+    def column(self) -> str | None:
+        """The column whose values decide how often a document counts, if any does."""
+        if self.weights is not None:
+            return parse_weights(self.weights).column
+        return None if self.temperature is None else self.by or "lang"
+
+    @property
+    def cutting(self) -> Pattern:
+        """The pattern with its rule for digits."""
+        name = self.pattern_name
+        own = PATTERNS[name].digits if self.pattern else "single"
+        return chosen(name, self.digits or own)
+
+    @property
+    def pattern_name(self) -> str:
+        return self.pattern or DEFAULT_PATTERN
+
+
+def _wrong(message: str) -> TokenizerError:
+    return TokenizerError(message, exit_code=2)
+
+
+def _or(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"

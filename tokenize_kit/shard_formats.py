@@ -1,0 +1,159 @@
+"""The files of token shards, as the trainers that read them want them.
+
+llmcurate  tokens-00000.bin and .idx, as in docs/architecture.md
+megatron   tokens-00000.bin and .idx: IndexedDataset, a sequence a document; the path that Megatron
+           is given is the one without .bin (NVIDIA/Megatron-LM,
+           megatron/core/datasets/indexed_dataset.py: _IndexWriter, DType.optimal_dtype)
+nanogpt    train.bin and val.bin: uint16 and nothing else (karpathy/nanoGPT,
+           data/openwebtext/prepare.py)
+olmo       tokens-00000.npy: tokens as np.memmap writes them, no NumPy header (allenai/OLMo,
+           olmo/data/memmap_dataset.py; allenai/OLMo-core, docs/source/guides/data_loading.rst)
+
+Tokens are little-endian; documents-*.parquet goes with each.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokenize_kit.encoded import DOCUMENTS, Encoded
+from tokenize_kit.errors import TokenizerError
+
+Format = Literal["llmcurate", "megatron", "nanogpt", "olmo"]
+FORMATS: tuple[str, ...] = get_args(Format)
+_MEGATRON_UINT16 = 65_500  # vocabularies below it take uint16 there, others int32
+_MEGATRON_CODES = {"int32": 4, "uint16": 8}
+# What a folder of shards may hold, in any format.
+PATTERNS = (
+    "tokens-*.bin",
+    "tokens-*.idx",
+    "tokens-*.npy",
+    "documents-*.parquet",
+    "train.bin",
+    "val.bin",
+)
+
+
+def token_dtype(form: str, vocab: int) -> np.dtype[Any]:
+    """The smallest type that the format has for so many ids."""
+    if form == "megatron":
+        return np.dtype("<u2" if vocab < _MEGATRON_UINT16 else "<i4")
+    if vocab <= 1 << 16:
+        return np.dtype("<u2")
+    if form == "nanogpt":
+        raise TokenizerError(
+            f"nanoGPT reads tokens of 16 bits, the tokenizer has {vocab} ids: take a smaller one, "
+            "or another --format",
+            exit_code=2,
+        )
+    return np.dtype("<u4")
+
+
+def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
+    """An IndexedDataset's .idx of documents of those lengths, each one sequence."""
+    pointers = (np.cumsum(lengths) - lengths) * dtype.itemsize
+    return b"".join(
+        [
+            b"MMIDIDX\x00\x00",
+            struct.pack("<QB", 1, _MEGATRON_CODES[dtype.name]),
+            struct.pack("<QQ", len(lengths), len(lengths) + 1),
+            lengths.astype("<i4").tobytes(),
+            pointers.astype("<i8").tobytes(),
+            np.arange(len(lengths) + 1, dtype="<i8").tobytes(),
+        ]
+    )
+
+
+class _Shard:
+    """One open shard: tokens go to disk as they come, the table of documents stays in memory."""
+
+    def __init__(self, folder: Path, tokens: str, index: str | None, documents: str) -> None:
+        self.folder, self.index, self.documents = folder, index, documents
+        self.names = [tokens, *([index] if index else []), documents]
+        self.tokens = 0
+        self.tables: list[pa.Table] = []
+        self.file = (folder / tokens).open("wb")
+
+    def add(self, tokens: np.ndarray, table: pa.Table) -> None:
+        self.file.write(tokens.tobytes())
+        self.tokens += len(tokens)
+        self.tables.append(table)
+
+    def close(self, form: str, dtype: np.dtype[Any]) -> None:
+        self.file.close()
+        # One chunk: where batches ended must not show in the file.
+        table = pa.concat_tables([DOCUMENTS.empty_table(), *self.tables]).combine_chunks()
+        lengths = table["tokens"].to_numpy()
+        if self.index and form == "megatron":
+            (self.folder / self.index).write_bytes(megatron_index(lengths, dtype))
+        elif self.index:
+            (self.folder / self.index).write_bytes(np.cumsum(lengths).astype("<u8").tobytes())
+        pq.write_table(table, self.folder / self.documents, compression="zstd")
+
+
+@dataclass
+class Side:
+    """The shards of one side of the split; counts what it was given."""
+
+    folder: Path
+    name: Literal["train", "val"]
+    form: str
+    dtype: np.dtype[Any]
+    shard_tokens: int
+    files: list[str] = field(default_factory=list)
+    documents: int = 0
+    tokens: int = 0
+    bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self._number = 0
+        self._shard = self._open()
+
+    def _open(self) -> _Shard:
+        number = f"{self._number:05d}"
+        self._number += 1
+        if self.form == "nanogpt":
+            shard = _Shard(self.folder, f"{self.name}.bin", None, f"documents-{self.name}.parquet")
+        elif self.form == "olmo":
+            shard = _Shard(self.folder, f"tokens-{number}.npy", None, f"documents-{number}.parquet")
+        else:
+            tokens, index = f"tokens-{number}.bin", f"tokens-{number}.idx"
+            shard = _Shard(self.folder, tokens, index, f"documents-{number}.parquet")
+        self.files += shard.names
+        return shard
+
+    def add(self, documents: Encoded) -> None:
+        """Whole documents into shards: one is closed before the document that would take it over
+        `shard_tokens` (nanoGPT reads one file, so there all go into it)."""
+        ends = np.cumsum(documents.lengths)
+        first = 0
+        while first < len(ends):
+            before = int(ends[first - 1]) if first else 0
+            last = len(ends)
+            if self.form != "nanogpt":
+                room = self.shard_tokens - self._shard.tokens
+                last = int(np.searchsorted(ends, before + room, "right"))
+            if last <= first:
+                if self._shard.tokens:
+                    self.close()
+                    self._shard = self._open()
+                    continue
+                last = first + 1
+            tokens = documents.tokens[before : int(ends[last - 1])]
+            self._shard.add(tokens, documents.table.slice(first, last - first))
+            first = last
+        self.documents += len(documents)
+        self.tokens += len(documents.tokens)
+        self.bytes += int(documents.table["bytes"].to_numpy().sum())
+
+    def close(self) -> None:
+        """Closes the open shard."""
+        self._shard.close(self.form, self.dtype)

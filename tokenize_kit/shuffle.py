@@ -1,0 +1,102 @@
+"""Documents in an order drawn from a seed, out of core.
+
+A document's key is a hash of the seed and its id, so the order of a corpus depends on nothing else
+(equal ids stay in the order they came in). Encoded documents go to one file, every few million
+tokens sorted by the first bits of the key; afterwards the documents of each bucket are collected
+from there and ordered. In memory are those few million tokens, and the table of one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from tokenize_kit.encoded import DOCUMENTS, Encoded, gather, joined
+
+_BITS = 8  # of the key: 256 buckets
+_RUN_TOKENS = 1 << 22  # tokens sorted at once
+_RUN_DOCUMENTS = 1 << 17
+_SPILLED = DOCUMENTS.append(pa.field("key", pa.uint64())).append(pa.field("start", pa.int64()))
+
+
+def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
+    """uint64[rows]: xxh3-64 of the UTF-8 ids with that seed; a null id counts as an empty one."""
+    found = [xxhash.xxh3_64_intdigest((name or "").encode(), seed) for name in ids.to_pylist()]
+    return np.array(found, np.uint64)
+
+
+class Shuffle:
+    """`add` documents, `close`, then read `documents` once. folder: an empty one, which the caller
+    removes."""
+
+    def __init__(self, folder: Path, seed: int, dtype: np.dtype) -> None:
+        self.folder, self.seed, self.dtype = folder, seed, dtype
+        self._tokens = (folder / "tokens").open("wb")
+        self._tables = pa.ipc.new_file(str(folder / "tables"), _SPILLED)
+        self._buckets: list[int] = []  # of each batch in `tables`
+        self._pending: list[Encoded] = []
+        self._waiting = self._documents = self._written = 0
+
+    def add(self, documents: Encoded) -> None:
+        self._pending.append(documents)
+        self._waiting += len(documents.tokens)
+        self._documents += len(documents)
+        if self._waiting >= _RUN_TOKENS or self._documents >= _RUN_DOCUMENTS:
+            self._spill()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._spill()
+        self._tokens.close()
+        self._tables.close()
+
+    def _spill(self) -> None:
+        if not self._documents:
+            return
+        run = joined(self._pending)
+        self._pending, self._waiting, self._documents = [], 0, 0
+        key = keys(run.table["id"], self.seed)
+        buckets = (key >> np.uint64(64 - _BITS)).astype(np.int64)
+        order = np.argsort(buckets, kind="stable")
+        run = run.take(order)
+        lengths = run.lengths
+        starts = self._written + np.cumsum(lengths) - lengths
+        table = run.table.append_column("key", pa.array(key[order]))
+        table = table.append_column("start", pa.array(starts)).combine_chunks()
+        bounds = np.searchsorted(buckets[order], np.arange((1 << _BITS) + 1))
+        for bucket in range(1 << _BITS):
+            first, last = int(bounds[bucket]), int(bounds[bucket + 1])
+            if last > first:
+                for batch in table.slice(first, last - first).to_batches():
+                    self._tables.write_batch(batch)
+                    self._buckets.append(bucket)
+        self._tokens.write(run.tokens.tobytes())
+        self._written += len(run.tokens)
+
+    def documents(self) -> Iterator[Encoded]:
+        """All of them in the drawn order, some millions of tokens at a time."""
+        numbers = np.array(self._buckets, np.int64)
+        with pa.memory_map(str(self.folder / "tables")) as file:
+            tables = pa.ipc.open_file(file)
+            for bucket in range(1 << _BITS):
+                batches = [tables.get_batch(int(k)) for k in np.flatnonzero(numbers == bucket)]
+                if batches:
+                    yield from self._bucket(pa.Table.from_batches(batches))
+
+    def _bucket(self, table: pa.Table) -> Iterator[Encoded]:
+        table = table.take(np.argsort(table["key"].to_numpy(), kind="stable"))
+        starts, lengths = table["start"].to_numpy(), table["tokens"].to_numpy()
+        table = table.select(DOCUMENTS.names).combine_chunks()
+        # An empty file cannot be mapped. Mapped anew for each bucket: pages of the last one go.
+        path = self.folder / "tokens"
+        data = np.memmap(path, self.dtype, "r") if self._written else np.empty(0, self.dtype)
+        pieces = np.cumsum(lengths) // _RUN_TOKENS
+        for piece in np.unique(pieces):
+            rows = np.flatnonzero(pieces == piece)
+            first, last = int(rows[0]), int(rows[-1]) + 1
+            found = gather(data, starts[first:last], lengths[first:last])
+            yield Encoded(found, table.slice(first, last - first))

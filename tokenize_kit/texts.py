@@ -1,0 +1,78 @@
+"""Batches of documents as the buffers that the encoder takes; no text becomes a Python string."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tokenize_kit.errors import TokenizerError
+
+PIECE_BYTES = 2 << 20  # text encoded at once, and a document more; bounds memory, changes no result
+NAMES = ("id", "source", "lang")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Some documents. names: id, source, lang (string); data: uint8[], read only, and
+    offsets: int64[rows + 1]: their texts, valid UTF-8."""
+
+    names: pa.Table
+    data: np.ndarray
+    offsets: np.ndarray
+
+
+def texts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Texts]:
+    """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
+    missing). Raises ``TokenizerError`` for a missing column, a null text, and text that is not
+    UTF-8."""
+    for batch in batches:
+        for name in ("id", "text"):
+            if name not in batch.schema.names:
+                raise TokenizerError(f"the documents have no column {name!r}", exit_code=2)
+        if not batch.num_rows:
+            continue
+        names = pa.table({name: _strings(batch, name) for name in NAMES})
+        text = batch.column("text")
+        if text.type != pa.large_string():
+            text = text.cast(pa.large_string())
+        _check(text, names)
+        data, offsets = _buffers(text)
+        first = 0
+        while first < len(text):
+            last = int(np.searchsorted(offsets, offsets[first] + PIECE_BYTES, "right"))
+            last = min(max(last, first + 1), len(text))
+            yield Texts(names.slice(first, last - first), data, offsets[first : last + 1])
+            first = last
+
+
+def _strings(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, pa.string())
+    return batch.column(name).cast(pa.string())
+
+
+def _check(text: pa.LargeStringArray, names: pa.Table) -> None:
+    if text.null_count:
+        row = text.is_null().index(True).as_py()
+        raise TokenizerError(f"document {names['id'][row]}: its text is null; drop it first")
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        for row in range(len(text)):
+            try:
+                text[row].as_py()
+            except UnicodeDecodeError:
+                raise TokenizerError(
+                    f"document {names['id'][row]}: its text is not UTF-8; drop it first"
+                ) from None
+        raise
+
+
+def _buffers(text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+    """Views: data is read only, as the kernels are compiled for; the few offsets are a copy."""
+    _, offsets, data = text.buffers()
+    positions = np.frombuffer(offsets, np.int64, len(text) + 1, text.offset * 8).copy()
+    return np.frombuffer(data or b"", np.uint8), positions

@@ -1,0 +1,55 @@
+"""The two files beside tokenizer.json that `transformers` reads: what special tokens are for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tokenizers import Tokenizer
+
+# Spellings from which a token's role is known; the end of text is given.
+_ROLES = {
+    "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
+    "pad_token": ("<pad>", "<|pad|>", "[PAD]"),
+    "unk_token": ("<unk>",),
+}
+
+
+def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
+    """special_tokens_map.json: roles, and the tokens that have none.
+
+    special: all special tokens in order of their ids.
+    """
+    found: dict[str, Any] = {"eos_token": end_of_text}
+    for role, spellings in _ROLES.items():
+        for token in special:
+            if token in spellings:
+                found.setdefault(role, token)
+    others = [token for token in special if token not in found.values()]
+    return found | ({"additional_special_tokens": others} if others else {})
+
+
+def tokenizer_config(tokenizer: Tokenizer, end_of_text: str) -> dict[str, Any]:
+    """tokenizer_config.json, as PreTrainedTokenizerFast reads it.
+
+    Nothing is cleaned up after decoding, so that text comes back as it was.
+    """
+    added = sorted(tokenizer.get_added_tokens_decoder().items())
+    decoder = {
+        str(number): {
+            "content": token.content,
+            "lstrip": token.lstrip,
+            "normalized": token.normalized,
+            "rstrip": token.rstrip,
+            "single_word": token.single_word,
+            "special": token.special,
+        }
+        for number, token in added
+    }
+    special = [token.content for _, token in added if token.special]
+    return {
+        "added_tokens_decoder": decoder,
+        **special_tokens_map(special, end_of_text),
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": int(1e30),  # transformers' "no limit"
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }

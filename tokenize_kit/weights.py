@@ -1,0 +1,76 @@
+"""How often a document counts: weights by a column's values, given or from a temperature."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tokenize_kit.errors import TokenizerError
+
+GRAIN, MOST = 1000, 1000  # weights are whole thousandths, 1000 at most
+OTHERS = "*"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A weight for documents by the value of a column; others: for values that are not named."""
+
+    column: str
+    of: dict[str, Fraction]
+    others: Fraction = Fraction(1)
+
+    @property
+    def scale(self) -> int:
+        """The least number that makes all weights whole."""
+        return math.lcm(*(w.denominator for w in (*self.of.values(), self.others)))
+
+    def times(self, value: str) -> int:
+        """The weight of a value, times `scale`."""
+        return int(self.of.get(value, self.others) * self.scale)
+
+
+def parse_weights(text: str) -> Weights:
+    """`lang=th:3,en:0.5,*:1`; raises TokenizerError (exit code 2) naming what cannot be read."""
+    column, equals, rest = text.partition("=")
+    if not column or not equals:
+        raise _wrong(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
+    found: dict[str, Fraction] = {}
+    for part in rest.split(","):
+        value, colon, number = part.rpartition(":")
+        try:
+            weight = Fraction(number)
+        except (ValueError, ZeroDivisionError):
+            colon = ""
+        if not colon or not value or "/" in number:
+            raise _wrong(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
+        if not 0 <= weight <= MOST or GRAIN % weight.denominator:
+            raise _wrong(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
+        if value in found:
+            raise _wrong(f"weights: {value!r} stands twice")
+        found[value] = weight
+    others = found.pop(OTHERS, Fraction(1))
+    if not any((*found.values(), others)):
+        raise _wrong("weights: not all of them can be 0")
+    return Weights(column, found, others)
+
+
+def tempered(column: str, sizes: dict[str, int], temperature: float) -> Weights:
+    """Weights that give every value a share of (its bytes) ** (1 / temperature) (Arivazhagan et al.
+    2019); 1 for the largest value, in whole thousandths, from 0.001 to 1000.
+
+    sizes: bytes of each value.
+    """
+    largest = max(sizes.values(), default=0)
+    found = {}
+    for value, size in sorted(sizes.items()):
+        if size:
+            # log first: a ratio to a high power is more than a float holds.
+            power = (1 - 1 / temperature) * math.log(largest / size)
+            weight = math.exp(min(power, math.log(MOST)))
+            found[value] = max(Fraction(round(weight * GRAIN), GRAIN), Fraction(1, GRAIN))
+    return Weights(column, found)
+
+
+def _wrong(message: str) -> TokenizerError:
+    return TokenizerError(message, exit_code=2)
