@@ -18,7 +18,8 @@ import numpy as np
 from tokenize_kit.encode.encoder import ByPlan, Encoder
 from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks, special_of
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.load import END_OF_TEXT, load_tokenizer, special_ids
+from tokenize_kit.load import load_tokenizer, special_ids
+from tokenize_kit.options import END_OF_TEXT
 
 # Names published tokenizers give to the token that begins a document, in the order we look.
 BEGIN_OF_TEXT = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]")

@@ -65,7 +65,7 @@ def test_any_text_has_the_ids_of_the_library(trained):
     encoder = Encoder(trained)
     assert encoder.reason is None
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=100, deadline=None)
     @given(st.lists(HARD, min_size=1, max_size=4))
     def check(texts):
         assert encoded(encoder, texts) == by_library(trained, texts)
@@ -79,7 +79,7 @@ MERGES = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(MERGES, st.lists(st.text("ab ", max_size=3 * SHORT), min_size=1, max_size=4))
 def test_any_merges_give_the_ids_of_the_library(merges, texts):
     """Tokens that nothing spells, two merges of one spelling, a token merged before its parts."""

@@ -125,7 +125,7 @@ def test_failure_leaves_the_old_shards_and_nothing_else(batch_of, tokenizer_json
 
 def test_writer_and_reader_know_the_same_end_of_text():
     """``train`` knows only the shard folder, so it keeps the list a second time."""
-    from tokenize_kit.load import END_OF_TEXT
+    from tokenize_kit.options import END_OF_TEXT
     from train.shards import end_of_text
 
     for place, name in enumerate(END_OF_TEXT):
