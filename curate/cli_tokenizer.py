@@ -194,3 +194,27 @@ def tokenizer_eval(
     from curate.tokenizer import terminal
 
     terminal.evaluate(tokenizers, on, out, show, color, as_json)
+
+
+@tokenizer_app.command("study")
+def tokenizer_study(
+    inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Texts as to train on.")],
+    vocab: Annotated[str, typer.Option(help="Sizes to compare.")] = "4000,8000,16000,32000,64000",
+    out: Annotated[
+        Optional[Path],
+        typer.Option("-o", "--out", help="Folder for study.json and study.html."),
+    ] = None,
+    digits: Annotated[str, typer.Option(help="single, triples, triples-right or free.")] = "single",
+    width: Annotated[int, typer.Option(min=1, help="Of the model's embedding.")] = 768,
+    worth: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of tokens a doubling must save.")
+    ] = 0.03,
+    as_json: Json = False,
+) -> None:
+    """Compare sizes of a BPE vocabulary: bytes a token against embedding parameters.
+
+    Example: llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
+    """
+    from curate.tokenizer import study
+
+    study.study(inputs, vocab, out, digits, width, worth, as_json)

@@ -61,6 +61,7 @@ details{margin:.5rem 0}summary{cursor:pointer;color:var(--accent);font-size:.875
 .stays{background:var(--accent)}.goes{background:var(--gone)}
 del,.cut{background:var(--cut);color:var(--cutline);text-decoration:line-through;padding:0 .1em}
 ins,.put{background:var(--put);color:var(--putline);text-decoration:underline;padding:0 .1em}
+.cards+h3,.wide+h3{margin-top:1.25rem}
 .tokens sub{font-size:.6rem;font-weight:600}.t0{background:#0b8bb540}.t1{background:#d98a1a45}
 .t2{background:#4d9a3a45}.t3{background:#9a55b040}
 .sides{display:grid;grid-template-columns:1fr 1fr;gap:.75rem}

@@ -57,16 +57,18 @@ RATES = frozenset({"encode_mb_per_cpu_second", "decode_mb_per_cpu_second"})
 
 def rows(found: list[dict[str, Any]]) -> list[tuple[str, list[str], list[int]]]:
     """(title, a cell a tokenizer, the places of the best) of every figure that is not missing
-    everywhere. No best of one, of what all have, or of speeds, which differ from run to run."""
+    everywhere. No best of one, of what reads the same in all, or of speeds, which no two runs
+    share."""
     lines = []
     for key, title, write, better in ROWS:
         values = [one[key] for one in found]
         if all(v is None for v in values):
             continue
-        known = {v for v in values if v is not None}
+        cells = [write(v) for v in values]
+        known = [v for v in values if v is not None]
         best: list[int] = []
-        if better and len(known) > 1 and key not in RATES:
-            top = max(known) if better > 0 else min(known)
-            best = [i for i, v in enumerate(values) if v == top]
-        lines.append((title, [write(v) for v in values], best))
+        if better and len(set(cells) - {NONE}) > 1 and key not in RATES:
+            top = write(max(known) if better > 0 else min(known))
+            best = [i for i, cell in enumerate(cells) if cell == top]
+        lines.append((title, cells, best))
     return lines

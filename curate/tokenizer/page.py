@@ -79,7 +79,7 @@ def _shown(found: Found) -> Chapter:
         lead(
             "Every token has a colour that differs from its neighbours'. ×n: n tokens within one"
             " character, or over characters that they share; struck out: what the tokenizer leaves"
-            " out."
+            " out, where that is not white space."
         ),
         *parts,
     )
@@ -87,13 +87,15 @@ def _shown(found: Found) -> Chapter:
 
 def _cut(pieces: list[tuple[str, int]]) -> str:
     out = []
-    for k, (piece, tokens) in enumerate(pieces):
+    colour = 0
+    for piece, tokens in pieces:
         word = shown(piece).replace("\n", "↵\n").replace("\t", "→\t")
         if tokens == 0:
-            out.append(f"<del>{word}</del>")
+            out.append(word if piece.isspace() else f"<del>{word}</del>")
             continue
         many = f"<sub>×{tokens}</sub>" if tokens > 1 else ""
-        out.append(f"<span class=t{k % 4}>{word}{many}</span>")
+        out.append(f"<span class=t{colour % 4}>{word}{many}</span>")
+        colour += 1
     return f"<pre class=tokens dir=auto>{''.join(out)}</pre>"
 
 

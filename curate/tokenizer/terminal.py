@@ -129,7 +129,7 @@ def _groups(every: list[dict[str, Any]], names: list[str], colours: bool) -> lis
     lines = []
     if languages:
         lines += _by("lang", "bytes_a_token", "bytes a token by language", every, names, colours)
-    if languages and "premium_a_character" in languages[0]:
+    if len(languages) > 1 and "premium_a_character" in languages[0]:
         title = "tokens a character over those of English"
         lines += [*_by("lang", "premium_a_character", title, every, names, colours), PREMIUM]
     if len(sources) > 1:
@@ -160,12 +160,19 @@ def _cut(pieces: list[tuple[str, int]], colours: bool) -> str:
     shown = []
     for piece, tokens in pieces:
         word = plain(piece).replace("\n", "↵\n").replace("\t", "→")
-        shown.append(word if tokens == 1 else f"{word}×{tokens}")
+        space = tokens == 0 and piece.isspace()  # left out by most tokenizers of whole words
+        shown.append(word if tokens == 1 or space else f"{word}×{tokens}")
     if not colours:
         return "|".join(shown)
     out = []
-    for k, word in enumerate(shown):
+    colour = 0
+    for word, (_, tokens) in zip(shown, pieces, strict=True):
+        if tokens == 0:
+            out.append(word)
+            continue
+        start = COLOURS[colour % len(COLOURS)]
+        colour += 1
         # The background must not run on to the end of a line.
-        inner = word.replace("\n", f"{OFF}\n{COLOURS[k % len(COLOURS)]}")
-        out.append(f"{COLOURS[k % len(COLOURS)]}{inner}{OFF}")
+        inner = word.replace("\n", f"{OFF}\n{start}")
+        out.append(f"{start}{inner}{OFF}")
     return "".join(out)

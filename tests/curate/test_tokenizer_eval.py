@@ -10,6 +10,8 @@ import pytest
 
 from curate.cli import invoke
 from curate.tokenizer.evaluate import names
+from curate.tokenizer.figures import ROWS as FIGURES
+from curate.tokenizer.figures import rows
 from tokenize_kit.training import train_tokenizer
 
 ROWS = [
@@ -111,3 +113,37 @@ def test_names_are_short_where_they_differ() -> None:
     paths = [Path("a/tok/tokenizer.json"), Path("b/spm.model"), Path("c/tok32")]
     assert names(paths) == ["tok", "spm", "tok32"]
     assert names([Path("a/tok"), Path("b/tok")]) == ["a/tok", "b/tok"]
+
+
+def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> None:
+    rows = [{"text": f"the cat{k} sat on mat{k * 7} and {k * 31} went"} for k in range(120)]
+    path = tmp_path / "texts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    given = ["tokenizer", "study", str(path), "--vocab", "265,270", "-o", str(tmp_path / "out")]
+    assert invoke([*given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["vocab"] for row in found["rows"]] == [265, 270]
+    assert found["recommended"] == 270
+    assert found["read"] == 120
+    page = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 1 and "could not be drawn" not in page
+    assert invoke([*given, "--worth", "1"]) == 0
+    assert "recommended: 265, the last size" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("vocab", ["many", "12", "300,"], ids=["word", "too-small", "comma"])
+def test_sizes_that_are_none_are_refused(judged: Path, capsys: Any, vocab: str) -> None:
+    code = invoke(["tokenizer", "study", str(judged / "texts.jsonl"), "--vocab", vocab])
+    assert code == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_what_reads_the_same_has_no_best() -> None:
+    one = dict.fromkeys((key for key, *_ in FIGURES), 0.5)
+    found = {line[0]: line[2] for line in rows([one, one | {"bytes_a_token": 0.5000001}])}
+    assert found["bytes a token"] == []
+    other = one | {"bytes_a_token": 0.7, "fertility": None, "encode_mb_per_cpu_second": 9.0}
+    found = {line[0]: line[2] for line in rows([one, other])}
+    assert found["bytes a token"] == [1]
+    assert found["tokens a word (fertility)"] == []
+    assert found["encoding, MB/s of CPU time"] == []  # no two runs give the same

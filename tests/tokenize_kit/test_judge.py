@@ -109,6 +109,19 @@ def test_left_out_text_is_a_piece_of_no_token(folder):
     assert pieces(words, "the  cat") == [("the", 1), ("  ", 0), ("cat", 1)]
 
 
+def test_real_texts_come_back_and_two_engines_agree_on_them(real_texts, tmp_path):
+    texts = [text[:4000] for text in real_texts]
+    train_tokenizer(texts, tmp_path, model="unigram", vocab=8000)
+    found = []
+    for path in (tmp_path / "tokenizer.json", tmp_path / "tokenizer.model"):
+        tally = Tally(open_candidate(path))
+        tally.add(*packed(texts))
+        result = tally.result()
+        assert result["lost"] == 0
+        found.append([result[key] for key in ("tokens", "fertility", "whole", "tokens_a_letter")])
+    assert found[0] == found[1]
+
+
 def test_batches_do_not_change_the_figures(candidates):
     one, many = Tally(candidates["bpe"], ["lang"]), Tally(candidates["bpe"], ["lang"])
     labels = ["en", "th", None] * 9

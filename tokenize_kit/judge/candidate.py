@@ -184,9 +184,10 @@ class SentencePiece:
         found = [np.empty((0, 2), np.int64)]
         for text, start in zip(texts_of(data, offsets), offsets.tolist(), strict=False):
             message = self._model.encode(text, out_type="serialized_proto")
-            found.append(piece_places(np.frombuffer(message, np.uint8)) + start)
+            own = piece_places(np.frombuffer(message, np.uint8))
+            found.append(np.where(own < 0, own, own + start))
         places = np.concatenate(found)
-        if len(places) != len(ids):
+        if len(places) != len(ids) or (len(places) and places.min() < 0):
             raise TokenizerError(f"{self.path}: SentencePiece said nothing of where tokens are")
         return places[:, 0], places[:, 1]
 

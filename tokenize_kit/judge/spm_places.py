@@ -48,7 +48,7 @@ def piece_places(message):
 
     A row of -1 ends what a message of another form gives.
     """
-    places = np.empty((len(message) // 4 + 1, 2), np.int64)
+    places = np.empty((len(message) // 2 + 1, 2), np.int64)
     count = 0
     at = 0
     while at < len(message):
