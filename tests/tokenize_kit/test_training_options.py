@@ -62,8 +62,9 @@ def test_merges_of_a_smaller_vocabulary_begin_those_of_a_larger_one(texts):
 
 
 def test_sizes_learned_together_on_real_texts_are_those_learned_alone(real_texts):
-    together = trained(real_texts, sizes=(1000, 4000))
-    assert together == [trained(real_texts, sizes=(size,))[0] for size in (1000, 4000)]
+    texts = real_texts[::4]
+    together = trained(texts, sizes=(1000, 4000))
+    assert together == [trained(texts, sizes=(size,))[0] for size in (1000, 4000)]
 
 
 def by_hand(words, tokens, least, longest):
