@@ -24,7 +24,7 @@ TIME, MEMORY = 0.25, 0.5
 VOCAB = 32_000
 
 
-def by_library(texts: list[str]) -> str:
+def by_library(texts: list[str], vocab: int = VOCAB) -> str:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     from tokenize_kit.bpe import split_pattern
@@ -38,7 +38,7 @@ def by_library(texts: list[str]) -> str:
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB,
+        vocab_size=vocab,
         min_frequency=2,
         special_tokens=["<|endoftext|>"],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),

@@ -234,6 +234,18 @@ def test_weights_go_by_any_column_of_names_or_numbers(tmp_path):
         train_on_corpus(lambda: iter([nested]), tmp_path, options)
 
 
+def test_empty_batches_and_documents_without_text_are_read(tmp_path):
+    empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    rows = [(None, "en"), ("", "en"), ("ab " * 9, None), ("a\x00\ufffd " * 9, "th")]
+    full = list(batches(rows)())
+    # A slice, whose offsets do not begin at 0, and null offsets.
+    parts = [empty, full[0].slice(0, 1), full[0].slice(1), full[0].slice(2, 0)]
+    options = TrainingOptions(sizes=(300,), sample_bytes=10**6, temperature=2.0)
+    card = train_on_corpus(lambda: iter(parts), tmp_path, options)[0]
+    assert card["documents"] == 4 and card["sample"]["documents_of"] == 4
+    assert card["bytes"] == card["sample"]["bytes_of"] == size_of(t or "" for t, _ in rows)
+
+
 def test_a_value_may_hold_a_colon():
     assert parse_weights("source=http://a:2,b:0.5").of == {"http://a": 2, "b": 0.5}
 
