@@ -21,9 +21,10 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 demo: install
 	$(BIN)/llmcurate demo --out demo
 
-# Files side by side, one a core; those of one file one after the other.
+# Files side by side, one a core; those of one file one after the other. In their order: by number of
+# tests, the one that takes longest would begin last.
 test: install
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train pipelines tests benchmarks scripts
