@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,19 @@ class NgramModel:
         if self.data.variant == "ccnet":
             return np.array([round(x, 1) for x in found.tolist()])
         return found
+
+    def first_occurrences(self, texts: pa.LargeStringArray) -> np.ndarray:
+        """float64[rows]: perplexity where a line that the text had before is taken as certain.
+
+        An n-gram model does not remember: a line over and over is as unexpected each time. Here it
+        costs nothing from the second time on, so a text that says little new is low. NaN where a
+        text has no word. For models whose sentences are lines: variant `plain`.
+        """
+        scores, rows = self.by_sentence(texts)
+        log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)
+        for row, (a, z) in enumerate(pairwise(rows.tolist())):
+            lines = [line for line in (texts[row].as_py() or "").splitlines() if line.strip()]
+            again = dict(zip(lines[::-1], range(z - 1, a - 1, -1), strict=True))
+            log10[row] = scores.log10[sorted(again.values())].sum()
+            length[row] = scores.length[a:z].sum()
+        return Scores(log10, length).perplexity()
