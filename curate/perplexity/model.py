@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +105,14 @@ class NgramModel:
         costs nothing from the second time on, so a text that says little new is low. NaN where a
         text has no word. For models whose sentences are lines: variant `plain`.
         """
-        scores, rows = self.by_sentence(texts)
+        lines = [(text or "").splitlines() for text in texts.to_pylist()]
+        scores = self.by_document(pa.array([x for row in lines for x in row], pa.large_string()))
         log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)
-        for row, (a, z) in enumerate(pairwise(rows.tolist())):
-            lines = [line for line in (texts[row].as_py() or "").splitlines() if line.strip()]
-            again = dict(zip(lines[::-1], range(z - 1, a - 1, -1), strict=True))
-            log10[row] = scores.log10[sorted(again.values())].sum()
-            length[row] = scores.length[a:z].sum()
+        at = 0
+        for row, found in enumerate(lines):
+            z = at + len(found)
+            first = dict(zip(found[::-1], range(z - 1, at - 1, -1), strict=True))
+            log10[row] = scores.log10[sorted(first.values())].sum()
+            length[row] = scores.length[at:z].sum()
+            at = z
         return Scores(log10, length).perplexity()

@@ -231,7 +231,7 @@ def test_text_that_repeats_its_lines_is_low_by_first_occurrences(
 def test_first_occurrences_are_lines_of_the_text(models: Path) -> None:
     """By hand from the scores of lines; a line is the same by its letters, not by its ids."""
     model = NgramModel.open(models / "en.bin")
-    texts = ["w1 w2\nw3\nw1 w2\n\nw3 \nw3", "zz\nyy\nzz", "", "w1"]
+    texts = ["w1 w2\nw3\nw1 w2\n\nw3 \nw3", "zz\nyy\nzz", "", "w1", "\x00\n\x1f\n \u2028w1\x85w1"]
     found = model.first_occurrences(pa.array(texts, pa.large_string()))
     for text, value in zip(texts, found, strict=True):
         lines = [line for line in text.splitlines() if line.strip()]
