@@ -33,7 +33,6 @@ from benchmarks.shared_texts import longtext, need, novels
 if TYPE_CHECKING:
     import numpy as np
 
-    from curate.perplexity.model import NgramModel
 
 TARGET, SIZE, MOST = 0.98, 3400, 1000
 LANGUAGES = ("de-novels", "fr-novels", "ru-novels", "ja-aozora")
@@ -97,21 +96,6 @@ def auc(bad: np.ndarray, clean: np.ndarray) -> float:
     return float(((below + upto) / 2).mean() / len(clean))
 
 
-def first_occurrences(model: NgramModel, texts: list[str]) -> np.ndarray:
-    """The perplexity in which a line that was there before says nothing new."""
-    import numpy as np
-    import pyarrow as pa
-
-    scores, rows = model.by_sentence(pa.array(texts, pa.large_string()))
-    found = []
-    for text, begin in zip(texts, rows.tolist(), strict=False):
-        lines = [line for line in text.splitlines() if line.strip()]
-        first = {line: begin + k for k, line in reversed(list(enumerate(lines)))}
-        new, words = scores.log10[list(first.values())].sum(), scores.length[begin:][: len(lines)]
-        found.append(10 ** (-new / words.sum()))
-    return np.array(found)
-
-
 def main() -> None:
     import pyarrow as pa
 
@@ -139,7 +123,10 @@ def main() -> None:
     again = [repeated(t) for t in clean]
     plain = auc(-perplexity(again), -good)
     print(f"  repeated lines: AUC of perplexity, low ones bad: {plain:.4f}")
-    low = auc(-first_occurrences(model, again), -first_occurrences(model, clean))
+    first = [
+        model.first_occurrences(pa.array(texts, pa.large_string())) for texts in (again, clean)
+    ]
+    low = auc(-first[0], -first[1])
     found["repeated lines"] = low
     print(f"  repeated lines: AUC of first occurrences, low ones bad: {low:.4f}")
     sys.exit(0 if min(found.values()) >= TARGET else 1)

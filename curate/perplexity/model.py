@@ -97,3 +97,22 @@ class NgramModel:
         if self.data.variant == "ccnet":
             return np.array([round(x, 1) for x in found.tolist()])
         return found
+
+    def first_occurrences(self, texts: pa.LargeStringArray) -> np.ndarray:
+        """float64[rows]: perplexity where a line that the text had before is taken as certain.
+
+        An n-gram model does not remember: a line over and over is as unexpected each time. Here it
+        costs nothing from the second time on, so a text that says little new is low. NaN where a
+        text has no word. For models whose sentences are lines: variant `plain`.
+        """
+        lines = [(text or "").splitlines() for text in texts.to_pylist()]
+        scores = self.by_document(pa.array([x for row in lines for x in row], pa.large_string()))
+        log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)
+        at = 0
+        for row, found in enumerate(lines):
+            z = at + len(found)
+            first = dict(zip(found[::-1], range(z - 1, at - 1, -1), strict=True))
+            log10[row] = scores.log10[sorted(first.values())].sum()
+            length[row] = scores.length[at:z].sum()
+            at = z
+        return Scores(log10, length).perplexity()

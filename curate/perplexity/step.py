@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from curate.database import literal
 from curate.documents import NUMBER, Documents
+from curate.errors import UsageError
 from curate.perplexity.buckets import BUCKET_SQL, BUCKETS, Cuts, histogram, percentiles
 from curate.perplexity.locate import EVERY, MARK, find_models
 from curate.sketches import Sketches
@@ -24,7 +25,7 @@ _NO_LANG = ""
 
 
 class Perplexity(CorpusStep):
-    """Columns `score` (perplexity; null without a model or a word) and `bucket`."""
+    """Columns `score` (perplexity; null without a model or a word), `bucket`, on demand `first`."""
 
     name: ClassVar[str] = "perplexity"
 
@@ -38,6 +39,10 @@ class Perplexity(CorpusStep):
     cuts: dict[str, tuple[float, float]] = Field({}, description="given cuts, by language")
     least: float | None = Field(None, ge=0, description="lower perplexities are dropped")
     most: float | None = Field(None, ge=0, description="higher perplexities are dropped")
+    first: bool = Field(False, description="a column of perplexity with repeated lines as certain")
+    least_first: float | None = Field(
+        None, ge=0, description="lower ones of these are dropped: text that repeats itself"
+    )
     _models: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @field_validator("keep", mode="before")
@@ -69,14 +74,23 @@ class Perplexity(CorpusStep):
         if self.cutoffs == "ccnet":
             ccnet.check_own(self.label, models, self.ccnet_sha256)
         for path in models.values():
-            if not is_kenlm(path):
-                read_model(path, whole=True)
+            whole = is_kenlm(path) or read_model(path, whole=True).variant == "ccnet"
+            if whole and self._first:
+                raise UsageError(
+                    f"{self.label}: {path} takes a document for one sentence, so no line of it can"
+                    " be a repeated one; first and least_first need a model of variant plain"
+                )
         return super().identity() | {"languages": sorted(models)}
 
     def sketch_identity(self) -> dict[str, Any]:
         """The models alone: other buckets do not score again."""
         found = self.identity()
-        return found | {"settings": {"model": self.model}}
+        settings: dict[str, Any] = {"model": self.model}
+        return found | {"settings": settings | ({"first": True} if self._first else {})}
+
+    @property
+    def _first(self) -> bool:
+        return self.first or self.least_first is not None
 
     def folder_identity(self) -> dict[str, Any]:
         return self.sketch_identity()
@@ -110,16 +124,24 @@ class Perplexity(CorpusStep):
         if not self._models:
             self.open()
         langs = [lang or _NO_LANG for lang in docs.table["lang"].to_pylist()]
-        scores = np.full(len(docs), np.nan)
+        columns = {"lang": pa.array(langs, pa.string())}
+        for name, of in (("score", "perplexity"), ("first", "first_occurrences")):
+            if name == "score" or self._first:
+                values = self._by_language(docs.text, langs, of)
+                columns[name] = pa.array(values, pa.float64(), mask=np.isnan(values))
+        return pa.table(columns)
+
+    def _by_language(self, texts: pa.LargeStringArray, langs: list[str], of: str) -> np.ndarray:
+        """float64[rows]: what the method `of` of each language's model gives; NaN without one."""
         if MARK not in self.model:
-            scores = self._models[EVERY].perplexity(docs.text)
-        else:
-            known = np.array([lang if lang in self._models else _NO_LANG for lang in langs])
-            for lang in sorted({*known.tolist()} - {_NO_LANG}):
-                at = np.flatnonzero(known == lang)
-                scores[at] = self._models[lang].perplexity(docs.text.take(pa.array(at)))
-        column = pa.array(scores, pa.float64(), mask=np.isnan(scores))
-        return pa.table({"lang": pa.array(langs, pa.string()), "score": column})
+            found: np.ndarray = getattr(self._models[EVERY], of)(texts)
+            return found
+        values = np.full(len(texts), np.nan)
+        known = np.array([lang if lang in self._models else _NO_LANG for lang in langs])
+        for lang in sorted({*known.tolist()} - {_NO_LANG}):
+            at = np.flatnonzero(known == lang)
+            values[at] = getattr(self._models[lang], of)(texts.take(pa.array(at)))
+        return values
 
     def _cuts(self, db: Any) -> Cuts:
         if self.cutoffs == "ccnet":
@@ -139,7 +161,7 @@ class Perplexity(CorpusStep):
             SELECT part, n, false AS drop, id, NULL::BIGINT AS cluster, NULL::VARCHAR AS kept_id,
                    NULL::VARCHAR AS partner_id, NULL::DOUBLE AS similarity,
                    'perplexity' AS method, NULL::BIGINT AS span_start, NULL::BIGINT AS span_end,
-                   score, {BUCKET_SQL} AS bucket, head, tail
+                   score, {BUCKET_SQL} AS bucket, head, tail{", first" if self._first else ""}
             FROM sketches LEFT JOIN cuts USING (lang) ORDER BY part, n
             ) TO {literal(sketches.decisions)} (FORMAT parquet)"""
         )
@@ -182,6 +204,13 @@ class Perplexity(CorpusStep):
             docs = docs.drop(values < self.least, "perplexity_low", values, self.least)
         if self.most is not None:
             docs = docs.drop(values > self.most, "perplexity_high", values, self.most)
+        if self._first:
+            first = mine["first"].combine_chunks().cast(pa.float64())
+            docs = docs.annotate("first", first)
+            if self.least_first is not None:
+                values_first = first.to_numpy(zero_copy_only=False).astype(np.float64)
+                low = values_first < self.least_first
+                docs = docs.drop(low, "repeated", values_first, self.least_first)
         if self.keep:
             gone = np.array([b not in self.keep for b in bucket], np.bool_)
             docs = docs.drop(gone, "bucket", values, detail=bucket)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from curate.database import database
 from curate.errors import UsageError
 from curate.perplexity.buckets import BINS, histogram, percentiles
+from curate.perplexity.model import NgramModel
 from curate.perplexity.step import Perplexity
 from curate.report import page_perplexity
 
@@ -205,3 +207,46 @@ def test_the_report_shows_buckets_and_cuts_by_language(
     assert chapter.count("<svg") == 2
     assert all(f">{word}</text>" in chapter for word in ("head", "tail"))
     assert page_perplexity.chapter({"stages": [{"decided": None}, {}]})[2] == ""
+
+
+def test_text_that_repeats_its_lines_is_low_by_first_occurrences(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    rows = documents(draw_sentences)
+    again = {"id": "again", "text": "\n".join(rows[0]["text"].split("\n") * 20), "lang": "en"}
+    path = bench.jsonl("in.jsonl", [*rows, again])
+    settings = {"model": f"{models}/{{lang}}.bin", "least_first": 2}
+    bench.run([{"perplexity": settings}], path)
+    gone = bench.rows(kind="rejected")
+    assert [r["id"] for r in gone] == ["again"]
+    (reason,) = gone[0]["reasons"]
+    assert reason["rule"] == "repeated" and reason["value"] < reason["threshold"] == 2
+    for row in bench.rows():
+        if row["perplexity.score"] is None:
+            assert row["perplexity.first"] is None
+        else:
+            assert row["perplexity.first"] == pytest.approx(row["perplexity.score"])
+
+
+def test_first_occurrences_are_lines_of_the_text(models: Path) -> None:
+    """By hand from the scores of lines; a line is the same by its letters, not by its ids."""
+    model = NgramModel.open(models / "en.bin")
+    texts = ["w1 w2\nw3\nw1 w2\n\nw3 \nw3", "zz\nyy\nzz", "", "w1", "\x00\n\x1f\n \u2028w1\x85w1"]
+    found = model.first_occurrences(pa.array(texts, pa.large_string()))
+    for text, value in zip(texts, found, strict=True):
+        lines = [line for line in text.splitlines() if line.strip()]
+        if not lines:
+            assert np.isnan(value)
+            continue
+        scores = model.by_document(pa.array(lines, pa.large_string()))
+        new = dict(zip(lines, scores.log10, strict=True))
+        assert value == pytest.approx(10 ** (-sum(new.values()) / scores.length.sum()))
+
+
+def test_a_model_of_whole_documents_has_no_repeated_lines(
+    tmp_path: Path, train_on: Any, draw_sentences: Any
+) -> None:
+    lines = [" ".join(s) for s in draw_sentences(200, 30, seed=1)]
+    train_on(tmp_path, lines, "glued.bin", order=3, fallback=True, variant="ccnet")
+    with pytest.raises(UsageError, match="takes a document for one sentence"):
+        Perplexity(model=str(tmp_path / "glued.bin"), first=True).identity()
