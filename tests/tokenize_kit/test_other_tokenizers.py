@@ -56,7 +56,9 @@ def theirs(ranks, pattern):
 @pytest.fixture(scope="module")
 def learned():
     """Ranks in the order in which a trainer merged."""
-    tokenizer = train_bpe(iter(TEXTS * 9), vocab=380, digits="single", special_tokens=["<|endoftext|>"])
+    tokenizer = train_bpe(
+        iter(TEXTS * 9), vocab=380, digits="single", special_tokens=["<|endoftext|>"]
+    )
     words = sorted(tokenizer.get_vocab().items(), key=lambda word: word[1])
     tokens = [unspelled(word) for word, _ in words if word != "<|endoftext|>"]
     return {token: rank for rank, token in enumerate(tokens)}
@@ -96,9 +98,13 @@ def test_ranks_in_any_order_give_the_ids_of_tiktoken(tokens, texts, draw):
 
 def test_ranks_of_real_texts(real_texts):
     part = [text[:3000] for text in real_texts[::7]]
-    tokenizer = train_bpe(iter(part), vocab=3000, digits="triples", special_tokens=["<|endoftext|>"])
+    tokenizer = train_bpe(
+        iter(part), vocab=3000, digits="triples", special_tokens=["<|endoftext|>"]
+    )
     words = sorted(tokenizer.get_vocab().items(), key=lambda word: word[1])
-    ranks = {unspelled(word): rank for rank, (word, _) in enumerate(words) if word != "<|endoftext|>"}
+    ranks = {
+        unspelled(word): rank for rank, (word, _) in enumerate(words) if word != "<|endoftext|>"
+    }
     found = lists(*ByPlan(plan_of(ranks, "o200k")).encode(*packed(part)))
     assert found == [theirs(ranks, "o200k").encode_ordinary(text) for text in part]
 
