@@ -1,4 +1,4 @@
-"""General categories of Unicode 16.0 as runs, as the regex engine of `tokenizers` 0.23.3 tells them.
+"""General categories of Unicode 16.0 as runs, as the regex engine in `tokenizers` 0.23 has them.
 
 Asked there one category after the other over all code points; tests/tokenize_kit/test_patterns.py
 asks again for letters and marks.
