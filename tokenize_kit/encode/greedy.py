@@ -14,14 +14,14 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from tokenize_kit.encode.borders import borders_of, may_join
+from tokenize_kit.encode.joins import joins_of, may_join
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.trie import build_trie, longest, shorter_tokens
 
 # Tokens are numbered by the time of their merge: bytes 0 to 255, then merges by rank.
 # slots, found: trie.build_trie; tokens: int32[tokens, 5], columns below; pairs: merges.pair_table
-# of these numbers; borders: borders.borders_of.
-Greedy = namedtuple("Greedy", "slots found tokens pairs borders")
+# of these numbers; joins: joins.joins_of.
+Greedy = namedtuple("Greedy", "slots found tokens pairs joins")
 # Bytes; the longest token that it begins with, -1 for none; what it was merged from, itself for a
 # byte; the vocabulary's id.
 LENGTH, SHORTER, LEFT, RIGHT, ID = range(5)
@@ -58,7 +58,7 @@ def may_follow(tokens, slots, bits, left, right):
 
 
 @njit(nogil=True)
-def encode_greedy(slots, found, tokens, pair_slots, pair_bits, borders, data, a, z, out, dead):
+def encode_greedy(slots, found, tokens, pair_slots, pair_bits, joins, data, a, z, out, dead):
     """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] of room,
     all False, and left so: places at which no token may follow what is before them.
 
@@ -69,7 +69,7 @@ def encode_greedy(slots, found, tokens, pair_slots, pair_bits, borders, data, a,
     token = longest(slots, found, data, a, z)
     died = False
     while at < z:
-        free = n == 0 or not may_join(borders, data, at)
+        free = n == 0 or not may_join(joins, data, at)
         while True:
             end = at + np.int64(tokens[token, LENGTH])
             if not dead[end - a] and (
@@ -100,7 +100,7 @@ def encode_greedy(slots, found, tokens, pair_slots, pair_bits, borders, data, a,
 
 
 @njit(cache=True, nogil=True)
-def _derive(data, ends, byte_numbers, pairs, wanted):
+def derive(data, ends, byte_numbers, pairs, wanted):
     """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
     left is -1 where they do not merge to `wanted`."""
     slots, bits = pairs
@@ -151,9 +151,9 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     data = np.frombuffer(b"".join(tokens[k] for k in names), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in names)])
     ids = np.array(names, np.int64)
-    left, right = _derive(data, ends, byte_ids, pairs, ids)
+    left, right = derive(data, ends, byte_ids, pairs, ids)
     made = np.flatnonzero((left >= 0) & (right >= 0))
-    ranks = _ranks(pairs, left[made], right[made])
+    ranks = ranks_of(pairs, left[made], right[made])
     made = made[np.argsort(ranks)]
     number = np.full(int(ids.max()) + 1, -1, np.int64)
     number[byte_ids] = np.arange(256)
@@ -174,8 +174,8 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     made_of = np.concatenate([np.repeat(np.arange(256), 2).reshape(256, 2), np.stack([a, b], 1)])
     known = np.concatenate([byte_ids, ids[made]])
     columns = [np.diff(ordered), shorter, made_of[:, 0], made_of[:, 1], known]
-    borders = borders_of(joined, ordered, made_of)
-    return Greedy(slots, found, np.stack(columns, 1).astype(np.int32), own_pairs, borders)
+    joins = joins_of(joined, ordered, made_of)
+    return Greedy(slots, found, np.stack(columns, 1).astype(np.int32), own_pairs, joins)
 
 
 def no_greedy() -> Greedy:
@@ -186,7 +186,7 @@ def no_greedy() -> Greedy:
 
 
 @njit(cache=True, nogil=True)
-def _ranks(pairs, left, right):
+def ranks_of(pairs, left, right):
     slots, bits = pairs
     found = np.empty(len(left), np.int64)
     for k in range(len(left)):

@@ -21,7 +21,7 @@ SLOTS = 1 << 17  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
 LONGEST = 64  # bytes of a word that is kept: longer ones hardly come again
 SEEN = 1 << 17
-_INLINE = 15  # bytes of a word that stands in its entry
+INLINE = 15  # bytes of a word that stands in its entry
 _LONG = np.uint64(0x80)
 _32, _56 = np.uint64(32), np.uint64(56)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -58,7 +58,7 @@ def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
 
 
 @njit(nogil=True, inline="always")
-def _same(letters, at, data, a, n):
+def same_bytes(letters, at, data, a, n):
     for k in range(n):
         if letters[at + k] != data[a + k]:
             return False
@@ -66,7 +66,7 @@ def _same(letters, at, data, a, n):
 
 
 @njit(nogil=True, inline="always")
-def _key(data, a, z):
+def word_key(data, a, z):
     """The two numbers that a word of data[a:z] is found by; the second is never 0."""
     n = z - a
     i = np.uint64(a)
@@ -79,7 +79,7 @@ def _key(data, a, z):
     low = load8(data, i)
     if n == 8:
         return low, np.uint64(n) << _56
-    if n <= _INLINE:
+    if n <= INLINE:
         # The last eight bytes, without those that `low` has.
         high = load8(data, np.uint64(z - 8)) >> np.uint64(8 * (16 - n))
         return low, high | np.uint64(n) << _56
@@ -97,7 +97,7 @@ def _again(seen, low):
 
 
 @njit(nogil=True, inline="always")
-def _remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n):
+def remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n):
     """Fills an entry; empties the memory first where this word might not fit."""
     if used[0] > SLOTS // 2 or used[1] + LONGEST > ARENA or used[2] + LONGEST > ARENA // 4:
         entries[:] = np.uint64(0)
@@ -105,12 +105,12 @@ def _remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols,
         slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & np.uint64(SLOTS - 1)
     size = z - a
     place = np.uint64(0)
-    if size > _INLINE:
+    if size > INLINE:
         place = np.uint64(used[1])
         for k in range(size):
             letters[used[1] + k] = data[a + k]
         used[1] += size
-    if n > 2 or size > _INLINE:
+    if n > 2 or size > INLINE:
         entries[slot, 2] = np.uint64(used[2]) | place << _32
         for k in range(n):
             ids[used[2] + k] = symbols[k]
@@ -144,7 +144,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
     # Taken out of their tuples once: that counts references, at every piece it would be a cost.
     entries, letters, ids, used, seen = cache
     byte_ids, pairs, greedy, orderly, whole_slots, whole_found, whole = bpe
-    trie, found_tokens, tokens, token_pairs, borders = greedy
+    trie, found_tokens, tokens, token_pairs, joins = greedy
     pair_slots, pair_bits = token_pairs
     mask = np.uint64(SLOTS - 1)
     written = 0
@@ -159,20 +159,20 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
             low = high = slot = np.uint64(0)
             kept = z - a <= LONGEST
             if kept:
-                low, high = _key(data, a, z)
-                kept = z - a <= _INLINE or _again(seen, low)
+                low, high = word_key(data, a, z)
+                kept = z - a <= INLINE or _again(seen, low)
             if kept:
                 slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
                 while entries[slot, 1] != 0:
                     if entries[slot, 0] == low and entries[slot, 1] == high:
                         n = int(entries[slot, 3])
-                        if z - a > _INLINE:
+                        if z - a > INLINE:
                             at = int(entries[slot, 2] >> _32)
-                            found = _same(letters, at, data, a, z - a)
+                            found = same_bytes(letters, at, data, a, z - a)
                         else:
                             found = True
                         if found:
-                            if n <= 2 and z - a <= _INLINE:
+                            if n <= 2 and z - a <= INLINE:
                                 out[written] = np.uint32(entries[slot, 2] & _LOW)
                                 if n == 2:
                                     out[written + 1] = np.uint32(entries[slot, 2] >> _32)
@@ -192,7 +192,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
                         n = 1
                 if n == 0 and orderly:
                     n = encode_greedy(
-                        trie, found_tokens, tokens, pair_slots, pair_bits, borders,
+                        trie, found_tokens, tokens, pair_slots, pair_bits, joins,
                         data, a, z, symbols, dead,
                     )  # fmt: skip
                 elif n == 0:
@@ -201,7 +201,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
                     out[written + k] = symbols[k]
                 written += n
                 if kept:
-                    _remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n)
+                    remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n)
             a = z
         sizes[row] = written - before
     return out[:written], sizes

@@ -1,4 +1,4 @@
-"""Where merges join: the bytes before and after a border between two tokens, as bits.
+"""Where merges join: bytes before and after a border between two tokens, as bits.
 
 Two tokens may always stand side by side where no merge has such bytes on both sides of its own
 border; so most questions are answered by the text alone, before it is asked which tokens they are.
@@ -20,7 +20,7 @@ _LONG_LEFT, _LONG_RIGHT = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF0000)
 _SHORT = np.uint64(0xFFFF0000)
 
 
-def borders_of(data: np.ndarray, ends: np.ndarray, split: np.ndarray) -> np.ndarray:
+def joins_of(data: np.ndarray, ends: np.ndarray, split: np.ndarray) -> np.ndarray:
     """Bits of all merges, uint64[1024 + a power of two]: first a bit for every byte before and
     after, of merges with a part shorter than three bytes; then bits of hashes of all merges.
 
