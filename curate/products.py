@@ -146,7 +146,7 @@ class ShardsProduct(Product):
                 form=self.format,
                 pattern=self.pattern,
             )
-            manifest = encode_shards(context.corpus(), path, context.out, layout)
+            manifest = encode_shards(context.corpus(), path, context.out, layout, context.workers)
         except TokenizerError as error:
             raise _translated(error) from None
         keys = ("documents", "tokens", "bytes", "dtype", "vocab_size", "format", "val")

@@ -24,9 +24,10 @@ import pyarrow as pa
 from tokenize_kit.encoded import DOCUMENTS, Encoded, framed
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
+from tokenize_kit.in_order import in_order
 from tokenize_kit.shard_formats import FORMATS, PATTERNS, Format, Side, token_dtype
 from tokenize_kit.shuffle import Shuffle, keys
-from tokenize_kit.texts import NAMES, Texts, texts_of
+from tokenize_kit.texts import NAMES, PIECE_BYTES, Texts, texts_of
 from tokenize_kit.vocabulary import Vocabulary, open_vocabulary
 
 VERSION = 1
@@ -71,13 +72,15 @@ def encode_shards(
     tokenizer: Path,
     out: Path,
     layout: Layout | None = None,
+    workers: int = 1,
 ) -> dict[str, Any]:
     """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing).
 
-    tokenizer: a tokenizer.json, or another file that vocabulary.py takes.
+    tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
+    encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
 
     A document is never split over shards. The bytes written depend on the documents, the tokenizer
-    and the layout alone, not on how documents come in batches.
+    and the layout alone, not on how documents come in batches nor on ``workers``.
 
     Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes those
     that begin and end documents. Raises ``TokenizerError`` for an unusable tokenizer, a missing
@@ -92,7 +95,8 @@ def encode_shards(
     aside.mkdir()
     try:
         dtype = token_dtype(layout.form, vocabulary.size)
-        sides = _write(_encoded(batches, vocabulary, layout, dtype), aside, layout, dtype)
+        documents = _encoded(batches, vocabulary, layout, dtype, workers)
+        sides = _write(documents, aside, layout, dtype)
         manifest = _manifests(sides, vocabulary, layout, aside)
         _commit(aside, out, manifest)
     finally:
@@ -105,16 +109,22 @@ def _encoded(
     vocabulary: Vocabulary,
     layout: Layout,
     dtype: np.dtype[Any],
+    workers: int,
 ) -> Iterator[Encoded]:
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
-    for texts in texts_of(batches):
+
+    def encoded(texts: Texts) -> Encoded:
         ids, counts = vocabulary.encode(texts.data, texts.offsets)
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
         tokens, lengths = framed(ids, counts, begin, end, dtype)
         columns = {name: texts.names[name] for name in NAMES}
         sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
-        yield Encoded(tokens, pa.table({**columns, **sizes}, schema=DOCUMENTS))
+        return Encoded(tokens, pa.table({**columns, **sizes}, schema=DOCUMENTS))
+
+    threads = workers if vocabulary.threads else 1
+    most = 2 * threads * PIECE_BYTES
+    yield from in_order(encoded, texts_of(batches), Texts.size, threads, most)
 
 
 def _refuse_forgery(

@@ -23,6 +23,10 @@ class Texts:
     data: np.ndarray
     offsets: np.ndarray
 
+    def size(self) -> int:
+        """Bytes of text."""
+        return int(self.offsets[-1] - self.offsets[0])
+
 
 def texts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Texts]:
     """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
