@@ -139,6 +139,13 @@ def tokenizer_encode(
     form: Annotated[
         str, typer.Option("--format", help="llmcurate, megatron, nanogpt or olmo.")
     ] = "llmcurate",
+    loss_mask: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="COLUMN",
+            help="Of booleans, or lists of [start, end): the characters that count in training.",
+        ),
+    ] = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -159,6 +166,7 @@ def tokenizer_encode(
         "bos": bos,
         "eos": eos,
         "format": form,
+        "loss_mask": loss_mask,
     }
     commands.encode(tokenizer, settings, inputs or [], how)
 

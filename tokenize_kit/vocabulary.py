@@ -64,7 +64,7 @@ def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
     """Read a tokenizer's file; pattern: the name of a published one, for ranks. Raises
     ``TokenizerError`` naming the file."""
     if path.suffix == ".tiktoken":
-        return _ranks(path, pattern)
+        return open_ranks(path, pattern)[0]
     if pattern is not None:
         raise TokenizerError(f"{path}: a pattern is for .tiktoken files; leave it out", exit_code=2)
     return _pieces(path) if path.suffix == ".model" else _library(path)
@@ -94,7 +94,8 @@ def _read(path: Path) -> bytes:
         raise TokenizerError(f"{path}: {error.strerror}", exit_code=2) from None
 
 
-def _ranks(path: Path, pattern: str | None) -> Vocabulary:
+def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
+    """tiktoken's file, and its ranks by token; raises ``TokenizerError`` naming it."""
     if pattern not in NAMES:
         raise TokenizerError(
             f"{path}: ranks do not say how text is cut; name the pattern ({', '.join(NAMES)})",
@@ -109,7 +110,8 @@ def _ranks(path: Path, pattern: str | None) -> Vocabulary:
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
     encode = ByPlan(plan).encode
-    return Vocabulary(path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True)
+    found = Vocabulary(path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True)
+    return found, ranks
 
 
 def _pieces(path: Path) -> Vocabulary:
