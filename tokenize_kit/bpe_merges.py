@@ -72,8 +72,8 @@ def learn(
     total = int(sizes.sum()) + len(words) + 1
     if total >= 2**31:
         raise TokenizerError(
-            f"the corpus has {total:,} bytes of distinct pieces, and 2,147,483,647 are the most: train"
-            " on a sample (--sample-bytes)"
+            f"the corpus has {total:,} bytes of distinct pieces, and 2,147,483,647 are the most:"
+            " train on a sample (--sample-bytes)"
         )
     light = int(weights[-1]) if len(words) else 1
     heavy = int(np.searchsorted(-weights, -light))
