@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.encode.reading import NotOurs, Plan, read
 from tokenize_kit.encode.words import encode_pieces, new_cache
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.load import panicked
 from tokenize_kit.pattern.scan import cut_rows
 
 _ROWS = 256  # texts given to the library at once
@@ -66,12 +69,21 @@ class Encoder(ByPlan):
                 return self._by_library(data, offsets)
         return super().encode(data, offsets)
 
+    def _encoded(self, texts: list[str]) -> list[Any]:
+        try:
+            return list(self.tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        except BaseException as error:  # the library raises bare Exception, and panics
+            if not (isinstance(error, Exception) or panicked(error)):
+                raise
+            said = " ".join(str(error).split())[:200]
+            raise TokenizerError(f"this tokenizer cannot encode the texts: {said}") from error
+
     def _by_library(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, sizes = [], []
         for first in range(0, len(offsets) - 1, _ROWS):
             bounds = offsets[first : first + _ROWS + 1].tolist()
             texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(bounds)]
-            for found in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False):
+            for found in self._encoded(texts):
                 ids.append(np.array(found.ids, np.uint32))
                 sizes.append(len(found.ids))
         return np.concatenate([np.empty(0, np.uint32), *ids]), np.array(sizes, np.int64)
