@@ -41,6 +41,51 @@ def convert(
     change.convert(tokenizer, out, to, pattern, verify or [], as_json)
 
 
+Embeddings = Annotated[
+    Optional[Path],
+    typer.Option(metavar="CHECKPOINT", help="safetensors whose embeddings are changed alike."),
+]
+Tensors = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--tensor", help="Name of the embeddings where it is not a usual one; input, then output."
+    ),
+]
+
+
+def extend(
+    tokenizer: Source,
+    corpus: Annotated[
+        list[str], typer.Option("--with", metavar="CORPUS", help="Texts to learn from; repeatable.")
+    ],
+    add: Annotated[int, typer.Option(min=1, help="New tokens at most.")],
+    out: Out,
+    min_frequency: Annotated[
+        int, typer.Option(min=1, help="Occurrences of a pair that is merged (BPE).")
+    ] = 2,
+    embeddings: Embeddings = None,
+    tensor: Tensors = None,
+    init: Annotated[
+        str,
+        typer.Option(help="New rows: mean (of a token's old parts) or random (as the old rows)."),
+    ] = "mean",
+    seed: Annotated[int, typer.Option(min=0, help="Of --init random.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Add tokens of a corpus to a byte-level BPE or Unigram tokenizer; old ids stay.
+
+    Example: llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
+
+    With the model's embeddings: llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
+    --embeddings model.safetensors
+    """
+    from curate.tokenizer import change
+
+    settings = {"least": min_frequency, "tensors": tuple(tensor or ()), "init": init, "seed": seed}
+    change.extend(tokenizer, corpus, add, out, embeddings, settings, as_json)
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands to `llmcurate tokenizer`."""
     app.command("convert")(convert)
+    app.command("extend")(extend)

@@ -38,6 +38,50 @@ def convert(
         print(f"note: {note}")
 
 
+def extend(
+    tokenizer: Path,
+    corpus: list[str],
+    add: int,
+    out: Path,
+    embeddings: Path | None,
+    settings: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Writes the extended tokenizer and says what it is worth on held-out texts."""
+    from tokenize_kit.change.extend import extend as run
+    from tokenize_kit.errors import TokenizerError
+
+    try:
+        texts = _buffers(corpus, as_json)
+        card = run(tokenizer, texts, out, add, embeddings=embeddings, **settings)
+    except TokenizerError as error:
+        raise translated(error) from None
+    if as_json:
+        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        return
+    say(f"wrote {out}", False)
+    first, more = card["first_new_id"], card["new_tokens"]
+    print(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
+    _figures(card)
+
+
+def _figures(card: dict[str, Any]) -> None:
+    before, after = card["bytes_a_token_before"], card["bytes_a_token_after"]
+    print(
+        f"bytes a token: {before:.3f} before, {after:.3f} after"
+        f" ({card['measured_texts']:,} texts, {card['measured_bytes']:,} bytes)"
+    )
+    unknown = card.get("unknown_before_and_after")
+    if unknown and any(unknown):
+        print(f"unknown tokens, each perhaps a word: {unknown[0]:,} before, {unknown[1]:,} after")
+    if "embeddings" in card:
+        about = card["embeddings"]
+        names = ", ".join(about["tensors"].values())
+        print(f"{about['file']}: {names} ({'tied' if about['tied'] else 'not tied'})")
+    for note in card["notes"]:
+        print(f"note: {note}")
+
+
 def _buffers(inputs: list[str], quiet: bool) -> Iterator[tuple[Any, Any]]:
     """(data, offsets) of the documents of some inputs; what cannot be read is refused first."""
     documents = Documents(inputs, quiet)

@@ -32,7 +32,7 @@ from tokenize_kit.options import END_OF_TEXT
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
-from tokenize_kit.transformers_files import special_tokens_map, tokenizer_config
+from tokenize_kit.transformers_files import write_transformers
 from tokenize_kit.vocabulary import open_vocabulary
 
 
@@ -164,17 +164,3 @@ def write(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any]) -> 
     write_atomic(
         out.with_suffix(".card.json") if alone else out / "tokenizer_card.json", to_json(card)
     )
-
-
-def write_transformers(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
-    """tokenizer_config.json and special_tokens_map.json."""
-    config = tokenizer_config(tokenizer, end or "")
-    special = [
-        t.content for _, t in sorted(tokenizer.get_added_tokens_decoder().items()) if t.special
-    ]
-    roles = special_tokens_map(special, end or "")
-    for found in (config, roles):
-        if not end:
-            del found["eos_token"]
-    write_atomic(folder / "tokenizer_config.json", to_json(config))
-    write_atomic(folder / "special_tokens_map.json", to_json(roles))

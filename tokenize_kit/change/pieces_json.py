@@ -27,7 +27,7 @@ from tokenize_kit.change.forms import (
 )
 
 # Never chosen where another path exists: in the library's lattice every piece can match the text.
-_NEVER = -1e6
+NEVER = -1e6
 _WORDS = f"{SPACE}+[^{SPACE}]*|[^{SPACE}]+"
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
@@ -83,7 +83,7 @@ def _unigram(model: Pieces) -> Any:
         if kind == USER_DEFINED:  # unigram_model.cc: chosen before all others
             score = len(text.encode()) * most - 0.1
         elif kind != NORMAL:
-            score = _NEVER
+            score = NEVER
         vocab.append((text, score))
     return models.Unigram(vocab, model.unknown, model.byte_fallback)
 
@@ -180,6 +180,11 @@ def _scored(model: dict[str, Any]) -> list[tuple[str, float]]:
     for number, (left, right) in enumerate(pairs):
         rank.setdefault(left + right, -float(number))
     return [(text, rank.get(text, -float(len(pairs)))) for text, _ in order]
+
+
+def escapes(parts: dict[str, Any]) -> bool:
+    """Whether spaces are U+2581 in the vocabulary of a tokenizer.json."""
+    return _prepared(parts)[3]
 
 
 def _prepared(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:

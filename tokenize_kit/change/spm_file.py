@@ -150,3 +150,16 @@ def write_model(model: Pieces) -> bytes:
     rules += _put(3, int(model.prefix)) + _put(4, int(model.squeeze)) + _put(5, 1)
     out.append(_put(3, rules))
     return b"".join(out)
+
+
+def add_pieces(raw: bytes, more: list[tuple[str, float]]) -> bytes:
+    """A model file's bytes with normal pieces behind its own; all else as it was."""
+    pieces: list[bytes] = []
+    others: list[bytes] = []
+    for number, value in _fields(raw):
+        if number == 2 and isinstance(value, bytes):
+            size = _message(value).get(4, 0) + len(more)
+            value += _put(4, size)  # the last of equal fields counts
+        (pieces if number == 1 else others).append(_put(number, value))
+    pieces += [_put(1, _put(1, text.encode()) + _put(2, float(score))) for text, score in more]
+    return b"".join([*pieces, *others])
