@@ -85,7 +85,34 @@ def extend(
     change.extend(tokenizer, corpus, add, out, embeddings, settings, as_json)
 
 
+def prune(
+    tokenizer: Source,
+    on: Annotated[
+        list[str], typer.Option("--on", metavar="CORPUS", help="Texts to count on; repeatable.")
+    ],
+    out: Out,
+    keep_used: Annotated[
+        Optional[int], typer.Option(min=1, help="Tokens that stay: those used most.")
+    ] = None,
+    min_count: Annotated[
+        Optional[int], typer.Option(min=1, help="Uses of a token that stays; 1: what is used.")
+    ] = None,
+    embeddings: Embeddings = None,
+    tensor: Tensors = None,
+    as_json: Json = False,
+) -> None:
+    """Drop tokens that a corpus does not use from a byte-level BPE or Unigram tokenizer.
+
+    Example: llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
+    """
+    from curate.tokenizer import change
+
+    names = tuple(tensor or ())
+    change.prune(tokenizer, on, out, keep_used, min_count, embeddings, names, as_json)
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands to `llmcurate tokenizer`."""
     app.command("convert")(convert)
     app.command("extend")(extend)
+    app.command("prune")(prune)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from curate.errors import UsageError
 from curate.progress import say
 from curate.tokenizer.evaluate import Documents, translated
 
@@ -62,6 +63,47 @@ def extend(
     say(f"wrote {out}", False)
     first, more = card["first_new_id"], card["new_tokens"]
     print(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
+    _figures(card)
+
+
+def prune(
+    tokenizer: Path,
+    on: list[str],
+    out: Path,
+    keep_used: int | None,
+    min_count: int | None,
+    embeddings: Path | None,
+    tensors: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Writes the smaller tokenizer and says what it costs on the texts it was made for."""
+    from tokenize_kit.change.prune import prune as run
+    from tokenize_kit.errors import TokenizerError
+
+    if (keep_used is None) == (min_count is None):
+        raise UsageError("prune: give --keep-used N or --min-count K, one of them")
+    documents = Documents(on, as_json)
+    try:
+        card = run(
+            tokenizer,
+            lambda: ((data, offsets) for data, offsets, _ in documents.batches()),
+            out,
+            most=keep_used,
+            least=min_count or 1,
+            embeddings=embeddings,
+            tensors=tensors,
+        )
+    except TokenizerError as error:
+        raise translated(error) from None
+    if as_json:
+        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        return
+    say(f"wrote {out}", False)
+    print(
+        f"{card['new_tokens']:,} of {card['old_tokens']:,} tokens stay ({card['map']} has their"
+        f" ids); the same tokens in {card['texts_without_dropped_tokens']:,} of"
+        f" {card['measured_texts']:,} texts"
+    )
     _figures(card)
 
 

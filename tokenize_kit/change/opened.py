@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.change import byte_bpe_files, pieces_json
@@ -18,7 +19,7 @@ from tokenize_kit.change.verify import Encode
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.reading import Plan
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import sha256, write_atomic
+from tokenize_kit.files import sha256, to_json, write_atomic
 from tokenize_kit.load import load_tokenizer
 from tokenize_kit.transformers_files import write_transformers
 from tokenize_kit.vocabulary import open_vocabulary
@@ -104,11 +105,33 @@ def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
     return lambda text: library.Normalize(text).replace("\u2581", " ")
 
 
-def write_beside(opened: Opened, out: Path, tokenizer: Tokenizer, end: str | None) -> None:
-    """What transformers reads beside a tokenizer.json: the old one's files, else new ones."""
-    if (opened.path.parent / _BESIDE[0]).is_file():
-        for name in _BESIDE:
-            if (file := opened.path.parent / name).is_file():
-                write_atomic(out / name, file.read_bytes())
-    else:
+def write_beside(
+    opened: Opened, out: Path, tokenizer: Tokenizer, end: str | None, new: np.ndarray | None = None
+) -> None:
+    """What transformers reads beside a tokenizer.json: the old one's files, else new ones.
+
+    new: int64[old ids], the new ids of tokens where they changed.
+    """
+    folder = opened.path.parent
+    if not (folder / _BESIDE[0]).is_file():
         write_transformers(out, tokenizer, end)
+        return
+    for name in _BESIDE:
+        if (folder / name).is_file():
+            data = (folder / name).read_bytes()
+            if name == _BESIDE[0] and new is not None:
+                data = _renumbered(folder / name, data, new)
+            write_atomic(out / name, data)
+
+
+def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
+    """A tokenizer_config.json with new ids of its added tokens."""
+    try:
+        config = json.loads(data)
+        decoder = config.get("added_tokens_decoder", {})
+        config["added_tokens_decoder"] = {
+            str(int(new[int(number)])): token for number, token in decoder.items()
+        }
+    except (ValueError, AttributeError, IndexError) as error:
+        raise TokenizerError(f"{file}: not of this tokenizer ({error})", exit_code=2) from None
+    return to_json(config)

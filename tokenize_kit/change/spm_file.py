@@ -163,3 +163,22 @@ def add_pieces(raw: bytes, more: list[tuple[str, float]]) -> bytes:
         (pieces if number == 1 else others).append(_put(number, value))
     pieces += [_put(1, _put(1, text.encode()) + _put(2, float(score))) for text, score in more]
     return b"".join([*pieces, *others])
+
+
+def keep_pieces(raw: bytes, kept: list[int]) -> bytes:
+    """A model file's bytes with some of its pieces alone, in their order; all else as it was."""
+    new = {old: number for number, old in enumerate(kept)}
+    pieces: list[bytes] = []
+    others: list[bytes] = []
+    for number, value in _fields(raw):
+        if number == 1:
+            pieces.append(_put(1, value))
+            continue
+        if number == 2 and isinstance(value, bytes):
+            spec = _message(value)
+            value += _put(4, len(kept))  # the last of equal fields counts
+            for field in (40, 41, 42, 43):
+                if (old := _signed(spec.get(field, -1))) in new:
+                    value += _put(field, new[old])
+        others.append(_put(number, value))
+    return b"".join([*(pieces[old] for old in kept), *others])
