@@ -8,12 +8,13 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate import cli_tokenizer_change
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
 
 tokenizer_app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Train and judge tokenizers; encode token shards.",
+    help="Train, judge and change tokenizers; encode token shards.",
 )
 
 
@@ -226,3 +227,6 @@ def tokenizer_study(
     from curate.tokenizer import study
 
     study.study(inputs, vocab, out, digits, width, worth, as_json)
+
+
+cli_tokenizer_change.register(tokenizer_app)
