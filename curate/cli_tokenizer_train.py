@@ -3,6 +3,7 @@
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -22,6 +23,22 @@ def with_end_of_text(special: list[str], model: str = "bpe") -> tuple[str, ...]:
         return tuple(special)
     usual = BERT_TOKENS if model == "wordpiece" else END_OF_TEXT[:1]
     return (*usual, *special)
+
+
+def _expressions(path: Path) -> tuple[str, ...]:
+    """The regular expressions of a file, one a line; a line of # is a comment."""
+    from curate.errors import UsageError
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text") from None
+    found = tuple(line for line in lines if line.strip() and not line.startswith("# "))
+    if not found:
+        raise UsageError(f"{path}: no regular expression in it; write one a line")
+    return found
 
 
 def train(
@@ -51,6 +68,25 @@ def train(
             "single, triples, triples-right (1 234 567) or free; default: the pattern's own, single"
             " without --pattern."
         ),
+    ] = None,
+    pattern_file: Annotated[
+        Optional[Path],
+        _option("How text is cut, by regular expressions of your own: one a line, in order."),
+    ] = None,
+    graphemes: Annotated[
+        bool, typer.Option("--graphemes", help="As o200k, never within a grapheme cluster.")
+    ] = False,
+    script_boundaries: Annotated[
+        bool, typer.Option("--script-boundaries", help="No token spans two scripts.")
+    ] = False,
+    newlines: Annotated[
+        Optional[str], _option("single: each a piece; runs: those in a row; default: the pattern.")
+    ] = None,
+    space_runs: Annotated[
+        Optional[int], _option("Runs of 2 to so many spaces are a token each: 24 as GPT-NeoX.")
+    ] = None,
+    forbid: Annotated[
+        Optional[list[str]], _option("A string that no token holds or spans; repeatable.")
     ] = None,
     special: Annotated[
         Optional[list[str]],
@@ -102,7 +138,13 @@ def train(
         "model": model,
         "backend": backend,
         "pattern": pattern,
+        "regex": _expressions(pattern_file) if pattern_file else None,
+        "graphemes": graphemes or None,
         "digits": digits,
+        "forbid": tuple(forbid) if forbid else None,
+        "newlines": newlines,
+        "space_runs": space_runs,
+        "script_boundaries": script_boundaries or None,
         "special_tokens": with_end_of_text(special, model) if special else None,
         "reserved": reserved,
         "pad_to": pad_to,

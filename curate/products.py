@@ -41,7 +41,13 @@ class TokenizerProduct(Product):
     backend: str | None = Field(None, description="who learns; none: own, or sentencepiece")
     vocab: int | tuple[int, ...] = 32_000
     pattern: str | None = None
+    regex: tuple[str, ...] = Field((), description="in place of a pattern")
+    graphemes: bool = False
     digits: str | None = Field(None, description="none: the pattern's own; single without pattern")
+    forbid: tuple[str, ...] = Field((), description="strings that no token spans")
+    newlines: str | None = Field(None, description="single or runs; none: as the pattern")
+    space_runs: int = Field(0, description="runs of 2 to so many spaces are tokens")
+    script_boundaries: bool = False
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
     reserved: int = 0
     pad_to: int = 1

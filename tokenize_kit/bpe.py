@@ -14,6 +14,7 @@ import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.byte_level import ORDER, spelled
+from tokenize_kit.cutting import run_merges
 from tokenize_kit.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.pattern.named import Digits, chosen
 
@@ -111,6 +112,22 @@ def first_merges(
     return list(names[:tokens]), []  # no merge
 
 
+def with_runs(
+    names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], bases: int, space: AnyStr, most: int
+) -> tuple[list[AnyStr], list[tuple[int, int]]]:
+    """The tokens and merges with those of runs of 2 to `most` spaces behind the `bases` first."""
+    if not most:
+        return list(names), list(merges)
+    moved = [n if n < bases else n + most - 1 for n in range(len(names))]
+    number = {1: names.index(space)} | {k: bases + k - 2 for k in range(2, most + 1)}
+    tokens: list[AnyStr] = list(names[:bases])
+    tokens += [space * k for k in range(2, most + 1)]
+    tokens += names[bases:]
+    pairs = [(number[a], number[b]) for a, b in run_merges(most)]
+    pairs += [(moved[a], moved[b]) for a, b in merges]
+    return tokens, pairs
+
+
 def build_tokenizer(
     names: Sequence[bytes],
     merges: Sequence[tuple[int, int]],
@@ -147,14 +164,16 @@ def train_sizes(
     """
     first, parts, padding = options.first_tokens, options.cutting.parts, options.padding
     most = max(options.sizes) - len(first)
-    banned = [token.encode() for token in [*first, *padding]]
+    runs = max(0, options.space_runs - 1)
+    banned = [token.encode() for token in options.banned]
     longest = options.max_token_length or LONGEST
     names, merges = _learners()[options.learner](
-        documents, parts, most, options.min_frequency * scale, longest, banned
+        documents, parts, most - runs, options.min_frequency * scale, longest, banned
     )
     found = []
     for size in options.sizes:
-        fewer = first_merges(names, merges, size - len(first))
+        fewer = first_merges(names, merges, size - len(first) - runs)
+        fewer = with_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
         found.append(build_tokenizer(*fewer, first, last, parts))
     return found

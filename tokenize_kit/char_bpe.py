@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.bpe import LONGEST, count_words, first_merges
+from tokenize_kit.bpe import LONGEST, count_words, first_merges, with_runs
 from tokenize_kit.characters import CharacterWords, alphabet, characters_of
 from tokenize_kit.options import TrainingOptions
 from tokenize_kit.symbol_words import Merge, Words, learn_own, learn_sentencepiece
@@ -74,7 +74,10 @@ def train_char_bpe(
     first, parts = options.first_tokens, options.cutting.parts
     found = characters_of(*count_words(documents, parts).words())
     frequencies = found.frequencies()
-    rooms = {size: size - len(first) - len(BYTE_PIECES) for size in options.sizes}
+    runs = max(0, options.space_runs - 1)
+    if runs:
+        frequencies[" "] += 1  # whose runs are tokens
+    rooms = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
     chosen = {size: alphabet(frequencies, room, options.coverage) for size, room in rooms.items()}
     learned: dict[int, tuple[list[str], list[Merge]]] = {}
     trained = []
@@ -83,11 +86,12 @@ def train_char_bpe(
         if len(kept) not in learned:
             most = max(rooms[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
-            banned = spelled_in([*first, *options.padding, *BYTE_PIECES], bases)
+            banned = spelled_in([*options.banned, *BYTE_PIECES], bases)
             merges = learn(words_of(found, bases), options, most, scale, banned)
             learned[len(kept)] = names_of(bases, merges), merges
         names, merges = learned[len(kept)]
         fewer = first_merges(names, [(a, b) for a, b, _ in merges], rooms[size])
+        fewer = with_runs(*fewer, len(kept), " ", options.space_runs)
         last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
         details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}
         trained.append((build(*fewer, first, last, parts), details))

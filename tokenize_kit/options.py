@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tokenize_kit.characters import COVERAGE
+from tokenize_kit.cutting import MOST_SPACES, NEWLINES, Newlines, composed, own_pattern
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
 from tokenize_kit.weights import parse_weights
@@ -56,6 +57,11 @@ class TrainingOptions:
     characters for char-bpe and wordpiece. character_coverage: share of the text whose characters
     are tokens; none: 0.9995, 1 for wordpiece.
 
+    regex: expressions of your own in place of a named pattern, one after the other. graphemes: the
+    pattern of that name. forbid: strings that no token holds a part of together with other text;
+    newlines: `single`: each is a piece, `runs`: those in a row are; none: as the pattern says.
+    space_runs: runs of 2 to so many spaces are a token each; script_boundaries: no token spans two.
+
     sample_bytes: text that is read at most, drawn by hash with `seed`; weights: how often documents
     count, as `lang=th:3,en:0.5`; or temperature, by the column `by` (none: lang).
     """
@@ -64,7 +70,13 @@ class TrainingOptions:
     backend: Backend | None = None
     sizes: tuple[int, ...] = (32_000,)
     pattern: str | None = None
+    regex: tuple[str, ...] = ()
+    graphemes: bool = False
     digits: Digits | None = None
+    forbid: tuple[str, ...] = ()
+    newlines: Newlines | None = None
+    space_runs: int = 0
+    script_boundaries: bool = False
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
     reserved: int = 0
     pad_to: int = 1
@@ -97,6 +109,7 @@ class TrainingOptions:
             raise _wrong(
                 f"character-coverage {self.character_coverage}: give a share above 0, up to 1"
             )
+        self._check_cutting()
         self._check_mixture()
         self._check_model()
         if self.model == "unigram":
@@ -124,11 +137,40 @@ class TrainingOptions:
                 if is_given:
                     raise _wrong(f"{name}: not with backend tokenizers; use own")
 
+    def _check_cutting(self) -> None:
+        named = [n for n, v in (("pattern", self.pattern), ("regex", self.regex)) if v]
+        named += ["graphemes"] if self.graphemes and self.pattern != "graphemes" else []
+        if len(named) > 1:
+            raise _wrong(f"{' and '.join(named)}: give one of them")
+        if self.regex and self.digits is not None:
+            raise _wrong("digits: regex says how numbers are cut; leave it out")
+        if self.regex:
+            own_pattern(self.regex)
+        if self.pattern_name == "graphemes" and self.script_boundaries:
+            raise _wrong("script-boundaries: a cluster may hold two scripts; leave out graphemes")
+        if self.pattern_name == "graphemes" and self.digits == "triples-right":
+            raise _wrong("digits triples-right: not with graphemes; use triples, single or free")
+        if self.newlines is not None and self.newlines not in NEWLINES:
+            raise _wrong(f"newlines {self.newlines!r}: choose {_or(NEWLINES)}")
+        if self.space_runs and not 2 <= self.space_runs <= MOST_SPACES:
+            raise _wrong(f"space-runs {self.space_runs}: give a number from 2 to {MOST_SPACES}")
+        if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
+            raise _wrong("forbid: give each string once, and none that is empty")
+
     def _check_model(self) -> None:
         if self.model == "bpe" and self.character_coverage is not None:
             raise _wrong("character-coverage: bpe has all bytes and covers everything")
-        if self.model == "wordpiece" and self.pattern not in (None, "bert"):
-            raise _wrong(f"pattern {self.pattern}: wordpiece is cut as BERT cuts; leave it out")
+        if self.model == "wordpiece":
+            given = {
+                "pattern": self.pattern not in (None, "bert"),
+                "graphemes": self.graphemes,
+                "regex": bool(self.regex),
+                "newlines": self.newlines is not None,
+                "space-runs": bool(self.space_runs),
+            }
+            for name, is_given in given.items():
+                if is_given:
+                    raise _wrong(f"{name}: wordpiece is cut as BERT cuts; leave it out")
         if self.model not in ("wordpiece", "unigram") and self.pattern == "bert":
             raise _wrong("pattern bert: only for wordpiece, which leaves white space out")
 
@@ -137,6 +179,12 @@ class TrainingOptions:
             raise _wrong("unigram splits digits one by one: use digits single")
         given = {
             "pattern": self.pattern is not None,
+            "regex": bool(self.regex),
+            "graphemes": self.graphemes,
+            "forbid": bool(self.forbid),
+            "newlines": self.newlines is not None,
+            "space-runs": bool(self.space_runs),
+            "script-boundaries": self.script_boundaries,  # SentencePiece's has them by itself
             "pad-to": self.pad_to != 1,
             "min-frequency": self.min_frequency != 2,
             "max-token-length": self.max_token_length is not None,
@@ -192,7 +240,8 @@ class TrainingOptions:
             raise _wrong("vocab: give at least one size")
         if len(set(self.sizes)) != len(self.sizes):
             raise _wrong("vocab: give each size once")
-        least = _FIXED[self.model] + len(self.first_tokens) + 1
+        runs = max(0, self.space_runs - 1)
+        least = _FIXED[self.model] + len(self.first_tokens) + runs + 1
         for size in self.sizes:
             if size < least:
                 raise _wrong(f"vocab {size}: ask for {least} or more")
@@ -220,6 +269,13 @@ class TrainingOptions:
         return tuple(reserved(self.reserved + k) for k in range(self.pad_to - 1))
 
     @property
+    def banned(self) -> tuple[str, ...]:
+        """What no merge may spell: special tokens, forbidden strings, runs of spaces (which have
+        merges of their own)."""
+        runs = (" " * k for k in range(2, self.space_runs + 1))
+        return (*self.first_tokens, *self.padding, *self.forbid, *runs)
+
+    @property
     def learner(self) -> Backend:
         return self.backend or BACKENDS[self.model][0]
 
@@ -232,15 +288,24 @@ class TrainingOptions:
 
     @property
     def cutting(self) -> Pattern:
-        """The pattern with its rule for digits."""
+        """How text is cut: the pattern with its rule for digits, and what is around it."""
         name = self.pattern_name
-        named = self.pattern or self.model == "wordpiece"
-        own = PATTERNS[name].digits if named else "single"
-        return chosen(name, self.digits or own)
+        if self.regex:
+            pattern = own_pattern(self.regex)
+        else:
+            named = self.pattern or self.graphemes or self.model == "wordpiece"
+            own = PATTERNS[name].digits if named else "single"
+            pattern = chosen(name, self.digits or own)
+        return composed(
+            pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries
+        )
 
     @property
     def pattern_name(self) -> str:
-        return self.pattern or _PATTERN_OF.get(self.model, DEFAULT_PATTERN)
+        if self.regex:
+            return "own"
+        named = "graphemes" if self.graphemes else self.pattern
+        return named or _PATTERN_OF.get(self.model, DEFAULT_PATTERN)
 
 
 def _wrong(message: str) -> TokenizerError:

@@ -185,6 +185,10 @@ def _cutting(options: TrainingOptions) -> dict[str, Any]:
     return {
         "pattern": name,
         "pattern_source": pattern.source,
+        "forbidden": list(options.forbid),
+        "newlines": options.newlines,
+        "space_runs": options.space_runs,
+        "script_boundaries": options.script_boundaries,
         "regex": list(pattern.parts),
         "gguf_pattern": gguf,
         "min_frequency": options.min_frequency if options.learner != "sentencepiece" else None,
@@ -199,11 +203,15 @@ def _without_gguf(options: TrainingOptions) -> str:
     begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
     if options.model != "bpe":
         return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
-    own = PATTERNS[options.pattern_name]
     known = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
-    hint = f"--digits {own.digits}" if own.gguf else f"--pattern {known}"
+    own = PATTERNS.get(options.pattern_name)
+    around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
+    if own is None or not own.gguf or around:
+        hint = f"--pattern {known} alone"
+    else:
+        hint = f"--digits {own.digits}"
     return (
-        f"{begin}no pattern {options.pattern_name} with digits {options.cutting.digits}; if you"
+        f"{begin}no pattern {options.pattern_name} with these rules; if you"
         f" want to run a model there, train with {hint}; any other program can use it"
     )
 
@@ -244,7 +252,7 @@ def _write(
         "vocab": actual,
         "merges": None if merges is None else len(merges),
         **details,
-        "digits": "single" if options.model == "unigram" else options.cutting.digits,
+        "digits": _digits(options),
         "normalisation": "none",
         "lossless": options.lossless,
         "special_tokens": special,
@@ -266,6 +274,12 @@ def _write(
     write_atomic(folder / "tokenizer.json", data)
     write_atomic(folder / "tokenizer_card.json", to_json(card))
     return card
+
+
+def _digits(options: TrainingOptions) -> str | None:
+    if options.regex:
+        return None
+    return "single" if options.model == "unigram" else options.cutting.digits
 
 
 def _trainer(learner: str) -> str:

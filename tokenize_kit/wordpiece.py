@@ -83,7 +83,7 @@ def train_wordpiece(
         numbers = {name: k for k, name in enumerate(bases)}
         banned = [
             [numbers[c] for c in spelled]
-            for token in (*first, *options.padding)
+            for token in options.banned
             if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
         ]
         merges = learn(words, options, room, scale, banned)

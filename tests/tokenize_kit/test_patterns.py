@@ -108,7 +108,7 @@ def test_possessive_repetition_gives_nothing_back():
         (r"(?!ab)c", "a look-ahead of more than one"),
         (r"a*?", "a lazy repetition"),
         (r"\bword", r"the escape \b"),
-        (r"\p{Thai}+", "the property 'Thai'"),
+        (r"\p{Thay}+", "the property 'Thay'"),
         (r"a(b", "not closed"),
         (r"a)b", "not opened"),
         (r"[a", "not closed"),

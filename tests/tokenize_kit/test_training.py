@@ -143,23 +143,28 @@ def test_unigram_ids_equal_sentencepiece_on_real_texts(real_texts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "model", ["bpe", "char-bpe", "wordpiece", "unigram", "bpe by sentencepiece"]
+    "models", [["bpe"], ["unigram"], ["char-bpe", "wordpiece", "bpe by sentencepiece"]], ids=len
 )
-def test_every_process_and_thread_count_gives_the_same_bytes(real_texts, tmp_path, model):
+def test_every_process_and_thread_count_gives_the_same_bytes(real_texts, tmp_path, models):
     corpus = tmp_path / "texts.json"
     corpus.write_text(json.dumps(real_texts[::4]))
-    code = (
-        "import json, pathlib, sys; from tokenize_kit.training import train_tokenizer; "
-        "train_tokenizer(json.load(open(sys.argv[1])), pathlib.Path(sys.argv[2]), "
-        "model=sys.argv[3], backend=sys.argv[4] or None, vocab=2000)"
-    )
+    code = """
+import json, pathlib, sys
+from tokenize_kit.training import train_tokenizer
+texts = json.load(open(sys.argv[1]))
+for name in sys.argv[3:]:
+    model, _, backend = name.partition(" by ")
+    out = pathlib.Path(sys.argv[2]) / name
+    train_tokenizer(texts, out, model=model, backend=backend or None, vocab=2000)
+"""
     files = []
     for seed, threads in (("0", "1"), ("12345", "2")):
         out = tmp_path / seed
+        out.mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
         environment["PYTHONPATH"] = str(ROOT)
-        name, _, backend = model.partition(" by ")
-        command = [sys.executable, "-c", code, str(corpus), str(out), name, backend]
+        command = [sys.executable, "-c", code, str(corpus), str(out), *models]
         subprocess.run(command, check=True, env=environment)
-        files.append({path.name: path.read_bytes() for path in out.iterdir()})
-    assert files[0] == files[1]
+        found = sorted(path for path in out.rglob("*") if path.is_file())
+        files.append({str(path.relative_to(out)): path.read_bytes() for path in found})
+    assert files[0] == files[1] and len(files[0]) >= 4 * len(models)

@@ -130,6 +130,8 @@ def test_a_pair_under_the_least_frequency_is_not_merged(tmp_path):
 @pytest.mark.parametrize("digits", DIGITS)
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "bert"])
 def test_every_pattern_trains_a_tokenizer_that_both_engines_encode_alike(pattern, digits):
+    if (pattern, digits) == ("graphemes", "triples-right"):
+        pytest.skip("refused: groups from the right would cut clusters")
     [text] = trained(TEXTS, sizes=(500,), pattern=pattern, digits=digits)
     tokenizer = Tokenizer.from_str(text)
     ours = Encoder(tokenizer)

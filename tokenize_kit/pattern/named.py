@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from tokenize_kit.pattern.graphemes import graphemes
+
 Digits = Literal["single", "triples", "triples-right", "free"]
 DIGITS: tuple[Digits, ...] = get_args(Digits)
 
@@ -165,6 +167,12 @@ PATTERNS: dict[str, Pattern] = {
         "SentencePiece: a word takes the space before it; here it ends at a newline, too",
         "free",
         _whole(_metaspace),
+    ),
+    "graphemes": Pattern(
+        (graphemes(_RULES["single"]),),
+        "as o200k, but no piece ends within a grapheme cluster",
+        "single",
+        _whole(graphemes),
     ),
     "bert": Pattern(
         (_bert(_RULES["free"]),),
