@@ -100,11 +100,12 @@ def tokenizer_eval(
         typer.Option("-o", "--out", help="Folder for evaluation.json and evaluate.html."),
     ] = None,
     baseline: Annotated[
-        Optional[Path], _option("Give every length as a share of this tokenizer's, too.")
+        Optional[Path],
+        typer.Option(help="Give every length as a share of this tokenizer's, too."),
     ] = None,
     pattern: Annotated[
         Optional[str],
-        _option("How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
+        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
     ] = None,
     show: Annotated[
         int, typer.Option(min=0, max=100, help="Show where so many first texts are cut.")
