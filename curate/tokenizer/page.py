@@ -49,7 +49,10 @@ def _table(found: Found) -> Chapter:
     if "baseline" in found:
         said += f" Baseline: {name(found['baseline'])}."
     body = [
-        [title, *(f"<b>{shown(c)}</b>" if i in best else shown(c) for i, c in enumerate(cells))]
+        [
+            title.replace("  ", "&emsp;"),
+            *(f"<b>{shown(c)}</b>" if i in best else shown(c) for i, c in enumerate(cells)),
+        ]
         for title, cells, best in rows(every)
     ]
     body.append(["encoded by", *(shown(one["engine"]) for one in every)])
