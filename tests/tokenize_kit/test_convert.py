@@ -54,6 +54,11 @@ MODELS = {
         **WORDS,
     },
 }
+NO_TOKENS = (
+    b'{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,'
+    b'"pre_tokenizer":null,"post_processor":null,"decoder":null,'
+    b'"model":{"type":"BPE","vocab":{},"merges":[]}}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +200,48 @@ def test_what_a_format_cannot_hold_is_named(models, byte_level, tmp_path, name, 
     assert not (tmp_path / "out").exists()
 
 
-def changed(byte_level, tmp_path, change):
-    parts = json.loads((byte_level / "gpt2" / "tokenizer.json").read_text())
+def test_a_pattern_is_known_however_it_is_written(byte_level, tmp_path):
+    """DeepSeek's own file does not escape what ours does."""
+
+    def rewrite(parts):
+        for split in parts["pre_tokenizer"]["pretokenizers"][:3]:
+            regex = split["pattern"]["Regex"]
+            split["pattern"]["Regex"] = regex.replace("\\r\\n", "\r\n").replace('\\"', '"')
+        parts["normalizer"] = {"type": "Sequence", "normalizers": []}
+
+    source = changed(byte_level, tmp_path, rewrite, "deepseek")
+    card = convert(source, tmp_path / "x.gguf", "gguf")
+    assert card["tokenizer.ggml.pre"] == "deepseek-v3"
+
+
+@pytest.mark.parametrize(("name", "alike"), [("gpt2", "phi-2"), ("llama3", "llama-v3")])
+def test_other_names_of_a_pattern_of_llama_cpp_are_read(byte_level, tmp_path, name, alike):
+    convert(byte_level / name, tmp_path / "x.gguf", "gguf")
+    raw = (tmp_path / "x.gguf").read_bytes()
+    pre = read_metadata(raw)["tokenizer.ggml.pre"].encode()
+    assert raw.count(len(pre).to_bytes(8, "little") + pre) == 1
+    other = alike.encode()
+    raw = raw.replace(
+        len(pre).to_bytes(8, "little") + pre, len(other).to_bytes(8, "little") + other
+    )
+    (tmp_path / "y.gguf").write_bytes(raw)
+    assert ids_of(tmp_path / "y.gguf", TEXTS) == ids_of(byte_level / name, TEXTS)
+
+
+def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_path):
+    """With ignore_merges a piece of text is any token of the vocabulary, special ones too."""
+
+    def forge(parts):
+        parts["model"]["ignore_merges"] = True
+        token = parts["added_tokens"][0]
+        parts["added_tokens"].append(token | {"id": 420, "content": "hello"})
+
+    with pytest.raises(CannotHold, match="not be faithful: in 'hello'"):
+        convert(changed(byte_level, tmp_path, forge), tmp_path / "out", "tokenizer.json")
+
+
+def changed(byte_level, tmp_path, change, name="gpt2"):
+    parts = json.loads((byte_level / name / "tokenizer.json").read_text())
     change(parts)
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     return tmp_path / "tokenizer.json"
@@ -250,9 +295,12 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
         ("x.model", b"\x0a\xff\xff\xff\xff\x0f"),
         ("x.tiktoken", b"YQ== 0\n"),
         ("x.json", b"{}"),
+        ("x.json", NO_TOKENS),
+        ("x.json", NO_TOKENS.replace(b"{}", b'{"a":4000000000}')),
         ("x.bin", b"\0"),
     ],
-    ids="empty cut magic keys no-vocabulary no-model cut-model ranks json unknown".split(),
+    ids="empty cut magic keys no-vocabulary no-model cut-model ranks json no-tokens huge-ids"
+    " unknown".split(),
 )
 def test_what_is_no_tokenizer_is_refused_in_one_line(tmp_path, name, raw):
     (tmp_path / name).write_bytes(raw)

@@ -143,6 +143,28 @@ def test_no_new_token_is_spelled_as_a_special_one(old, tmp_path):
     assert tokenizer.encode("<|endoftext|>").tokens != ["<|endoftext|>"]
 
 
+def test_added_tokens_that_stand_beside_the_vocabulary_keep_their_ids(old, tmp_path):
+    """As Llama 3's special tokens do: the library would number them behind the new ones."""
+    parts = json.loads((old / "tokenizer.json").read_text())
+    token = parts["added_tokens"][0]
+    parts["added_tokens"] += [token | {"id": 280 + k, "content": f"<|x{k}|>"} for k in range(3)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    card = extend(tmp_path, [packed(NEW)], tmp_path / "out", 20)
+    tokenizer = load_tokenizer(tmp_path / "out" / "tokenizer.json")
+    assert [tokenizer.token_to_id(f"<|x{k}|>") for k in range(3)] == [280, 281, 282]
+    assert card["first_new_id"] == 283 and tokenizer.get_vocab_size() == 303
+
+
+def test_no_text_gives_a_special_token_for_its_spelling(old, tmp_path):
+    parts = json.loads((old / "tokenizer.json").read_text())
+    parts["model"]["ignore_merges"] = True
+    parts["added_tokens"].append(parts["added_tokens"][0] | {"id": 280, "content": "hello"})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    with pytest.raises(TokenizerError, match="its text would give special tokens"):
+        extend(tmp_path, [packed(NEW)], tmp_path / "out", 20)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_normaliser_is_kept_and_learned_behind(old, tmp_path):
     parts = json.loads((old / "tokenizer.json").read_text()) | {"normalizer": {"type": "NFC"}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))

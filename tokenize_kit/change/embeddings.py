@@ -37,6 +37,8 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     vocabulary: rows that a table has at least. Raises TokenizerError where none or several fit.
     """
     checkpoint = Checkpoint(path)
+    if len(names) > 2:
+        raise TokenizerError("tensor: give two at most, input and output", exit_code=2)
     if names:
         found = list(zip(names, ("input", "output"), strict=False))
     else:
