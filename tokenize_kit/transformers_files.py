@@ -13,7 +13,10 @@ from tokenize_kit.files import to_json, write_atomic
 _ROLES = {
     "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
     "pad_token": ("<pad>", "<|pad|>", "[PAD]"),
-    "unk_token": ("<unk>",),
+    "unk_token": ("<unk>", "[UNK]"),
+    "cls_token": ("[CLS]",),
+    "sep_token": ("[SEP]",),
+    "mask_token": ("[MASK]", "<mask>"),
 }
 
 
@@ -25,8 +28,8 @@ def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
     found: dict[str, Any] = {"eos_token": end_of_text}
     for role, spellings in _ROLES.items():
         for token in special:
-            if token in spellings:
-                found.setdefault(role, token)
+            if token in spellings and role not in found:
+                found[role] = token
     others = [token for token in special if token not in found.values()]
     return found | ({"additional_special_tokens": others} if others else {})
 
