@@ -237,7 +237,7 @@ def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_p
         parts["added_tokens"].append(token | {"id": 420, "content": "hello"})
 
     with pytest.raises(CannotHold, match="not be faithful: in 'hello'"):
-        convert(changed(byte_level, tmp_path, forge), tmp_path / "out", "tokenizer.json")
+        convert(changed(byte_level, tmp_path, forge), tmp_path / "x.gguf", "gguf")
 
 
 def changed(byte_level, tmp_path, change, name="gpt2"):
@@ -254,6 +254,19 @@ def test_merges_that_ids_do_not_give_are_no_ranks(byte_level, tmp_path):
 
     with pytest.raises(CannotHold, match="merges are not given by ranks"):
         convert(changed(byte_level, tmp_path, swap), tmp_path / "x.tiktoken", "tiktoken")
+
+
+def test_the_space_symbol_of_sentencepiece_is_named_where_it_is_text(tmp_path):
+    train_tokenizer(iter([*TEXTS, *SCRIPTS] * 9), tmp_path, vocab=560, model="unigram")
+    (tmp_path / "tokenizer.model").unlink()
+    with pytest.raises(CannotHold, match=r"U\+2581 is a character there and a space"):
+        convert(tmp_path, tmp_path / "x.model", "sentencepiece")
+    texts = packed(TEXTS)
+    convert(tmp_path, tmp_path / "x.model", "sentencepiece", batches=[texts])
+    assert ids_of(tmp_path / "x.model", TEXTS) == ids_of(tmp_path, TEXTS)
+    convert(tmp_path, tmp_path / "copy", "tokenizer.json")
+    own = (tmp_path / "tokenizer.json").read_bytes()
+    assert (tmp_path / "copy" / "tokenizer.json").read_bytes() == own
 
 
 def test_a_token_without_a_merge_is_no_rank(byte_level, tmp_path):

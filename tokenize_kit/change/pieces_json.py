@@ -127,7 +127,7 @@ def from_json(parts: dict[str, Any]) -> Pieces:
     model = parts["model"]
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
-        raise CannotHold(f"SentencePiece has no model of the type {model.get('type')}")
+        raise CannotHold(f"no other format has a model of the type {model.get('type')}")
     charsmap, squeeze, prefix, escaped = _prepared(parts)
     special = {t["content"] for t in parts["added_tokens"] if t["special"]}
     added = {t["content"] for t in parts["added_tokens"]}
@@ -203,13 +203,15 @@ def _prepared(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
         elif kind == "Replace" and pattern.get("Regex") in (r"\A +", " {2,}", rf"{SPACE}+\z"):
             squeeze = True
         else:
-            raise CannotHold(f"SentencePiece has no place for the normaliser {kind}")
+            raise CannotHold(f"no other format has a place for the normaliser {kind}")
     for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
         regex = cut.get("pattern", {}).get("Regex")
         if cut["type"] == "Metaspace" and cut["replacement"] == SPACE:
             escaped, prefix = True, prefix or cut["prepend_scheme"] != "never"
         elif regex not in (_WORDS, _TRAINED_HERE):
-            raise CannotHold("SentencePiece has no pattern that cuts text")
+            raise CannotHold(
+                "it cuts text by a pattern, which no other format has for tokens of characters"
+            )
     return charsmap, squeeze, prefix, escaped
 
 
