@@ -229,7 +229,7 @@ def test_other_names_of_a_pattern_of_llama_cpp_are_read(byte_level, tmp_path, na
 
 
 def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_path):
-    """With ignore_merges a piece of text is any token of the vocabulary, special ones too."""
+    """Under llama-bpe a piece of text is any token of the vocabulary, special ones too."""
 
     def forge(parts):
         parts["model"]["ignore_merges"] = True
@@ -237,7 +237,7 @@ def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_p
         parts["added_tokens"].append(token | {"id": 420, "content": "hello"})
 
     with pytest.raises(CannotHold, match="not be faithful: in 'hello'"):
-        convert(changed(byte_level, tmp_path, forge), tmp_path / "x.gguf", "gguf")
+        convert(changed(byte_level, tmp_path, forge, "llama3"), tmp_path / "x.gguf", "gguf")
 
 
 def changed(byte_level, tmp_path, change, name="gpt2"):
