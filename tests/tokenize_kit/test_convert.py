@@ -29,6 +29,7 @@ TEXTS = [
     "漢字とかなの文。Привет, мир! ﬁne ＦＵＬＬ",
     "def f(x):\n    return x[1:]  # the rest",
 ]
+ENGLISH = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer sunk"]
 HARD = st.one_of(
     st.text(st.sampled_from("abthe 1'sTกี่็漢é\n\t\u200dﬁ😀\u2581"), max_size=60),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
@@ -124,6 +125,28 @@ def test_a_model_comes_back_from_json(models, tmp_path, name):
     was = read_model(source.read_bytes())
     assert [text for text, _, _ in back.pieces] == [text for text, _, _ in was.pieces]
     assert ids_of(tmp_path / "back.model", TEXTS[:4]) == ids_of(source, TEXTS[:4])
+
+
+@settings(max_examples=80, deadline=None)
+@given(text=st.text(st.sampled_from("<>/sunkthe \u00e9"), max_size=20))
+def test_a_special_token_is_no_text_where_its_characters_are_unknown(plain, text):
+    """T5's vocabulary has no `<`: an unknown character must not cost more than the token."""
+    library, tokenizer = plain
+    for one in (text, f"{text}<unk>", f"the</s>{text}"):
+        assert tokenizer.encode(one, add_special_tokens=False).ids == library.encode(one)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """A Unigram of letters, by its library and as a tokenizer.json."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*ENGLISH] * 9), model_writer=model, vocab_size=40,
+        model_type="unigram", hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    tokenizer = to_tokenizer(read_model(model.getvalue()))
+    tokenizer.encode_special_tokens = True
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()), tokenizer
 
 
 def test_a_model_file_is_written_as_it_was_read(models):

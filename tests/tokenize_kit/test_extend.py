@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from curate.cli import app
 from tokenize_kit.byte_level import spelled, unspelled
+from tokenize_kit.change.convert import convert
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.extend_bpe import learn_more
 from tokenize_kit.change.opened import open_tokenizer
@@ -226,6 +227,16 @@ def test_the_pieces_of_a_model_are_those_that_sentencepiece_reads(unigram, tmp_p
     library = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
     assert library.get_piece_size() == card["old_tokens"] + card["new_tokens"]
     assert [library.id_to_piece(card["old_tokens"])] == card["examples"][:1]
+
+
+def test_characters_that_were_unknown_are_known_behind(unigram, tmp_path):
+    """Where `<` is unknown, unknown characters stand alone: new ones must not."""
+    convert(unigram / "x.model", tmp_path / "json", "tokenizer.json")
+    extend(unigram / "x.model", [packed(NEW)], tmp_path / "model", 30)
+    extend(tmp_path / "json", [packed(NEW)], tmp_path / "out", 30)
+    one, other = open_tokenizer(tmp_path / "out"), open_tokenizer(tmp_path / "model")
+    for text in [*NEW[:2], *OLD[:2], "<unk>ก</s>"]:
+        assert np.array_equal(one.encode(*packed([text]))[0], other.encode(*packed([text]))[0])
 
 
 def checkpoint(path, size, kind="F32", **more):

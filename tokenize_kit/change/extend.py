@@ -227,5 +227,6 @@ def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) ->
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
         escaped = pieces_json.escapes(parts)
         vocab += [[t if escaped else t.replace("\u2581", " "), s] for t, s in new]
-        data = Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
+        text = json.dumps(pieces_json.renewed(parts))
+        data = Tokenizer.from_str(text).to_str(pretty=True).encode()
     return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])

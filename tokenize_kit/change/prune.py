@@ -22,7 +22,7 @@ from tokenize_kit.change.convert import end_of
 from tokenize_kit.change.embeddings import read_tables, write_cut
 from tokenize_kit.change.forms import ByteBpe, CannotHold
 from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
-from tokenize_kit.change.pieces_json import NEVER
+from tokenize_kit.change.pieces_json import NEVER, renewed
 from tokenize_kit.change.prune_choice import choose
 from tokenize_kit.change.spm_file import keep_pieces
 from tokenize_kit.change.verify import Buffers, Encode
@@ -174,6 +174,7 @@ def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
     if isinstance(opened.form, ByteBpe):
         added = [replace(token, number=int(new[token.number])) for token in opened.form.added]
         return file_with(parts, tuple(added))
+    renewed(parts)
     return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
 
 
