@@ -295,6 +295,14 @@ def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp
         assert np.abs(np.cov(new.T) - np.cov(stored.T)).max() < 0.5 * spread**2
 
 
+def test_rows_that_are_no_numbers_are_nothing_to_draw_from(old, tmp_path):
+    rows = np.full((280, 4), np.nan, np.float32)
+    write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32")})
+    with pytest.raises(TokenizerError, match="NaN or infinity"):
+        file = tmp_path / "x.safetensors"
+        extend(old, [packed(NEW)], tmp_path / "out", 9, embeddings=file, init="random")
+
+
 def test_the_file_of_embeddings_is_one_of_safetensors(tmp_path):
     library = pytest.importorskip("safetensors.numpy")
     rows = np.arange(12, dtype=np.float32).reshape(3, 4)
