@@ -374,6 +374,8 @@ def test_the_command_says_what_was_verified(models, tmp_path):
     result = CliRunner().invoke(app, arguments)
     card = json.loads(result.stdout.splitlines()[-1])
     assert result.exit_code == 0 and card["verified_texts"] == 2
+    result = CliRunner().invoke(app, arguments[:-1])
+    assert "the same ids in 2 of 2 texts (16 bytes) as llama.model" in result.output
     assert {file.name for file in out.iterdir()} == {
         "tokenizer.json",
         "tokenizer_config.json",
