@@ -8,13 +8,14 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate import cli_tokenizer_change
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
 from curate.cli_tokenizer_train import train
 
 tokenizer_app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Train and judge tokenizers; encode token shards.",
+    help="Train, judge and change tokenizers; encode token shards.",
 )
 
 
@@ -50,6 +51,13 @@ def tokenizer_encode(
     form: Annotated[
         str, typer.Option("--format", help="llmcurate, megatron, nanogpt or olmo.")
     ] = "llmcurate",
+    loss_mask: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="COLUMN",
+            help="Of booleans, or lists of [start, end): the characters that count in training.",
+        ),
+    ] = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -70,6 +78,7 @@ def tokenizer_encode(
         "bos": bos,
         "eos": eos,
         "format": form,
+        "loss_mask": loss_mask,
     }
     commands.encode(tokenizer, settings, inputs or [], how)
 
@@ -129,3 +138,6 @@ def tokenizer_study(
     from curate.tokenizer import study
 
     study.study(inputs, vocab, out, digits, width, worth, as_json)
+
+
+cli_tokenizer_change.register(tokenizer_app)

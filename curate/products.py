@@ -120,6 +120,7 @@ class ShardsProduct(Product):
     bos: bool = False
     eos: bool = True
     format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = "llmcurate"
+    loss_mask: str | None = Field(None, description="column: which characters count in training")
 
     def _own(self) -> Path:
         path = Path(self.tokenizer or "")
@@ -153,11 +154,26 @@ class ShardsProduct(Product):
                 shuffle=self.shuffle,
                 form=self.format,
                 pattern=self.pattern,
+                loss_mask=self.loss_mask,
             )
-            manifest = encode_shards(context.corpus(), path, context.out, layout)
+            columns = ["id", "source", "lang", "text"]
+            if self.loss_mask is not None and self.loss_mask not in columns:
+                columns.append(self.loss_mask)
+            manifest = encode_shards(
+                context.corpus(columns), path, context.out, layout, context.workers
+            )
         except TokenizerError as error:
             raise _translated(error) from None
-        keys = ("documents", "tokens", "bytes", "dtype", "vocab_size", "format", "val")
+        keys = (
+            "documents",
+            "tokens",
+            "bytes",
+            "dtype",
+            "vocab_size",
+            "format",
+            "val",
+            "loss_tokens",
+        )
         return {k: manifest[k] for k in keys if k in manifest}
 
 
