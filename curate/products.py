@@ -48,6 +48,10 @@ class TokenizerProduct(Product):
     newlines: str | None = Field(None, description="single or runs; none: as the pattern")
     space_runs: int = Field(0, description="runs of 2 to so many spaces are tokens")
     script_boundaries: bool = False
+    dictionary: str | None = Field(None, description="file of Thai, Lao, Khmer, Burmese words")
+    space_token: str | None = Field(None, description="every space becomes it")
+    normalise: str = "none"
+    chat_template: str | None = Field(None, description="file, for tokenizer_config.json")
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
     reserved: int = 0
     pad_to: int = 1
@@ -88,6 +92,11 @@ class TokenizerProduct(Product):
         settings = self.model_dump(exclude={"vocab"})
         sizes = (self.vocab,) if isinstance(self.vocab, int) else self.vocab
         return TrainingOptions(sizes=sizes, **settings)
+
+    def identity(self) -> dict[str, Any]:
+        files = {"dictionary": self.dictionary, "chat_template": self.chat_template}
+        read = {name: _file_digest(Path(path)) for name, path in files.items() if path}
+        return super().identity() | read
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError

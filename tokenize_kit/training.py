@@ -10,12 +10,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
+from tokenizers.normalizers import Normalizer
 
 from tokenize_kit.bpe import train_sizes
 from tokenize_kit.char_bpe import train_char_bpe
+from tokenize_kit.chat_template import read_template
+from tokenize_kit.dictionary import Dictionary, read_dictionary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.normalising import normaliser
 from tokenize_kit.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.transformers_files import special_tokens_map, tokenizer_config
@@ -32,6 +36,7 @@ _ALGORITHMS = {
     "wordpiece": "WordPiece",
     "unigram": "Unigram",
 }
+_EMPTY = "the corpus is empty: give at least one document with text"
 _PROBE_BYTES = 1 << 20
 # Characters at once where digits are grouped from the right: there the library's time grows with
 # the square of a number's length, and a document may be one number.
@@ -140,18 +145,25 @@ def _train(
     counted: _Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
 ) -> list[dict[str, Any]]:
     out.mkdir(parents=True, exist_ok=True)
-    trained = _learned(counted, out, options, mixture.scale if mixture else 1)
+    dictionary = read_dictionary(Path(options.dictionary)) if options.dictionary else None
+    normal = normaliser(options.normalise, options.model == "unigram")
+    template = read_template(Path(options.chat_template)) if options.chat_template else None
+    trained = _learned(counted, out, options, mixture.scale if mixture else 1, dictionary, normal)
     if not counted.bytes:
-        raise TokenizerError("the corpus is empty: give at least one document with text")
+        raise TokenizerError(_EMPTY)
     several = len(options.sizes) > 1
     cards = []
     for size, one in zip(options.sizes, trained, strict=True):
+        if normal:
+            spaces = one.tokenizer.normalizer
+            both = [normal, spaces] if spaces else [normal]
+            one.tokenizer.normalizer = normalizers.Sequence(both)
         folder = out / str(size) if several else out
         folder.mkdir(exist_ok=True)
         if mixture:
             one.details.update(mixture.card())
         more = mixture.warnings() if mixture else []
-        cards.append(_write(one, folder, size, options, counted, more))
+        cards.append(_write(one, folder, size, options, counted, more, normal, template))
     return cards
 
 
@@ -164,18 +176,31 @@ class _Trained:
     spm: bytes | None = None
 
 
-def _learned(counted: _Counted, out: Path, options: TrainingOptions, scale: int) -> list[_Trained]:
+def _learned(
+    counted: _Counted,
+    out: Path,
+    options: TrainingOptions,
+    scale: int,
+    dictionary: Dictionary | None,
+    normal: Normalizer | None,
+) -> list[_Trained]:
     """A tokenizer of every size, by the model that the options name."""
+    documents: Iterable[tuple[str, int]] = counted
+    if normal:
+        documents = ((normal.normalize_str(text), weight) for text, weight in counted)
     if options.model == "unigram":
-        return [_unigram(counted, out, options)]
+        return _unigram(documents, out, options, dictionary, lambda: not counted.bytes)
     found: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe":
-        found = [(tokenizer, {}) for tokenizer in train_sizes(counted, options, scale)]
+        found = [
+            (tokenizer, {}) for tokenizer in train_sizes(documents, options, scale, dictionary)
+        ]
     elif options.model == "char-bpe":
-        found = train_char_bpe(counted, options, scale)
+        found = train_char_bpe(documents, options, scale, dictionary)
     else:
-        found = train_wordpiece(counted, options, scale)
-    return [_Trained(tokenizer, _cutting(options) | more) for tokenizer, more in found]
+        found = train_wordpiece(documents, options, scale, dictionary)
+    cut = _cutting(options) | {"dictionary": dictionary.card() if dictionary else None}
+    return [_Trained(tokenizer, cut | more) for tokenizer, more in found]
 
 
 def _cutting(options: TrainingOptions) -> dict[str, Any]:
@@ -223,23 +248,27 @@ def _write(
     options: TrainingOptions,
     counted: _Counted,
     more_warnings: list[str],
+    normal: Normalizer | None,
+    template: str | None,
 ) -> dict[str, Any]:
     """Writes the files of one size; its card."""
     tokenizer, details = trained.tokenizer, trained.details
     decoder = tokenizer.get_added_tokens_decoder()
     special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
     actual = tokenizer.get_vocab_size(with_added_tokens=True)
-    padding = len(special) - len(options.first_tokens)
+    padding = len(special) - len(options.first_tokens) + (options.space_token is not None)
     warnings = [*_coverage_warnings(size, options, details), *more_warnings]
     if actual - padding < size:
         warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
-    probe = [*HARD_TEXTS, *counted.probe] if options.lossless else []
+    probe = _probe(options, counted)
     if options.model != "unigram" and options.cutting.digits == "triples-right":
         starts = [(text, k) for text in probe for k in range(0, len(text), _PROBE_DIGITS)]
         probe = [text[k : k + _PROBE_DIGITS] for text, k in starts]
+    if normal:  # and no further
+        probe = [normal.normalize_str(text) for text in probe]
     for text in round_trip_failures(tokenizer, probe):
         warnings.append(f"does not round-trip: {text[:40]!r}")
-    if not options.lossless:
+    if options.model == "wordpiece":
         warnings += _unknown_warnings(tokenizer, counted.probe)
     data = tokenizer.to_str(pretty=True).encode("utf-8")
     merges = json.loads(data)["model"].get("merges")
@@ -253,7 +282,8 @@ def _write(
         "merges": None if merges is None else len(merges),
         **details,
         "digits": _digits(options),
-        "normalisation": "none",
+        "normalisation": options.normalise,
+        "space_token": options.space_token,
         "lossless": options.lossless,
         "special_tokens": special,
         "end_of_text": end_of_text,
@@ -270,10 +300,20 @@ def _write(
     roles = special_tokens_map(list(special), end_of_text)
     write_atomic(folder / "special_tokens_map.json", to_json(roles))
     config = tokenizer_config(tokenizer, end_of_text)
+    if template is not None:
+        config["chat_template"] = template
     write_atomic(folder / "tokenizer_config.json", to_json(config))
     write_atomic(folder / "tokenizer.json", data)
     write_atomic(folder / "tokenizer_card.json", to_json(card))
     return card
+
+
+def _probe(options: TrainingOptions, counted: _Counted) -> list[str]:
+    """Texts that have to come back as they were."""
+    if options.model == "wordpiece":
+        return []
+    texts, space = [*HARD_TEXTS, *counted.probe], options.space_token
+    return [text for text in texts if space not in text] if space else texts
 
 
 def _digits(options: TrainingOptions) -> str | None:
@@ -308,27 +348,39 @@ def _unknown_warnings(tokenizer: Tokenizer, probe: list[str]) -> list[str]:
     return [f"{lost / tokens:.2%} of the tokens of its own corpus are {UNKNOWN}"] if lost else []
 
 
-def _unigram(counted: _Counted, out: Path, options: TrainingOptions) -> _Trained:
-    from tokenize_kit.unigram import spill, train_unigram  # needs sentencepiece
+def _unigram(
+    counted: Iterable[tuple[str, int]],
+    out: Path,
+    options: TrainingOptions,
+    dictionary: Dictionary | None,
+    empty: Callable[[], bool],
+) -> list[_Trained]:
+    from tokenize_kit.unigram import Corpus, spill_weighted, train_unigram  # needs sentencepiece
 
     spilled = out / ".tokenizer-corpus.partial"
+    trained = []
     try:
-        corpus = spill((text for text, _ in counted), spilled)
-        if not counted.bytes:
-            raise TokenizerError("the corpus is empty: give at least one document with text")
-        spm, tokenizer, coverage = train_unigram(
-            corpus,
-            vocab=options.sizes[0],
-            special_tokens=options.first_tokens,
-            coverage=options.coverage,
-        )
+        corpus = Corpus(spilled, options.column is not None, options.space_token)
+        spill_weighted(counted, corpus, dictionary)
+        if empty():
+            raise TokenizerError(_EMPTY)
+        for size in options.sizes:
+            spm, tokenizer, coverage = train_unigram(
+                corpus,
+                vocab=size,
+                special_tokens=[t for t in options.first_tokens if t != options.space_token],
+                coverage=options.coverage,
+                normal="identity" if options.normalise == "none" else options.normalise,
+                padding=options.padding,
+            )
+            details = {
+                "notes": [],
+                "byte_fallback": True,
+                "character_coverage": coverage,
+                "sentences": corpus.lines,
+                "dictionary": dictionary.card() if dictionary else None,
+            }
+            trained.append(_Trained(tokenizer, details, spm))
     finally:
         spilled.unlink(missing_ok=True)
-        spilled.with_name(spilled.name + ".cut").unlink(missing_ok=True)
-    details = {
-        "notes": [],
-        "byte_fallback": True,
-        "character_coverage": coverage,
-        "sentences": corpus.lines,
-    }
-    return _Trained(tokenizer, details, spm)
+    return trained
