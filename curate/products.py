@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from curate.errors import CurateError, RunFailed, UsageError
+from curate.memory import peak_bytes
 from curate.steps import Product, ProductContext
 
 if TYPE_CHECKING:
@@ -102,15 +103,25 @@ class TokenizerProduct(Product):
         from tokenize_kit.errors import TokenizerError
         from tokenize_kit.training import train_on_corpus
 
+        stages: list[dict[str, Any]] = []
+
+        def report(what: str, seconds: float | None) -> None:
+            peak = peak_bytes()
+            spent = "" if seconds is None else f": {seconds:.1f} s"
+            context.say(f"{what}{spent}; peak memory {peak / 2**20:,.0f} MiB")
+            if seconds is not None:
+                stages.append({"stage": what, "seconds": round(seconds, 3), "peak_bytes": peak})
+
         options = self._options()
         column = options.column or "lang"
         names = ["text", column] if column in ("id", "source", "lang") else None
         try:
-            cards = train_on_corpus(lambda: context.corpus(names), context.out, options)
+            cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
         except TokenizerError as error:
             raise _translated(error) from None
         said = [line for card in cards for line in card["warnings"]]
-        found: dict[str, Any] = {"card": cards[0], "warnings": list(dict.fromkeys(said))}
+        warnings = list(dict.fromkeys(said))
+        found: dict[str, Any] = {"card": cards[0], "warnings": warnings, "stages": stages}
         return found if len(cards) == 1 else found | {"cards": cards}
 
 

@@ -56,7 +56,8 @@ class Dictionary:
         return _cut(data, offsets, _kinds(), self.slots)
 
     def card(self) -> dict[str, int | str]:
-        return {"words": self.words, "ignored": self.ignored, "sha256": self.sha256}
+        used = "in training alone"
+        return {"used": used, "words": self.words, "ignored": self.ignored, "sha256": self.sha256}
 
 
 def read_dictionary(path: Path) -> Dictionary:

@@ -136,3 +136,15 @@ def test_weights_of_unigram_count_as_copies_do(tmp_path):
     ]
     assert found[0].keys() == found[1].keys()
     assert all(abs(found[0][piece] - score) < 0.1 for piece, score in found[1].items())
+
+
+def test_stages_are_reported_in_order_and_long_reading_on_the_way(tmp_path, monkeypatch):
+    clock = iter(range(0, 10_000, 7))
+    monkeypatch.setattr("tokenize_kit.stages.time.monotonic", lambda: float(next(clock)))
+    batch = pa.RecordBatch.from_pylist([{"text": text} for text in TEXTS])
+    said = []
+    options = TrainingOptions(sizes=(300,))
+    train_on_corpus(lambda: iter([batch]), tmp_path, options, lambda *line: said.append(line))
+    begins = [what.split()[0] for what, seconds in said if seconds is not None]
+    assert begins == ["read", "learned", "checked"]
+    assert any(what.endswith("so far") and seconds is None for what, seconds in said)
