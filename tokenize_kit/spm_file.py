@@ -16,6 +16,8 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 # TrainerSpec.ModelType
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 
+SPACE = "\u2581"  # how pieces have a space
+
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 
@@ -72,6 +74,16 @@ def read_model(raw: bytes) -> Model:
         remove_extra_whitespaces=bool(normalizer.get(4, 1)),
         escape_whitespaces=bool(normalizer.get(5, 1)),
     )
+
+
+def usable(model: Model, kinds: tuple[int, ...]) -> dict[str, int]:
+    """Pieces of these kinds, with spaces for U+2581, and their ids; those with a space of their own
+    no normalised text holds."""
+    return {
+        piece.text.replace(SPACE, " "): k
+        for k, piece in enumerate(model.pieces)
+        if piece.kind in kinds and " " not in piece.text
+    }
 
 
 def with_pieces(raw: bytes, pieces: Sequence[Piece]) -> bytes:

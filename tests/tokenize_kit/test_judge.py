@@ -54,7 +54,7 @@ def test_each_file_is_encoded_by_what_can(candidates):
     assert [candidates[kind].engine for kind in KINDS] == [
         "llmcurate",
         "tokenizers",
-        "sentencepiece",
+        "llmcurate",
     ]
 
 

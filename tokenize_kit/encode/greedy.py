@@ -59,7 +59,7 @@ def may_follow(split, pairs, left, right):
 
 
 @njit(nogil=True, inline="always")
-def _follows(greedy, left, right):
+def may_be_next(greedy, left, right):
     """`may_follow`, which keeps its answers: pair << 1 | answer in a table that forgets."""
     key = (np.uint64(left) << _32 | np.uint64(right)) << np.uint64(1)
     slot = stir(key) & np.uint64(FOLLOWS - 1)
@@ -82,7 +82,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
     while at < z:
         while True:
             end = at + np.int64(greedy.lengths[token])
-            if not dead[end - a] and (n == 0 or _follows(greedy, out[n - 1], token)):
+            if not dead[end - a] and (n == 0 or may_be_next(greedy, out[n - 1], token)):
                 out[n] = token
                 n += 1
                 at = end
@@ -108,7 +108,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 
 @njit(cache=True, nogil=True)
-def _derive(data, ends, byte_numbers, pairs, wanted):
+def derive(data, ends, byte_numbers, pairs, wanted):
     """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
     left is -1 where they do not merge to `wanted`."""
     left, right = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
@@ -158,9 +158,9 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     data = np.frombuffer(b"".join(tokens[k] for k in names), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in names)])
     ids = np.array(names, np.int64)
-    left, right = _derive(data, ends, byte_ids, pairs, ids)
+    left, right = derive(data, ends, byte_ids, pairs, ids)
     made = np.flatnonzero((left >= 0) & (right >= 0))
-    ranks = _ranks(pairs, left[made], right[made])
+    ranks = ranks_of(pairs, left[made], right[made])
     made = made[np.argsort(ranks)]
     number = np.full(int(ids.max()) + 1, -1, np.int64)
     number[byte_ids] = np.arange(256)
@@ -198,7 +198,7 @@ def no_greedy() -> Greedy:
 
 
 @njit(cache=True, nogil=True)
-def _ranks(pairs, left, right):
+def ranks_of(pairs, left, right):
     found = np.empty(len(left), np.int64)
     for k in range(len(left)):
         found[k] = rank_of(pairs, left[k], right[k]) >> 32

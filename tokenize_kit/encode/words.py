@@ -18,7 +18,7 @@ from tokenize_kit.encode.trie import token_of
 SLOTS = 1 << 17  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
 LONGEST = 64  # bytes of a word that is kept: longer ones hardly come again
-_INLINE = 15  # bytes of a word that stands in its entry
+INLINE = 15  # bytes of a word that stands in its entry
 _LONG = np.uint64(0x80)
 _32, _56 = np.uint64(32), np.uint64(56)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -60,7 +60,7 @@ def _merge(bpe, data, a, z, symbols, ranks, dead):
 
 
 @njit(nogil=True, inline="always")
-def _same(letters, at, data, a, n):
+def same_bytes(letters, at, data, a, n):
     for k in range(n):
         if letters[at + k] != data[a + k]:
             return False
@@ -68,7 +68,7 @@ def _same(letters, at, data, a, n):
 
 
 @njit(nogil=True, inline="always")
-def _key(data, a, z):
+def word_key(data, a, z):
     """The two numbers that a word of data[a:z] is found by; the second is never 0."""
     n = z - a
     i = np.uint64(a)
@@ -81,7 +81,7 @@ def _key(data, a, z):
     low = load8(data, i)
     if n == 8:
         return low, np.uint64(n) << _56
-    if n <= _INLINE:
+    if n <= INLINE:
         # The last eight bytes, without those that `low` has.
         high = load8(data, np.uint64(z - 8)) >> np.uint64(8 * (16 - n))
         return low, high | np.uint64(n) << _56
@@ -89,17 +89,17 @@ def _key(data, a, z):
 
 
 @njit(nogil=True)
-def _remember(cache, slot, low, high, data, a, z, symbols, n):
-    """Fills an entry; `_empty` sees to it that there is room."""
+def remember(cache, slot, low, high, data, a, z, symbols, n):
+    """Fills an entry; `make_room` sees to it that there is room."""
     entries, letters, ids, used = cache
     size = z - a
     place = np.uint64(0)
-    if size > _INLINE:
+    if size > INLINE:
         place = np.uint64(used[1])
         for k in range(size):
             letters[used[1] + k] = data[a + k]
         used[1] += size
-    if n > 2 or size > _INLINE:
+    if n > 2 or size > INLINE:
         entries[slot, 2] = np.uint64(used[2]) | place << _32
         for k in range(n):
             ids[used[2] + k] = symbols[k]
@@ -115,14 +115,48 @@ def _remember(cache, slot, low, high, data, a, z, symbols, n):
 
 
 @njit(nogil=True)
-def _empty(cache):
+def make_room(cache):
     if (
         cache.used[0] > SLOTS // 2
         or cache.used[1] + LONGEST > ARENA
         or cache.used[2] + LONGEST > ARENA // 4
     ):
-        cache.entries[:] = np.uint64(0)
-        cache.used[:] = 0
+        for slot in range(SLOTS):
+            cache.entries[slot, 1] = np.uint64(0)  # what says that it is free
+        for k in range(3):
+            cache.used[k] = 0
+
+
+@njit(nogil=True, inline="always")
+def look_up(cache, low, high, data, a, z):
+    """(whether the word of data[a:z] is known, its slot or the one that it would take)."""
+    entries, letters, _, _ = cache
+    mask = np.uint64(SLOTS - 1)
+    slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
+    while entries[slot, 1] != 0:
+        if entries[slot, 0] == low and entries[slot, 1] == high:
+            if z - a <= INLINE:
+                return True, slot
+            if same_bytes(letters, np.int64(entries[slot, 2] >> _32), data, a, z - a):
+                return True, slot
+        slot = (slot + np.uint64(1)) & mask
+    return False, slot
+
+
+@njit(nogil=True, inline="always")
+def recall(cache, slot, size, out, w):
+    """Writes to out[w:] the ids of a known word of `size` bytes; returns the new length."""
+    entries, _, ids, _ = cache
+    n = np.int64(entries[slot, 3] & _LOW)
+    if n <= 2 and size <= INLINE:
+        out[w] = np.uint32(entries[slot, 2] & _LOW)
+        if n == 2:
+            out[w + 1] = np.uint32(entries[slot, 2] >> _32)
+    else:
+        first = np.int64(entries[slot, 2] & _LOW)
+        for k in range(n):
+            out[w + k] = ids[first + k]
+    return w + n
 
 
 @njit(cache=True, nogil=True)
@@ -158,18 +192,20 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
                 written += n
                 a = z
                 continue
-            low, high = _key(data, a, z)
+            low, high = word_key(data, a, z)
             slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
             found = False
             while entries[slot, 1] != 0:
                 if entries[slot, 0] == low and entries[slot, 1] == high:
                     n = int(entries[slot, 3])
-                    if z - a > _INLINE:
-                        found = _same(letters, np.int64(entries[slot, 2] >> _32), data, a, z - a)
+                    if z - a > INLINE:
+                        found = same_bytes(
+                            letters, np.int64(entries[slot, 2] >> _32), data, a, z - a
+                        )
                     else:
                         found = True
                     if found:
-                        if n <= 2 and z - a <= _INLINE:
+                        if n <= 2 and z - a <= INLINE:
                             out[written] = np.uint32(entries[slot, 2] & _LOW)
                             if n == 2:
                                 out[written + 1] = np.uint32(entries[slot, 2] >> _32)
@@ -185,8 +221,8 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
                 for k in range(n):
                     out[written + k] = symbols[k]
                 written += n
-                _remember(cache, slot, low, high, data, a, z, symbols, n)
-                _empty(cache)
+                remember(cache, slot, low, high, data, a, z, symbols, n)
+                make_room(cache)
             a = z
         sizes[row] = written - before
     return out[:written], sizes

@@ -1,6 +1,6 @@
 """Tokenizers of several kinds, asked the same questions.
 
-A tokenizer.json is run by our encoder or by `tokenizers`, a .model by `sentencepiece`.
+A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`.
 """
 
 from __future__ import annotations
@@ -147,18 +147,20 @@ def _unknown(model: dict[str, Any], vocab: dict[str, int]) -> int | None:
 class SentencePiece:
     """A SentencePiece model file, of any of its kinds."""
 
-    engine: str = "sentencepiece"
     unknown: int | None
 
     def __init__(self, file: Path, path: Path) -> None:
         import sentencepiece
+
+        from tokenize_kit.encode.spm import SpmEncoder
 
         self.path = str(path)
         if not file.is_file():
             raise TokenizerError(f"{file}: no such SentencePiece model", exit_code=2)
         self._model = sentencepiece.SentencePieceProcessor()
         try:
-            self._model.LoadFromSerializedProto(file.read_bytes())
+            raw = file.read_bytes()
+            self._model.LoadFromSerializedProto(raw)
             size = self._model.get_piece_size()
         except Exception as error:  # the library raises RuntimeError and its own
             why = str(error).splitlines()[-1] if str(error) else type(error).__name__
@@ -169,12 +171,11 @@ class SentencePiece:
         self.special = frozenset(n for n in range(size) if self._model.is_control(n))
         self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
         self.unknown = self._model.unk_id()
+        self._encoder = SpmEncoder(raw, self._model)
+        self.engine = "sentencepiece" if self._encoder.reason else "llmcurate"
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = self._model.encode(texts_of(data, offsets), num_threads=1)
-        sizes = np.array([len(row) for row in rows], np.int64)
-        ids = [np.array(row, np.uint32) for row in rows]
-        return np.concatenate([np.empty(0, np.uint32), *ids]), sizes
+        return self._encoder.encode(data, offsets)
 
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray

@@ -1,0 +1,233 @@
+"""Byte-pair merges over characters, as SentencePiece and a tokenizer.json made from its models do.
+
+Most neighbours stand together in no token, so a word falls into short stretches first; only within
+one are tokens looked for, from left to right (greedy.py) or, where the order of merges does not
+allow that, by rank (merges.py).
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from tokenize_kit.bytes8 import stir
+from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of
+from tokenize_kit.encode.greedy import FOLLOWS, derive, may_be_next, ranks_of
+from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
+
+LACKING = -1  # instead of an id: a character that the vocabulary does not spell
+_40, _6, _63, _ONE = np.uint64(40), np.uint64(6), np.uint64(63), np.uint64(1)
+_32 = np.uint64(32)
+
+# A token's number: that of its character (0: of one that is in no token), else behind those, by the
+# time of its merge. beside: uint64[]: a bit for every two characters that are neighbours in a
+# token; trie: characters.Trie of numbers; shorter, lengths: int32[numbers], lengths in characters;
+# split, pairs, follows: as greedy.Greedy has them; orderly: whether that may be used, else pairs
+# are those of all merges. ids: int64[numbers]: the vocabulary's, LACKING, or -2 - k for the parts
+# parts[part_ends[k]:part_ends[k + 1]], numbers, that stand for a token which must not come out.
+CharBpe = namedtuple(
+    "CharBpe",
+    "alphabet beside trie shorter lengths split pairs follows orderly ids parts part_ends",
+)
+
+
+@dataclass(frozen=True)
+class Merges:
+    """tokens: of two characters and more, in the order of their first merge; rows: (left, right,
+    merged, rank) as texts, a part being a token or a character; ids: text to id, of tokens and
+    characters that may come out; parted: token to the two that stand for it."""
+
+    tokens: list[str]
+    rows: list[tuple[str, str, str, int]]
+    ids: dict[str, int]
+    parted: dict[str, tuple[str, str]]
+
+
+def make_char_bpe(merges: Merges) -> CharBpe:
+    """Raises ValueError for tokens that no table holds."""
+    letters = [text for text in merges.ids if len(text) == 1]
+    alphabet, size = make_alphabet([*merges.tokens, *letters])
+    characters = sorted({*"".join(merges.tokens), *letters})
+    number = {text: k for k, text in enumerate([*characters, *merges.tokens], 1)}
+    rows = np.array([(number[a], number[b], number[c]) for a, b, c, _ in merges.rows], np.int64)
+    rows = rows.reshape(-1, 3)
+    pairs = pair_table(rows, np.array([rank for *_, rank in merges.rows], np.int64))
+    data, ends = numbers_of(alphabet, merges.tokens)
+    wanted = np.arange(size + 1, size + 1 + len(merges.tokens))
+    left, right = derive(data, ends, np.arange(size + 1), pairs, wanted)
+    made = np.flatnonzero((left >= 0) & (right >= 0))
+    times = ranks_of(pairs, left[made], right[made])
+    a, b, own = left[made], right[made], wanted[made]
+    orderly = bool(np.all(a < own) and np.all(b < own) and np.all(np.diff(times) > 0))
+    orderly = orderly and bool(
+        np.all(np.isin(np.append(a, b), np.append(own, np.arange(size + 1))))
+    )
+    count = len(number) + 1
+    split = np.repeat(np.arange(count, dtype=np.int32)[:, None], 2, axis=1)
+    shorter = np.full(count, -1, np.int32)
+    lengths = np.ones(count, np.int32)
+    lengths[wanted] = np.diff(ends)
+    texts = characters
+    if orderly:
+        split[own, 0], split[own, 1] = a, b
+        pairs = pair_table(np.stack([a, b, own], axis=1))
+        texts = [*characters, *(merges.tokens[k] for k in made.tolist())]
+    found = np.array([number[text] for text in texts], np.int64)
+    trie = build_trie(alphabet, size, texts or ["a"], found if texts else np.zeros(1, np.int64))
+    if orderly:
+        _shorter(trie.links, trie.found, data, ends, wanted, shorter)
+    ids, parts, part_ends = _ids(merges, number)
+    remembered = np.full(FOLLOWS if orderly else 1, ~np.uint64(0), np.uint64)
+    beside = _beside(data, ends)
+    return CharBpe(
+        alphabet, beside, trie, shorter, lengths, split, pairs, remembered, orderly, ids, parts,
+        part_ends,
+    )  # fmt: skip
+
+
+def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ids = np.full(len(number) + 1, LACKING, np.int64)
+    for text, k in number.items():
+        ids[k] = merges.ids.get(text, LACKING)
+    parts: list[int] = []
+    ends = [0]
+
+    def fill(text: str) -> None:
+        if text in merges.parted:
+            for part in merges.parted[text]:
+                fill(part)
+        else:
+            parts.append(number[text])
+
+    for text in merges.parted:
+        ids[number[text]] = -2 - (len(ends) - 1)
+        fill(text)
+        ends.append(len(parts))
+    return ids, np.array(parts, np.int64), np.array(ends, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _beside(data, ends):
+    """CharBpe's, 16 bits and more for every pair."""
+    size = 1024
+    while size < 16 * len(data):
+        size *= 2
+    beside = np.zeros(size >> 6, np.uint64)
+    for k in range(len(ends) - 1):
+        for at in range(ends[k] + 1, ends[k + 1]):
+            bit = stir(np.uint64(data[at - 1]) << _32 | np.uint64(data[at])) >> _40
+            beside[(bit >> _6) & np.uint64(len(beside) - 1)] |= _ONE << (bit & _63)
+    return beside
+
+
+@njit(cache=True, nogil=True)
+def _shorter(links, found, data, ends, numbers, shorter):
+    """Fills, of each token, the longest one that is a proper beginning of it."""
+    for k in range(len(numbers)):
+        node = np.int64(data[ends[k]])
+        shorter[numbers[k]] = found[node]
+        for at in range(ends[k] + 1, ends[k + 1] - 1):
+            node = np.int64(links[node, 0]) + np.int64(data[at])
+            if found[node] >= 0:
+                shorter[numbers[k]] = found[node]
+
+
+@njit(nogil=True, inline="always")
+def _longest(trie, data, a, z):
+    """The longest token that data[a:z], of characters in tokens, begins with."""
+    node = np.int64(data[a])
+    best = trie.found[node]
+    for k in range(a + 1, z):
+        child = np.int64(trie.links[node, 0]) + np.int64(data[k])
+        if trie.links[child, 1] != node:
+            break
+        node = child
+        if trie.found[node] >= 0:
+            best = trie.found[node]
+    return np.int64(best)
+
+
+@njit(nogil=True)
+def _greedy(bpe, data, a, z, out, dead):
+    """As greedy.encode_greedy, over characters: tokens of data[a:z] to out, returns how many."""
+    n = 0
+    at = a
+    token = _longest(bpe.trie, data, a, z)
+    died = False
+    while at < z:
+        while True:
+            end = at + np.int64(bpe.lengths[token])
+            if not dead[end - a] and (n == 0 or may_be_next(bpe, out[n - 1], token)):
+                out[n] = token
+                n += 1
+                at = end
+                if at < z:
+                    token = _longest(bpe.trie, data, at, z)
+                break
+            token = np.int64(bpe.shorter[token])
+            if token < 0:
+                dead[at - a] = True
+                died = True
+                if n == 0:
+                    raise AssertionError("no token begins this text")
+                n -= 1
+                token = out[n]
+                at -= np.int64(bpe.lengths[token])
+                break
+    if died:
+        for k in range(z - a + 1):
+            dead[k] = False
+    return n
+
+
+@njit(nogil=True)
+def merge_characters(bpe, numbers, n, room, path, ends):
+    """Tokens of numbers[:n] as ids, LACKING where there is none, and the characters they end at.
+
+    room: (tokens: int64[n + 1], ranks: int64[n + 1], dead: bool[n + 1], all False). Returns how
+    many.
+    """
+    tokens, ranks, dead = room
+    mask = np.uint64(len(bpe.beside) - 1)
+    count = 0
+    a = 0
+    while a < n:
+        z = a + 1
+        while z < n and numbers[z - 1] > 0 and numbers[z] > 0:
+            key = np.uint64(numbers[z - 1]) << _32 | np.uint64(numbers[z])
+            bit = stir(key) >> _40
+            if bpe.beside[(bit >> _6) & mask] >> (bit & _63) & _ONE == 0:
+                break
+            z += 1
+        if z == a + 1:
+            tokens[0] = numbers[a]
+            m = 1
+        elif bpe.orderly:
+            m = _greedy(bpe, numbers, a, z, tokens, dead)
+        else:
+            m = z - a
+            for k in range(m):
+                tokens[k] = numbers[a + k]
+            if m <= SHORT:
+                m = merge_short(bpe.pairs, tokens, ranks, m)
+            else:
+                m = merge_long(bpe.pairs, tokens, ranks, m)
+        at = np.int64(a)
+        for k in range(m):
+            token = bpe.ids[tokens[k]]
+            if token >= LACKING:
+                at += np.int64(bpe.lengths[tokens[k]])
+                path[count] = token
+                ends[count] = at
+                count += 1
+            else:
+                for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
+                    at += np.int64(bpe.lengths[bpe.parts[i]])
+                    path[count] = bpe.ids[bpe.parts[i]]
+                    ends[count] = at
+                    count += 1
+        a = z
+    return count
