@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from tokenize_kit import bpe_merges
 from tokenize_kit.bpe import learn_merges, split_pattern, train_bpe
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.word_counts import WordCounts
@@ -52,6 +55,27 @@ def test_few_letters_and_many_ties_give_the_same_tokenizer(texts, vocab):
     assert ours(texts, vocab).to_str() == reference(texts, vocab).to_str()
 
 
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.text(st.sampled_from("ab c"), max_size=30), max_size=12),
+    st.sampled_from([258, 262, 270, 400]),
+    st.sampled_from([1e-3, 1e-2, 1e-1]),
+)
+def test_pairs_forgotten_below_a_threshold_are_found_again(texts, vocab, share):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bpe_merges, "SHARE", share)
+        patch.setattr(bpe_merges, "STEP", 2)
+        assert ours(texts, vocab).to_str() == reference(texts, vocab).to_str()
+
+
+def test_forgetting_changes_no_merge(real_texts, monkeypatch):
+    found = []
+    for share in (0.01, 1, 1000):
+        monkeypatch.setattr(bpe_merges, "SHARE", share)
+        found.append(ours(real_texts, 4000).to_str())
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("digits", ["single", "triples"])
 def test_real_texts_give_the_same_tokenizer(real_texts, digits):
     assert ours(real_texts, 8000, digits).to_str() == reference(real_texts, 8000, digits).to_str()
@@ -87,6 +111,15 @@ def test_a_token_spelled_twice_is_one_token():
     names, merges = learn_merges(*counted(words), 300, [])
     assert len(set(names)) == len(names)
     assert len(merges) >= len(names) - 256
+
+
+def test_machine_code_is_made_anew_where_its_sources_changed():
+    """numba's cache looks at the file of the kernel alone; its helpers are stamped there."""
+    package = Path(bpe_merges.__file__).parent
+    digest = hashlib.sha256()
+    for name in ("bpe_pairs.py", "bpe_scan.py", "bytes8.py"):
+        digest.update((package / name).read_bytes())
+    assert digest.hexdigest()[:16] == bpe_merges.SOURCES, "tokenize_kit/bpe_merges.py: SOURCES"
 
 
 def test_words_are_counted_alike_in_any_batches():
