@@ -1,8 +1,8 @@
 """Byte-pair merges over characters, as SentencePiece and a tokenizer.json made from its models do.
 
-Most neighbours stand together in no token, so a word falls into short stretches first; only within
-one are tokens looked for, from left to right (greedy.py) or, where the order of merges does not
-allow that, by rank (merges.py).
+A word falls into stretches at places that no token in the text reaches over; most stretches are a
+token or a character. Others are cut into tokens from left to right (greedy.py) or, where the order
+of merges does not allow that, by rank (merges.py).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     shorter = np.full(count, -1, np.int32)
     lengths = np.ones(count, np.int32)
     lengths[wanted] = np.diff(ends)
-    texts = characters
+    texts = [*characters, *merges.tokens]
     if orderly:
         split[own, 0], split[own, 1] = a, b
         pairs = pair_table(np.stack([a, b, own], axis=1))
@@ -137,7 +137,7 @@ def _shorter(links, found, data, ends, numbers, shorter):
 
 @njit(nogil=True, inline="always")
 def _longest(trie, data, a, z):
-    """The longest token that data[a:z], of characters in tokens, begins with."""
+    """The longest token that data[a:z] begins with."""
     node = np.int64(data[a])
     best = trie.found[node]
     for k in range(a + 1, z):
@@ -151,11 +151,14 @@ def _longest(trie, data, a, z):
 
 
 @njit(nogil=True)
-def _greedy(bpe, data, a, z, out, dead):
-    """As greedy.encode_greedy, over characters: tokens of data[a:z] to out, returns how many."""
+def _greedy(bpe, longest, a, z, out, dead):
+    """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
+
+    longest: int64[], the longest token at each of them. Returns how many.
+    """
     n = 0
-    at = a
-    token = _longest(bpe.trie, data, a, z)
+    at = np.int64(a)
+    token = longest[a]
     died = False
     while at < z:
         while True:
@@ -165,7 +168,7 @@ def _greedy(bpe, data, a, z, out, dead):
                 n += 1
                 at = end
                 if at < z:
-                    token = _longest(bpe.trie, data, at, z)
+                    token = longest[at]
                 break
             token = np.int64(bpe.shorter[token])
             if token < 0:
@@ -187,26 +190,30 @@ def _greedy(bpe, data, a, z, out, dead):
 def merge_characters(bpe, numbers, n, room, path, ends):
     """Tokens of numbers[:n] as ids, LACKING where there is none, and the characters they end at.
 
-    room: (tokens: int64[n + 1], ranks: int64[n + 1], dead: bool[n + 1], all False). Returns how
-    many.
+    room: (tokens, ranks, longest: int64[n + 1], dead: bool[n + 1], all False). Returns how many.
     """
-    tokens, ranks, dead = room
+    tokens, ranks, longest, dead = room
     mask = np.uint64(len(bpe.beside) - 1)
     count = 0
     a = 0
     while a < n:
+        # Up to where no token that stands in the text reaches further.
         z = a + 1
-        while z < n and numbers[z - 1] > 0 and numbers[z] > 0:
-            key = np.uint64(numbers[z - 1]) << _32 | np.uint64(numbers[z])
-            bit = stir(key) >> _40
-            if bpe.beside[(bit >> _6) & mask] >> (bit & _63) & _ONE == 0:
-                break
-            z += 1
-        if z == a + 1:
-            tokens[0] = numbers[a]
+        at = a
+        while at < z:
+            longest[at] = numbers[at]
+            if at + 1 < n and numbers[at] > 0 and numbers[at + 1] > 0:
+                key = np.uint64(numbers[at]) << _32 | np.uint64(numbers[at + 1])
+                bit = stir(key) >> _40
+                if bpe.beside[(bit >> _6) & mask] >> (bit & _63) & _ONE != 0:
+                    longest[at] = _longest(bpe.trie, numbers, at, n)
+                    z = max(z, at + np.int64(bpe.lengths[longest[at]]))
+            at += 1
+        if bpe.orderly and np.int64(bpe.lengths[longest[a]]) == z - a:
+            tokens[0] = longest[a]  # a text that is a token becomes that token
             m = 1
         elif bpe.orderly:
-            m = _greedy(bpe, numbers, a, z, tokens, dead)
+            m = _greedy(bpe, longest, a, z, tokens, dead)
         else:
             m = z - a
             for k in range(m):

@@ -33,9 +33,9 @@ def make_symbols(ids: dict[bytes, int]) -> Symbols:
 @njit(nogil=True)
 def _stretch(data, a, z, bpe, fallback, room, out, w):
     """Appends the ids of data[a:z], which has no symbol, to out[:w]; returns the new length."""
-    numbers, tokens, ranks, dead, path, ends = room
+    numbers, tokens, ranks, longest_at, dead, path, ends = room
     n = number_characters(bpe.alphabet, data, a, z, numbers)
-    count = merge_characters(bpe, numbers, n, (tokens, ranks, dead), path, ends)
+    count = merge_characters(bpe, numbers, n, (tokens, ranks, longest_at, dead), path, ends)
     return spell(fallback, path, ends, count, data, a, out, w)
 
 
@@ -99,6 +99,7 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
         most = max(most, offsets[row + 1] - offsets[row])
     room = (
         np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
         np.zeros(most + 1, np.bool_),
