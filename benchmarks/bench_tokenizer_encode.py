@@ -57,7 +57,7 @@ def main() -> None:
         data, offsets = np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
         ours, theirs, cut = [], [], []
         for _ in range(options.passes):
-            encoder._cache = new_cache()
+            encoder._idle = [new_cache()]
             begin = time.process_time()
             ids, sizes = encoder.encode(data, offsets)
             ours.append(time.process_time() - begin)

@@ -36,6 +36,7 @@ def build_product(
     out: Path,
     ledger: Ledger,
     quiet: bool,
+    workers: int = 1,
 ) -> dict[str, Any]:
     """The product's record; builds it unless the ledger has it and its files are in place."""
     product = stage.product
@@ -68,6 +69,7 @@ def build_product(
             ),
             inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
+            workers=workers,
             progress=lambda event: progress.update(
                 event.get("step", 0), f"loss {event.get('loss', float('nan')):.3f}"
             ),

@@ -8,106 +8,18 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate import cli_tokenizer_change
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
+from curate.cli_tokenizer_train import train
 
 tokenizer_app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Train and judge tokenizers; encode token shards.",
+    help="Train, judge and change tokenizers; encode token shards.",
 )
 
 
-def _option(text: str) -> object:
-    return typer.Option(help=text, show_default=False)
-
-
-def with_end_of_text(special: list[str]) -> tuple[str, ...]:
-    """The special tokens of a command line, behind the usual end of text where they have none."""
-    from tokenize_kit.options import END_OF_TEXT
-
-    own = any(token in END_OF_TEXT for token in special)
-    return tuple(special) if own else (END_OF_TEXT[0], *special)
-
-
-@tokenizer_app.command("train")
-def tokenizer_train(
-    inputs: Inputs = None,
-    out: Out = None,
-    vocab: Annotated[
-        str,
-        typer.Option(help="Tokens wanted, special ones included; 5000,32000: a folder a size."),
-    ] = "32000",
-    model: Annotated[str, typer.Option(help="bpe (byte level) or unigram.")] = "bpe",
-    pattern: Annotated[
-        Optional[str],
-        _option("How text is cut: o200k (default), gpt2, cl100k, llama3, qwen2 or deepseek."),
-    ] = None,
-    digits: Annotated[
-        Optional[str],
-        _option(
-            "single, triples, triples-right (1 234 567) or free; default: the pattern's own, single"
-            " without --pattern."
-        ),
-    ] = None,
-    special: Annotated[
-        Optional[list[str]],
-        _option("A special token beside <|endoftext|>, or another end of text first; repeatable."),
-    ] = None,
-    reserved: Annotated[Optional[int], _option("Tokens <|reserved_0|>, ... for later.")] = None,
-    pad_to: Annotated[
-        Optional[int], _option("Reserved tokens up to a multiple of this: 128.")
-    ] = None,
-    min_frequency: Annotated[
-        Optional[int], _option("Occurrences of a pair that is merged: 2.")
-    ] = None,
-    max_token_length: Annotated[Optional[int], _option("Bytes of a token at most.")] = None,
-    sample_bytes: Annotated[
-        Optional[int], _option("Train on so much text at most, drawn by its hash.")
-    ] = None,
-    seed: Annotated[Optional[int], _option("Of the draw: 0.")] = None,
-    weights: Annotated[
-        Optional[str],
-        _option("How often documents count, by a column: lang=th:3,en:0.5; * for other values."),
-    ] = None,
-    temperature: Annotated[
-        Optional[float],
-        _option("Give small values of --by more weight: shares of bytes to the power 1/T."),
-    ] = None,
-    by: Annotated[Optional[str], _option("Column of --temperature: lang (default).")] = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
-    """Train a tokenizer: tokenizer.json and its card.
-
-    Example: llmcurate tokenizer train corpus/ -o tok --vocab 32000
-
-    As Llama 3 cuts text, three sizes: llmcurate tokenizer train corpus/ -o tok --pattern llama3
-    --vocab 8000,16000,32000 --pad-to 128
-    """
-    from curate import commands
-
-    options = {
-        "vocab": vocab,
-        "model": model,
-        "pattern": pattern,
-        "digits": digits,
-        "special_tokens": with_end_of_text(special) if special else None,
-        "reserved": reserved,
-        "pad_to": pad_to,
-        "min_frequency": min_frequency,
-        "max_token_length": max_token_length,
-        "sample_bytes": sample_bytes,
-        "seed": seed,
-        "weights": weights,
-        "temperature": temperature,
-        "by": by,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    steps = [("tokenizer", given)]
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.steps("tokenizer", steps, inputs or [], how)
+tokenizer_app.command("train")(train)
 
 
 @tokenizer_app.command("encode")
@@ -139,6 +51,13 @@ def tokenizer_encode(
     form: Annotated[
         str, typer.Option("--format", help="llmcurate, megatron, nanogpt or olmo.")
     ] = "llmcurate",
+    loss_mask: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="COLUMN",
+            help="Of booleans, or lists of [start, end): the characters that count in training.",
+        ),
+    ] = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -159,6 +78,7 @@ def tokenizer_encode(
         "bos": bos,
         "eos": eos,
         "format": form,
+        "loss_mask": loss_mask,
     }
     commands.encode(tokenizer, settings, inputs or [], how)
 
@@ -218,3 +138,6 @@ def tokenizer_study(
     from curate.tokenizer import study
 
     study.study(inputs, vocab, out, digits, width, worth, as_json)
+
+
+cli_tokenizer_change.register(tokenizer_app)

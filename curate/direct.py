@@ -58,7 +58,9 @@ class DirectInput:
                 kept += table.num_rows
                 text_size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
                 hidden = {NUMBER, "payload", "mime", "charset"}
-                names = columns or [n for n in table.column_names if n not in hidden]
+                names = [n for n in columns or () if n in table.column_names] or [
+                    n for n in table.column_names if n not in hidden
+                ]
                 yield from table.select(names).to_batches()
             size += reader.account.bytes_in
             skipped.update(reader.account.skipped)

@@ -37,15 +37,23 @@ class TokenizerProduct(Product):
     name: ClassVar[str] = "tokenizer"
     makes: ClassVar[str] = "tokenizer"
 
-    model: Literal["bpe", "unigram"] = "bpe"
+    model: str = "bpe"
+    backend: str | None = Field(None, description="who learns; none: own, or sentencepiece")
     vocab: int | tuple[int, ...] = 32_000
     pattern: str | None = None
+    regex: tuple[str, ...] = Field((), description="in place of a pattern")
+    graphemes: bool = False
     digits: str | None = Field(None, description="none: the pattern's own; single without pattern")
+    forbid: tuple[str, ...] = Field((), description="strings that no token spans")
+    newlines: str | None = Field(None, description="single or runs; none: as the pattern")
+    space_runs: int = Field(0, description="runs of 2 to so many spaces are tokens")
+    script_boundaries: bool = False
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
     reserved: int = 0
     pad_to: int = 1
     min_frequency: int = 2
-    max_token_length: int | None = Field(None, description="bytes")
+    max_token_length: int | None = Field(None, description="bytes; characters but for bpe")
+    character_coverage: float | None = Field(None, description="share of text; none: 0.9995")
     sample_bytes: int | None = Field(None, description="of text, drawn by its hash")
     seed: int = 0
     weights: str | None = Field(None, description="column=value:weight,...; *: other values")
@@ -92,7 +100,7 @@ class TokenizerProduct(Product):
             cards = train_on_corpus(lambda: context.corpus(names), context.out, options)
         except TokenizerError as error:
             raise _translated(error) from None
-        said = [line for card in cards for line in (*card["warnings"], *card["notes"])]
+        said = [line for card in cards for line in card["warnings"]]
         found: dict[str, Any] = {"card": cards[0], "warnings": list(dict.fromkeys(said))}
         return found if len(cards) == 1 else found | {"cards": cards}
 
@@ -112,6 +120,7 @@ class ShardsProduct(Product):
     bos: bool = False
     eos: bool = True
     format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = "llmcurate"
+    loss_mask: str | None = Field(None, description="column: which characters count in training")
 
     def _own(self) -> Path:
         path = Path(self.tokenizer or "")
@@ -145,11 +154,26 @@ class ShardsProduct(Product):
                 shuffle=self.shuffle,
                 form=self.format,
                 pattern=self.pattern,
+                loss_mask=self.loss_mask,
             )
-            manifest = encode_shards(context.corpus(), path, context.out, layout)
+            columns = ["id", "source", "lang", "text"]
+            if self.loss_mask is not None and self.loss_mask not in columns:
+                columns.append(self.loss_mask)
+            manifest = encode_shards(
+                context.corpus(columns), path, context.out, layout, context.workers
+            )
         except TokenizerError as error:
             raise _translated(error) from None
-        keys = ("documents", "tokens", "bytes", "dtype", "vocab_size", "format", "val")
+        keys = (
+            "documents",
+            "tokens",
+            "bytes",
+            "dtype",
+            "vocab_size",
+            "format",
+            "val",
+            "loss_tokens",
+        )
         return {k: manifest[k] for k in keys if k in manifest}
 
 

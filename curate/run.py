@@ -355,7 +355,13 @@ class _Run:
         for stage in self.plan.products:
             before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
             record = build_product(
-                self.plan, stage, before, self.out, self.ledger, self.options.quiet
+                self.plan,
+                stage,
+                before,
+                self.out,
+                self.ledger,
+                self.options.quiet,
+                self.options.count(),
             )
             self.outcome.products.append(record)
 

@@ -7,14 +7,15 @@ the vocabulary, so every string of Unicode scalars round-trips exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, AnyStr
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.byte_level import ORDER, spelled
-from tokenize_kit.options import DEFAULT_PATTERN, TrainingOptions, reserved
+from tokenize_kit.cutting import run_merges
+from tokenize_kit.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.pattern.named import Digits, chosen
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ def learn_merges(
 
 
 def first_merges(
-    names: Sequence[bytes], merges: Sequence[tuple[int, int]], tokens: int
-) -> tuple[list[bytes], list[tuple[int, int]]]:
+    names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], tokens: int
+) -> tuple[list[AnyStr], list[tuple[int, int]]]:
     """What learning at most so many tokens would have found: the first of them.
 
     Training looks at the number of tokens only to stop, so a smaller vocabulary is the beginning of
@@ -108,7 +109,23 @@ def first_merges(
     for number, (left, right) in enumerate(merges):
         if names[left] + names[right] == last:
             return list(names[:tokens]), list(merges[: number + 1])
-    return list(names[:tokens]), []  # bytes alone
+    return list(names[:tokens]), []  # no merge
+
+
+def with_runs(
+    names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], bases: int, space: AnyStr, most: int
+) -> tuple[list[AnyStr], list[tuple[int, int]]]:
+    """The tokens and merges with those of runs of 2 to `most` spaces behind the `bases` first."""
+    if not most:
+        return list(names), list(merges)
+    moved = [n if n < bases else n + most - 1 for n in range(len(names))]
+    number = {1: names.index(space)} | {k: bases + k - 2 for k in range(2, most + 1)}
+    tokens: list[AnyStr] = list(names[:bases])
+    tokens += [space * k for k in range(2, most + 1)]
+    tokens += names[bases:]
+    pairs = [(number[a], number[b]) for a, b in run_merges(most)]
+    pairs += [(moved[a], moved[b]) for a, b in merges]
+    return tokens, pairs
 
 
 def build_tokenizer(
@@ -145,22 +162,59 @@ def train_sizes(
     merges make, then tokens that pad. A small corpus gives fewer tokens than asked. Equal counts
     are broken by the pair's ids, so the result depends on the texts alone.
     """
-    first, parts = options.first_tokens, options.cutting.parts
-    padding = [reserved(options.reserved + k) for k in range(options.pad_to - 1)]
-    counted = count_words(documents, parts)
-    names, merges = learn_merges(
-        *counted.words(),
-        max(options.sizes) - len(first),
-        [token.encode() for token in [*first, *padding]],
-        options.min_frequency * scale,
-        options.max_token_length or LONGEST,
+    first, parts, padding = options.first_tokens, options.cutting.parts, options.padding
+    most = max(options.sizes) - len(first)
+    runs = max(0, options.space_runs - 1)
+    banned = [token.encode() for token in options.banned]
+    longest = options.max_token_length or LONGEST
+    names, merges = _learners()[options.learner](
+        documents, parts, most - runs, options.min_frequency * scale, longest, banned
     )
     found = []
     for size in options.sizes:
-        fewer = first_merges(names, merges, size - len(first))
+        fewer = first_merges(names, merges, size - len(first) - runs)
+        fewer = with_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
         found.append(build_tokenizer(*fewer, first, last, parts))
     return found
+
+
+Learned = tuple[list[bytes], list[tuple[int, int]]]
+_Documents = Iterable[tuple[str, int]]
+
+
+def _learners() -> dict[str, Callable[..., Learned]]:
+    from tokenize_kit.library_bpe import by_tokenizers
+
+    return {"own": _by_own, "tokenizers": by_tokenizers, "sentencepiece": _by_sentencepiece}
+
+
+def _by_own(
+    documents: _Documents, parts: Sequence[str], most: int, least: int, longest: int,
+    banned: Sequence[bytes],
+) -> Learned:  # fmt: skip
+    words = count_words(documents, parts).words()
+    return learn_merges(*words, most, banned, least, longest)
+
+
+def _by_sentencepiece(
+    documents: _Documents, parts: Sequence[str], most: int, least: int, longest: int,
+    banned: Sequence[bytes],
+) -> Learned:  # fmt: skip
+    """SentencePiece has no least frequency."""
+    from tokenize_kit.symbol_words import Words, learn_sentencepiece
+
+    letters, ends, counts = count_words(documents, parts).words()
+    numbers = np.empty(256, np.int32)
+    numbers[ORDER] = np.arange(256)
+    words = Words(numbers[letters], np.diff(ends), counts, 256)
+    tokens = [numbers[list(token)].tolist() for token in banned]
+    names = [bytes([byte]) for byte in ORDER]
+    merges = learn_sentencepiece(words, most, longest, tokens)
+    for left, right, made in merges:
+        if made == len(names):
+            names.append(names[left] + names[right])
+    return names, [(left, right) for left, right, _ in merges]
 
 
 def train_bpe(

@@ -20,10 +20,12 @@ DOCUMENTS = pa.schema(
 
 @dataclass(frozen=True)
 class Encoded:
-    """tokens: [], those of all documents one after the other; table: DOCUMENTS, a row each."""
+    """tokens: [], those of all documents one after the other; table: DOCUMENTS, a row each; mask:
+    uint8[tokens], 1 where a token counts in training, None where all do."""
 
     tokens: np.ndarray
     table: pa.Table
+    mask: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -37,7 +39,9 @@ class Encoded:
         """The rows of these numbers, in that order."""
         lengths = self.lengths
         starts = np.cumsum(lengths) - lengths
-        return Encoded(gather(self.tokens, starts[order], lengths[order]), self.table.take(order))
+        starts, lengths = starts[order], lengths[order]
+        mask = None if self.mask is None else gather(self.mask, starts, lengths)
+        return Encoded(gather(self.tokens, starts, lengths), self.table.take(order), mask)
 
 
 def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -53,7 +57,9 @@ def joined(parts: list[Encoded]) -> Encoded:
     if len(parts) == 1:
         return parts[0]
     table = pa.concat_tables([part.table for part in parts]).combine_chunks()
-    return Encoded(np.concatenate([part.tokens for part in parts]), table)
+    masks = [part.mask for part in parts if part.mask is not None]
+    mask = np.concatenate(masks) if masks else None
+    return Encoded(np.concatenate([part.tokens for part in parts]), table, mask)
 
 
 def framed(

@@ -36,6 +36,7 @@ PATTERNS = (
     "tokens-*.idx",
     "tokens-*.npy",
     "documents-*.parquet",
+    "loss-*.mask",
     "train.bin",
     "val.bin",
 )
@@ -74,20 +75,29 @@ def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
 class _Shard:
     """One open shard: tokens go to disk as they come, the table of documents stays in memory."""
 
-    def __init__(self, folder: Path, tokens: str, index: str | None, documents: str) -> None:
+    def __init__(
+        self, folder: Path, tokens: str, index: str | None, documents: str, mask: str | None = None
+    ) -> None:
         self.folder, self.index, self.documents = folder, index, documents
         self.names = [tokens, *([index] if index else []), documents]
         self.tokens = 0
         self.tables: list[pa.Table] = []
         self.file = (folder / tokens).open("wb")
+        self.mask = (folder / mask).open("wb") if mask else None
+        if mask:
+            self.names.append(mask)
 
-    def add(self, tokens: np.ndarray, table: pa.Table) -> None:
+    def add(self, tokens: np.ndarray, table: pa.Table, mask: np.ndarray | None) -> None:
         self.file.write(tokens.tobytes())
+        if self.mask is not None and mask is not None:
+            self.mask.write(mask.tobytes())
         self.tokens += len(tokens)
         self.tables.append(table)
 
     def close(self, form: str, dtype: np.dtype[Any]) -> None:
         self.file.close()
+        if self.mask is not None:
+            self.mask.close()
         # One chunk: where batches ended must not show in the file.
         table = pa.concat_tables([DOCUMENTS.empty_table(), *self.tables]).combine_chunks()
         lengths = table["tokens"].to_numpy()
@@ -100,17 +110,20 @@ class _Shard:
 
 @dataclass
 class Side:
-    """The shards of one side of the split; counts what it was given."""
+    """The shards of one side of the split; counts what it was given. masked: whether a file
+    beside each shard says which tokens count in training."""
 
     folder: Path
     name: Literal["train", "val"]
     form: str
     dtype: np.dtype[Any]
     shard_tokens: int
+    masked: bool = False
     files: list[str] = field(default_factory=list)
     documents: int = 0
     tokens: int = 0
     bytes: int = 0
+    loss_tokens: int = 0
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -126,7 +139,8 @@ class Side:
             shard = _Shard(self.folder, f"tokens-{number}.npy", None, f"documents-{number}.parquet")
         else:
             tokens, index = f"tokens-{number}.bin", f"tokens-{number}.idx"
-            shard = _Shard(self.folder, tokens, index, f"documents-{number}.parquet")
+            mask = f"loss-{number}.mask" if self.masked else None
+            shard = _Shard(self.folder, tokens, index, f"documents-{number}.parquet", mask)
         self.files += shard.names
         return shard
 
@@ -147,12 +161,16 @@ class Side:
                     self._shard = self._open()
                     continue
                 last = first + 1
-            tokens = documents.tokens[before : int(ends[last - 1])]
-            self._shard.add(tokens, documents.table.slice(first, last - first))
+            part = slice(before, int(ends[last - 1]))
+            mask = None if documents.mask is None else documents.mask[part]
+            table = documents.table.slice(first, last - first)
+            self._shard.add(documents.tokens[part], table, mask)
             first = last
         self.documents += len(documents)
         self.tokens += len(documents.tokens)
         self.bytes += int(documents.table["bytes"].to_numpy().sum())
+        if documents.mask is not None:
+            self.loss_tokens += int(documents.mask.sum())
 
     def close(self) -> None:
         """Closes the open shard."""

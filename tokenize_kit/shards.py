@@ -3,6 +3,7 @@
 tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
 documents-00000.parquet  id, source, lang, tokens, bytes; one row a document, same order
+loss-00000.mask          a byte a token, 1 where it counts in training; where a column says so
 tokenizer.json           the tokenizer that made them (or tokenizer.model, tokenizer.tiktoken)
 manifest.json            counts and checksums; written last, so its presence means all is there
 val/                     the same of the documents held out, where some are
@@ -24,9 +25,12 @@ import pyarrow as pa
 from tokenize_kit.encoded import DOCUMENTS, Encoded, framed
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
+from tokenize_kit.in_order import in_order
+from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.loss_mask import mask_of
 from tokenize_kit.shard_formats import FORMATS, PATTERNS, Format, Side, token_dtype
 from tokenize_kit.shuffle import Shuffle, keys
-from tokenize_kit.texts import NAMES, Texts, texts_of
+from tokenize_kit.texts import NAMES, PIECE_BYTES, Texts, texts_of
 from tokenize_kit.vocabulary import Vocabulary, open_vocabulary
 
 VERSION = 1
@@ -40,7 +44,8 @@ class Layout:
     the tokenizer's end-of-text token ends each document, and its beginning-of-text token begins it.
     val_fraction: the share of documents held out, by hash of their ids. shuffle: the seed of an
     order that depends on it and the ids alone; None keeps the order of the input. pattern: how text
-    is cut, by name, for a tokenizer that is a file of ranks.
+    is cut, by name, for a tokenizer that is a file of ranks. loss_mask: the column that says which
+    tokens count in training (loss_mask.py).
     """
 
     shard_tokens: int = 100_000_000
@@ -50,6 +55,7 @@ class Layout:
     shuffle: int | None = None
     form: Format = "llmcurate"
     pattern: str | None = None
+    loss_mask: str | None = None
 
     def __post_init__(self) -> None:
         if self.shard_tokens < 1:
@@ -64,6 +70,11 @@ class Layout:
             raise TokenizerError(
                 f"format {self.form!r}: give one of {', '.join(FORMATS)}", exit_code=2
             )
+        if self.loss_mask is not None and self.form != "llmcurate":
+            raise TokenizerError(
+                f"loss_mask: the format {self.form} has no place for one; encode without --format",
+                exit_code=2,
+            )
 
 
 def encode_shards(
@@ -71,13 +82,16 @@ def encode_shards(
     tokenizer: Path,
     out: Path,
     layout: Layout | None = None,
+    workers: int = 1,
 ) -> dict[str, Any]:
-    """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing).
+    """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing;
+    the layout's ``loss_mask`` names one more).
 
-    tokenizer: a tokenizer.json, or another file that vocabulary.py takes.
+    tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
+    encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
 
     A document is never split over shards. The bytes written depend on the documents, the tokenizer
-    and the layout alone, not on how documents come in batches.
+    and the layout alone, not on how documents come in batches nor on ``workers``.
 
     Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes those
     that begin and end documents. Raises ``TokenizerError`` for an unusable tokenizer, a missing
@@ -92,7 +106,8 @@ def encode_shards(
     aside.mkdir()
     try:
         dtype = token_dtype(layout.form, vocabulary.size)
-        sides = _write(_encoded(batches, vocabulary, layout, dtype), aside, layout, dtype)
+        documents = _encoded(batches, vocabulary, layout, dtype, workers)
+        sides = _write(documents, aside, layout, dtype)
         manifest = _manifests(sides, vocabulary, layout, aside)
         _commit(aside, out, manifest)
     finally:
@@ -105,16 +120,28 @@ def _encoded(
     vocabulary: Vocabulary,
     layout: Layout,
     dtype: np.dtype[Any],
+    workers: int,
 ) -> Iterator[Encoded]:
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
-    for texts in texts_of(batches):
+    column = layout.loss_mask
+    candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
+
+    def encoded(texts: Texts) -> Encoded:
         ids, counts = vocabulary.encode(texts.data, texts.offsets)
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
         tokens, lengths = framed(ids, counts, begin, end, dtype)
         columns = {name: texts.names[name] for name in NAMES}
         sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
-        yield Encoded(tokens, pa.table({**columns, **sizes}, schema=DOCUMENTS))
+        mask = None
+        if column is not None and candidate is not None:
+            edges = (begin is not None, end is not None)
+            mask = mask_of(texts, column, candidate, ids, counts, *edges)
+        return Encoded(tokens, pa.table({**columns, **sizes}, schema=DOCUMENTS), mask)
+
+    threads = workers if vocabulary.threads else 1
+    most = 2 * threads * PIECE_BYTES
+    yield from in_order(encoded, texts_of(batches, column), Texts.size, threads, most)
 
 
 def _refuse_forgery(
@@ -133,17 +160,18 @@ def _write(
     documents: Iterable[Encoded], aside: Path, layout: Layout, dtype: np.dtype[Any]
 ) -> list[Side]:
     """The shards of each side, in files."""
+    masked = layout.loss_mask is not None
     if layout.shuffle is not None:
         spill = aside / "spill"
         spill.mkdir()
-        shuffle = Shuffle(spill, layout.shuffle, dtype)
+        shuffle = Shuffle(spill, layout.shuffle, dtype, masked)
         try:
             for part in documents:
                 shuffle.add(part)
         finally:
             shuffle.close()
         documents = shuffle.documents()
-    rest = (layout.form, dtype, layout.shard_tokens)
+    rest = (layout.form, dtype, layout.shard_tokens, masked)
     train = Side(aside, "train", *rest)
     sides = [train]
     if layout.val_fraction:
@@ -170,6 +198,8 @@ def _write(
                 f"val_fraction {layout.val_fraction:g} of {total} documents leaves none for "
                 f"{side.name}: give another fraction, or more documents"
             )
+    if masked and not any(side.loss_tokens for side in sides):
+        raise TokenizerError(f"column {layout.loss_mask!r} lets no token count: nothing to learn")
     return sides
 
 
@@ -186,6 +216,7 @@ def _manifests(
         "eos": (layout.append_eos, True),
         "tokenizer": (vocabulary.file, "tokenizer.json"),
         "pattern": (layout.pattern, None),
+        "loss_mask": (layout.loss_mask, None),
     }
     found: list[dict[str, Any]] = []
     for side in sides:
@@ -204,6 +235,7 @@ def _manifests(
                 "tokens": side.tokens,
                 "bytes": side.bytes,
                 "files": files,
+                **({"loss_tokens": side.loss_tokens} if layout.loss_mask else {}),
                 **{name: value for name, (value, usual) in chosen.items() if value != usual},
             }
         )

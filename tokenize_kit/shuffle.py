@@ -33,9 +33,10 @@ class Shuffle:
     """`add` documents, `close`, then read `documents` once. folder: an empty one, which the caller
     removes."""
 
-    def __init__(self, folder: Path, seed: int, dtype: np.dtype) -> None:
+    def __init__(self, folder: Path, seed: int, dtype: np.dtype, masked: bool = False) -> None:
         self.folder, self.seed, self.dtype = folder, seed, dtype
         self._tokens = (folder / "tokens").open("wb")
+        self._mask = (folder / "mask").open("wb") if masked else None
         self._tables = pa.ipc.new_file(str(folder / "tables"), _SPILLED)
         self._buckets: list[int] = []  # of each batch in `tables`
         self._pending: list[Encoded] = []
@@ -52,6 +53,8 @@ class Shuffle:
         """Nothing more comes."""
         self._spill()
         self._tokens.close()
+        if self._mask is not None:
+            self._mask.close()
         self._tables.close()
 
     def _spill(self) -> None:
@@ -75,6 +78,8 @@ class Shuffle:
                     self._tables.write_batch(batch)
                     self._buckets.append(bucket)
         self._tokens.write(run.tokens.tobytes())
+        if self._mask is not None and run.mask is not None:
+            self._mask.write(run.mask.tobytes())
         self._written += len(run.tokens)
 
     def documents(self) -> Iterator[Encoded]:
@@ -94,9 +99,13 @@ class Shuffle:
         # An empty file cannot be mapped. Mapped anew for each bucket: pages of the last one go.
         path = self.folder / "tokens"
         data = np.memmap(path, self.dtype, "r") if self._written else np.empty(0, self.dtype)
+        marks = None
+        if self._mask is not None:
+            marks = np.memmap(self.folder / "mask", np.uint8, "r") if self._written else data
         pieces = np.cumsum(lengths) // _RUN_TOKENS
         for piece in np.unique(pieces):
             rows = np.flatnonzero(pieces == piece)
             first, last = int(rows[0]), int(rows[-1]) + 1
-            found = gather(data, starts[first:last], lengths[first:last])
-            yield Encoded(found, table.slice(first, last - first))
+            where = (starts[first:last], lengths[first:last])
+            mask = None if marks is None else gather(marks, *where).astype(np.uint8)
+            yield Encoded(gather(data, *where), table.slice(first, last - first), mask)

@@ -17,19 +17,24 @@ NAMES = ("id", "source", "lang")
 @dataclass(frozen=True)
 class Texts:
     """Some documents. names: id, source, lang (string); data: uint8[], read only, and
-    offsets: int64[rows + 1]: their texts, valid UTF-8."""
+    offsets: int64[rows + 1]: their texts, valid UTF-8; column: one more, that was asked for."""
 
     names: pa.Table
     data: np.ndarray
     offsets: np.ndarray
+    column: pa.Array | None = None
+
+    def size(self) -> int:
+        """Bytes of text."""
+        return int(self.offsets[-1] - self.offsets[0])
 
 
-def texts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Texts]:
+def texts_of(batches: Iterable[pa.RecordBatch], column: str | None = None) -> Iterator[Texts]:
     """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
-    missing). Raises ``TokenizerError`` for a missing column, a null text, and text that is not
-    UTF-8."""
+    missing), and one more by name. Raises ``TokenizerError`` for a missing column, a null text, and
+    text that is not UTF-8."""
     for batch in batches:
-        for name in ("id", "text"):
+        for name in ("id", "text", *([column] if column else [])):
             if name not in batch.schema.names:
                 raise TokenizerError(f"the documents have no column {name!r}", exit_code=2)
         if not batch.num_rows:
@@ -44,7 +49,8 @@ def texts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Texts]:
         while first < len(text):
             last = int(np.searchsorted(offsets, offsets[first] + PIECE_BYTES, "right"))
             last = min(max(last, first + 1), len(text))
-            yield Texts(names.slice(first, last - first), data, offsets[first : last + 1])
+            own = batch.column(column).slice(first, last - first) if column else None
+            yield Texts(names.slice(first, last - first), data, offsets[first : last + 1], own)
             first = last
 
 

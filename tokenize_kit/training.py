@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -13,17 +13,25 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from tokenize_kit.bpe import train_sizes
+from tokenize_kit.char_bpe import train_char_bpe
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
-from tokenize_kit.options import TrainingOptions
+from tokenize_kit.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.transformers_files import special_tokens_map, tokenizer_config
+from tokenize_kit.wordpiece import train_wordpiece
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tokenize_kit.mixture import Mixture
 
+_ALGORITHMS = {
+    "bpe": "byte-level BPE",
+    "char-bpe": "character BPE with byte fallback",
+    "wordpiece": "WordPiece",
+    "unigram": "Unigram",
+}
 _PROBE_BYTES = 1 << 20
 # Characters at once where digits are grouped from the right: there the library's time grows with
 # the square of a number's length, and a document may be one number.
@@ -132,88 +140,121 @@ def _train(
     counted: _Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
 ) -> list[dict[str, Any]]:
     out.mkdir(parents=True, exist_ok=True)
-    details: dict[str, Any]
-    spm: bytes | None = None
-    if options.model == "bpe":
-        tokenizers = train_sizes(counted, options, mixture.scale if mixture else 1)
-        details = _bpe_details(options)
-    else:
-        tokenizer, spm, details = _unigram(counted, out, options.sizes[0], options.first_tokens)
-        tokenizers = [tokenizer]
+    trained = _learned(counted, out, options, mixture.scale if mixture else 1)
     if not counted.bytes:
         raise TokenizerError("the corpus is empty: give at least one document with text")
-    if mixture:
-        details |= mixture.card()
     several = len(options.sizes) > 1
     cards = []
-    for size, tokenizer in zip(options.sizes, tokenizers, strict=True):
+    for size, one in zip(options.sizes, trained, strict=True):
         folder = out / str(size) if several else out
         folder.mkdir(exist_ok=True)
+        if mixture:
+            one.details.update(mixture.card())
         more = mixture.warnings() if mixture else []
-        cards.append(_write(tokenizer, folder, size, options, counted, details, spm, more))
+        cards.append(_write(one, folder, size, options, counted, more))
     return cards
 
 
-def _bpe_details(options: TrainingOptions) -> dict[str, Any]:
+@dataclass
+class _Trained:
+    """A tokenizer, what its card says of how it was made, SentencePiece's form if it has one."""
+
+    tokenizer: Tokenizer
+    details: dict[str, Any]
+    spm: bytes | None = None
+
+
+def _learned(counted: _Counted, out: Path, options: TrainingOptions, scale: int) -> list[_Trained]:
+    """A tokenizer of every size, by the model that the options name."""
+    if options.model == "unigram":
+        return [_unigram(counted, out, options)]
+    found: list[tuple[Tokenizer, dict[str, Any]]]
+    if options.model == "bpe":
+        found = [(tokenizer, {}) for tokenizer in train_sizes(counted, options, scale)]
+    elif options.model == "char-bpe":
+        found = train_char_bpe(counted, options, scale)
+    else:
+        found = train_wordpiece(counted, options, scale)
+    return [_Trained(tokenizer, _cutting(options) | more) for tokenizer, more in found]
+
+
+def _cutting(options: TrainingOptions) -> dict[str, Any]:
+    """How the text was cut, for the card."""
     pattern, name = options.cutting, options.pattern_name
-    notes = []
-    if pattern.gguf is None:
-        known = [n for n, p in PATTERNS.items() if p.gguf]
-        own = PATTERNS[name]
-        hint = f"digits {own.digits}" if own.gguf else f"pattern {' or '.join(known)}"
-        notes.append(
-            f"no GGUF can be made of it: llama.cpp has no pattern {name} with digits"
-            f" {pattern.digits}; train with {hint} if you need one"
-        )
+    gguf = pattern.gguf if options.model == "bpe" else None
     return {
         "pattern": name,
         "pattern_source": pattern.source,
+        "forbidden": list(options.forbid),
+        "newlines": options.newlines,
+        "space_runs": options.space_runs,
+        "script_boundaries": options.script_boundaries,
         "regex": list(pattern.parts),
-        "gguf_pattern": pattern.gguf,
-        "min_frequency": options.min_frequency,
+        "gguf_pattern": gguf,
+        "min_frequency": options.min_frequency if options.learner != "sentencepiece" else None,
         "max_token_length": options.max_token_length,
         "byte_fallback": False,
-        "notes": notes,
+        "notes": [] if gguf else [_without_gguf(options)],
     }
 
 
+def _without_gguf(options: TrainingOptions) -> str:
+    """Why llama.cpp could not run a model with this tokenizer, and what to train instead."""
+    begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
+    if options.model != "bpe":
+        return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
+    known = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
+    own = PATTERNS.get(options.pattern_name)
+    around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
+    if own is None or not own.gguf or around:
+        hint = f"--pattern {known} alone"
+    else:
+        hint = f"--digits {own.digits}"
+    return (
+        f"{begin}no pattern {options.pattern_name} with these rules; if you"
+        f" want to run a model there, train with {hint}; any other program can use it"
+    )
+
+
 def _write(
-    tokenizer: Tokenizer,
+    trained: _Trained,
     folder: Path,
     size: int,
     options: TrainingOptions,
     counted: _Counted,
-    details: dict[str, Any],
-    spm: bytes | None,
     more_warnings: list[str],
 ) -> dict[str, Any]:
     """Writes the files of one size; its card."""
-    bpe = options.model == "bpe"
+    tokenizer, details = trained.tokenizer, trained.details
     decoder = tokenizer.get_added_tokens_decoder()
     special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
     actual = tokenizer.get_vocab_size(with_added_tokens=True)
-    padding = len(special) - len(options.first_tokens) if bpe else 0
-    warnings = [*_coverage_warnings(size, details), *more_warnings]
+    padding = len(special) - len(options.first_tokens)
+    warnings = [*_coverage_warnings(size, options, details), *more_warnings]
     if actual - padding < size:
         warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
-    probe = [*HARD_TEXTS, *counted.probe]
-    if bpe and options.cutting.digits == "triples-right":
+    probe = [*HARD_TEXTS, *counted.probe] if options.lossless else []
+    if options.model != "unigram" and options.cutting.digits == "triples-right":
         starts = [(text, k) for text in probe for k in range(0, len(text), _PROBE_DIGITS)]
         probe = [text[k : k + _PROBE_DIGITS] for text, k in starts]
     for text in round_trip_failures(tokenizer, probe):
         warnings.append(f"does not round-trip: {text[:40]!r}")
+    if not options.lossless:
+        warnings += _unknown_warnings(tokenizer, counted.probe)
     data = tokenizer.to_str(pretty=True).encode("utf-8")
+    merges = json.loads(data)["model"].get("merges")
     end_of_text = options.special_tokens[0]
     card: dict[str, Any] = {
-        "algorithm": "byte-level BPE" if bpe else "Unigram",
+        "algorithm": _ALGORITHMS[options.model],
         "model": options.model,
-        "trainer": "llmcurate" if bpe else f"sentencepiece {version('sentencepiece')}",
+        "trainer": _trainer(options.learner),
         "vocab_asked": size,
         "vocab": actual,
-        "merges": len(json.loads(data)["model"]["merges"]) if bpe else None,
+        "merges": None if merges is None else len(merges),
         **details,
-        "digits": options.cutting.digits if bpe else "single",
+        "digits": _digits(options),
         "normalisation": "none",
+        "lossless": options.lossless,
         "special_tokens": special,
         "end_of_text": end_of_text,
         "reserved": options.reserved,
@@ -224,8 +265,8 @@ def _write(
         "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
         "warnings": warnings,
     }
-    if spm is not None:
-        write_atomic(folder / "tokenizer.model", spm)
+    if trained.spm is not None:
+        write_atomic(folder / "tokenizer.model", trained.spm)
     roles = special_tokens_map(list(special), end_of_text)
     write_atomic(folder / "special_tokens_map.json", to_json(roles))
     config = tokenizer_config(tokenizer, end_of_text)
@@ -235,23 +276,39 @@ def _write(
     return card
 
 
-def _coverage_warnings(size: int, details: dict[str, Any]) -> list[str]:
-    if "character_coverage" not in details:
-        return []
-    from tokenize_kit.unigram import COVERAGE  # needs sentencepiece
+def _digits(options: TrainingOptions) -> str | None:
+    if options.regex:
+        return None
+    return "single" if options.model == "unigram" else options.cutting.digits
 
-    coverage = details["character_coverage"]
-    if coverage >= COVERAGE:
+
+def _trainer(learner: str) -> str:
+    return "llmcurate" if learner == "own" else f"{learner} {version(learner)}"
+
+
+def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, Any]) -> list[str]:
+    """Where so small a vocabulary holds fewer characters than were asked for."""
+    coverage = details.get("character_coverage")
+    if coverage is None or coverage >= options.coverage:
         return []
+    fate = "unknown" if options.model == "wordpiece" else "spelled in bytes"
     return [
         f"vocab {size} is small for this corpus: characters beyond the commonest "
-        f"{coverage:.4%} of the text are spelled in bytes"
+        f"{coverage:.4%} of the text are {fate}"
     ]
 
 
-def _unigram(
-    counted: _Counted, out: Path, vocab: int, special_tokens: Sequence[str]
-) -> tuple[Tokenizer, bytes, dict[str, Any]]:
+def _unknown_warnings(tokenizer: Tokenizer, probe: list[str]) -> list[str]:
+    """The share of tokens that stand for words the vocabulary cannot spell."""
+    unknown = tokenizer.token_to_id(UNKNOWN)
+    tokens = lost = 0
+    for text in probe:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        tokens, lost = tokens + len(ids), lost + sum(number == unknown for number in ids)
+    return [f"{lost / tokens:.2%} of the tokens of its own corpus are {UNKNOWN}"] if lost else []
+
+
+def _unigram(counted: _Counted, out: Path, options: TrainingOptions) -> _Trained:
     from tokenize_kit.unigram import spill, train_unigram  # needs sentencepiece
 
     spilled = out / ".tokenizer-corpus.partial"
@@ -259,7 +316,12 @@ def _unigram(
         corpus = spill((text for text, _ in counted), spilled)
         if not counted.bytes:
             raise TokenizerError("the corpus is empty: give at least one document with text")
-        spm, tokenizer, coverage = train_unigram(corpus, vocab=vocab, special_tokens=special_tokens)
+        spm, tokenizer, coverage = train_unigram(
+            corpus,
+            vocab=options.sizes[0],
+            special_tokens=options.first_tokens,
+            coverage=options.coverage,
+        )
     finally:
         spilled.unlink(missing_ok=True)
         spilled.with_name(spilled.name + ".cut").unlink(missing_ok=True)
@@ -269,4 +331,4 @@ def _unigram(
         "character_coverage": coverage,
         "sentences": corpus.lines,
     }
-    return tokenizer, spm, details
+    return _Trained(tokenizer, details, spm)

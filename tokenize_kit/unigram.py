@@ -20,6 +20,7 @@ from pathlib import Path
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from tokenize_kit.characters import COVERAGE, alphabet
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.spm_file import NORMAL, NotAModel, Piece, read_model, with_pieces
 
@@ -30,7 +31,6 @@ SPACE = "\u2581"
 _CUT = re.compile("[\x00\t\n\r\u2581\u2585]+")
 _PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _BYTE_PIECES = 256
-COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
 
 # Log-probabilities are rounded to 1/64: sums to 2**18 are then exact in float32, and SentencePiece
 # chooses between equal paths by the same rule as everyone, not by its rounding errors.
@@ -65,22 +65,6 @@ def spill(texts: Iterator[str], path: Path) -> Corpus:
     return corpus
 
 
-def alphabet(characters: Counter[str], room: int) -> tuple[set[str], float]:
-    """The characters that become pieces, and the share of the text they cover.
-
-    The commonest that cover 99.95 % of the text, but at most half of ``room``, so that words find
-    a place too. The rest is spelled in bytes: nothing is lost. Ties go by code point.
-    """
-    total, covered = characters.total(), 0
-    kept: set[str] = set()
-    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
-        if covered >= COVERAGE * total or len(kept) >= max(1, room // 2):
-            break
-        kept.add(character)
-        covered += count
-    return kept, covered / total
-
-
 def restrict(path: Path, characters: Counter[str], kept: set[str]) -> None:
     """Cut the spilled lines at every other character, as SentencePiece's trainer does itself.
 
@@ -107,7 +91,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def train_unigram(
-    corpus: Corpus, *, vocab: int, special_tokens: Sequence[str]
+    corpus: Corpus, *, vocab: int, special_tokens: Sequence[str], coverage: float = COVERAGE
 ) -> tuple[bytes, Tokenizer, float]:
     """Train on a spilled corpus.
 
@@ -121,8 +105,8 @@ def train_unigram(
         raise TokenizerError(f"vocab {vocab} is too small for unigram: ask for {least} or more")
     if not corpus.lines:
         raise TokenizerError("the corpus holds no text to learn from: give documents with text")
-    kept, coverage = alphabet(corpus.characters, room)
-    restrict(corpus.path, corpus.characters, kept)
+    kept, covered = alphabet(corpus.characters, room, coverage)
+    restrict(corpus.path, corpus.characters, set(kept))
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -158,7 +142,7 @@ def train_unigram(
             "more text, or model bpe"
         ) from error
     exact = round_scores(model.getvalue())
-    return exact, convert(exact), coverage
+    return exact, convert(exact), covered
 
 
 def round_scores(raw: bytes) -> bytes:

@@ -30,7 +30,8 @@ Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 @dataclass(frozen=True)
 class Vocabulary:
     """size: the highest id and one; special: name to id; file: its name beside the shards;
-    forbidden: bool[size]: ids that no text may give."""
+    forbidden: bool[size]: ids that no text may give; threads: whether `encode` may run in several
+    at once."""
 
     path: Path
     file: str
@@ -38,6 +39,7 @@ class Vocabulary:
     special: dict[str, int]
     forbidden: np.ndarray
     encode: Encode
+    threads: bool = False
 
     def end(self) -> int:
         """The id of the token that ends a document."""
@@ -61,7 +63,7 @@ def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
     """Read a tokenizer's file; pattern: the name of a published one, for ranks. Raises
     ``TokenizerError`` naming the file."""
     if path.suffix == ".tiktoken":
-        return _ranks(path, pattern)
+        return open_ranks(path, pattern)[0]
     if pattern is not None:
         raise TokenizerError(f"{path}: a pattern is for .tiktoken files; leave it out", exit_code=2)
     return _pieces(path) if path.suffix == ".model" else _library(path)
@@ -79,8 +81,9 @@ def _library(path: Path) -> Vocabulary:
     special = special_ids(tokenizer)
     # The unknown token is an honest answer to text; every other special token would be a forgery.
     forged = [index for name, index in special.items() if "unk" not in name.lower()]
-    encode = Encoder(tokenizer).encode
-    return Vocabulary(path, "tokenizer.json", size, special, _marked(size, forged), encode)
+    encoder = Encoder(tokenizer)
+    marked, ours = _marked(size, forged), encoder.plan is not None
+    return Vocabulary(path, "tokenizer.json", size, special, marked, encoder.encode, threads=ours)
 
 
 def _read(path: Path) -> bytes:
@@ -90,7 +93,8 @@ def _read(path: Path) -> bytes:
         raise TokenizerError(f"{path}: {error.strerror}", exit_code=2) from None
 
 
-def _ranks(path: Path, pattern: str | None) -> Vocabulary:
+def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
+    """tiktoken's file, and its ranks by token; raises ``TokenizerError`` naming it."""
     if pattern not in NAMES:
         raise TokenizerError(
             f"{path}: ranks do not say how text is cut; name the pattern ({', '.join(NAMES)})",
@@ -104,7 +108,9 @@ def _ranks(path: Path, pattern: str | None) -> Vocabulary:
     special = special_of(pattern, max(ranks.values()))
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
-    return Vocabulary(path, "tokenizer.tiktoken", size, special, forbidden, ByPlan(plan).encode)
+    encode = ByPlan(plan).encode
+    found = Vocabulary(path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True)
+    return found, ranks
 
 
 def _pieces(path: Path) -> Vocabulary:
@@ -121,5 +127,6 @@ def _pieces(path: Path) -> Vocabulary:
         raise TokenizerError(f"{path}: not a SentencePiece model", exit_code=2)
     control = [k for k in range(size) if processor.IsControl(k)]
     special = {processor.IdToPiece(k): k for k in control}
-    encode = SpmEncoder(raw, processor).encode
-    return Vocabulary(path, "tokenizer.model", size, special, _marked(size, control), encode)
+    encoder = SpmEncoder(raw, processor)
+    marked, ours = _marked(size, control), encoder.reason is None
+    return Vocabulary(path, "tokenizer.model", size, special, marked, encoder.encode, threads=ours)

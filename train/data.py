@@ -8,6 +8,9 @@ of the row before (of the stream, for the first row).
 An input position belongs to the document of its target. So the end-of-text token of one document
 is the first input of the next, which starts from it and from nothing else, as in generation.
 
+Where the shards say which tokens count, the others are read and not scored, in training alone:
+held-out text is scored whole.
+
 Each epoch visits the rows in an order of its own, drawn from (seed, epoch).
 """
 
@@ -74,10 +77,21 @@ def split(shards: Shards, *, held_out: float, seed: int) -> tuple[npt.NDArray[np
 
 
 class Rows:
-    """A list of documents as rows of ``context`` targets, without loss (see the module)."""
+    """A list of documents as rows of ``context`` targets, without loss (see the module).
 
-    def __init__(self, shards: Shards, documents: npt.NDArray[np.int64], context: int) -> None:
+    ``masked``: targets that do not count by the shards' masks are ``IGNORED``.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        documents: npt.NDArray[np.int64],
+        context: int,
+        *,
+        masked: bool = False,
+    ) -> None:
         self.shards, self.documents, self.context = shards, documents, context
+        self.masked = masked and shards.masks is not None
         self.ends = np.cumsum(shards.length[documents])
         self.tokens = int(self.ends[-1]) if len(documents) else 0
         self.count = -(-self.tokens // context)
@@ -112,13 +126,18 @@ class Rows:
         documents = np.full(shape, -1, dtype=np.int64)
         for line, row in enumerate(rows):
             filled = 0
+            skipped = np.zeros(self.context, dtype=np.bool_)
             for document, first, taken in self.spans(row):
                 part: npt.NDArray[Any] = self.shards.document(document)[first : first + taken]
                 targets[line, filled : filled + taken] = part
                 documents[line, filled : filled + taken] = document
+                if self.masked:
+                    counted = self.shards.counted(document)[first : first + taken]
+                    skipped[filled : filled + taken] = ~counted
                 filled += taken
             inputs[line, 1:filled] = targets[line, : filled - 1]
             inputs[line, 0] = self._before(row)
+            targets[line, skipped] = IGNORED
         return Batch(
             inputs=torch.from_numpy(inputs),
             targets=torch.from_numpy(targets),

@@ -142,7 +142,9 @@ class _Run:
         scored = choose(shards, held_out, settings.eval_tokens)
         self.eval_rows = Rows(shards, scored, settings.context)
         self.sampler = Sampler(
-            Rows(shards, ours, settings.context), batch_rows=settings.rows, seed=settings.seed
+            Rows(shards, ours, settings.context, masked=True),
+            batch_rows=settings.rows,
+            seed=settings.seed,
         )
         self.model = Decoder(plan.model, attention=settings.attention)
         self.model.initialise(settings.seed)
@@ -186,7 +188,7 @@ class _Run:
             batch = self.sampler.batch(step)
             with self.autocast():
                 losses = token_losses(self.model, batch, self.device)
-            loss = losses.sum() / batch.tokens
+            loss = losses.sum() / max(1, batch.tokens)  # of a batch in which nothing counts: 0
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)

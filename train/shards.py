@@ -4,6 +4,7 @@ manifest.json            version, dtype, vocab_size, special_ids, documents, tok
 tokens-00000.bin         little-endian uint16 or uint32
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
 documents-00000.parquet  id, source, lang, tokens, bytes
+loss-00000.mask          uint8 a token, 1 where it counts; where the manifest has loss_mask
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Shards:
 
     ``tokens``: one memory map a shard. Per document, in order: ``shard`` (index into ``tokens``),
     ``start`` and ``length`` (tokens, within that shard) and ``bytes`` (UTF-8 bytes of the text).
+    ``masks``: of each shard uint8, 1 where a token counts in training; None where all do.
     ``fingerprint`` is the SHA-256 of the manifest, which names the SHA-256 of every file.
     """
 
@@ -42,6 +44,7 @@ class Shards:
     start: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     bytes: npt.NDArray[np.int64]
+    masks: list[npt.NDArray[np.uint8]] | None = None
 
     @property
     def documents(self) -> int:
@@ -51,6 +54,14 @@ class Shards:
         """The tokens of one document."""
         start = int(self.start[index])
         return self.tokens[int(self.shard[index])][start : start + int(self.length[index])]
+
+    def counted(self, index: int) -> npt.NDArray[np.bool_]:
+        """Which tokens of one document count in training."""
+        if self.masks is None:
+            return np.ones(int(self.length[index]), np.bool_)
+        start = int(self.start[index])
+        mask = self.masks[int(self.shard[index])][start : start + int(self.length[index])]
+        return mask.astype(np.bool_)
 
     def ids(self, indices: list[int]) -> list[str]:
         """The document ids of these documents, read from the documents tables."""
@@ -112,11 +123,14 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
 
     count = sum(str(file).endswith(".bin") for file in files)
     maps: list[npt.NDArray[Any]] = []
+    masks: list[npt.NDArray[np.uint8]] = []
+    masked = "loss_mask" in manifest
     lengths: list[npt.NDArray[np.int64]] = []
     sizes: list[npt.NDArray[np.int64]] = []
     for number in range(count):
         names = [f"tokens-{number:05d}.bin", f"tokens-{number:05d}.idx"]
         names.append(f"documents-{number:05d}.parquet")
+        names += [f"loss-{number:05d}.mask"] if masked else []
         for file in names:
             if file not in files or not (folder / file).is_file():
                 raise TrainError(f"{folder / file}: missing; encode again")
@@ -129,6 +143,8 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
                 f"{folder / names[2]}: {table.num_rows} rows for {len(length)} "
                 "documents; encode again"
             )
+        if masked:
+            masks.append(_open_mask(folder / names[3], len(tokens)))
         maps.append(tokens)
         lengths.append(length)
         sizes.append(table["bytes"].to_numpy().astype(np.int64))
@@ -149,6 +165,7 @@ def read_shards(folder: Path, *, verify: bool = False) -> Shards:
         start=np.concatenate([np.cumsum(part) - part for part in lengths] or [length]),
         length=length,
         bytes=np.concatenate(sizes or [length]),
+        masks=masks if masked else None,
     )
 
 
@@ -165,6 +182,12 @@ def _open(
     # An empty file cannot be mapped.
     data = np.memmap(tokens, dtype=dtype, mode="r") if size else np.zeros(0, dtype=dtype)
     return data, length
+
+
+def _open_mask(path: Path, tokens: int) -> npt.NDArray[np.uint8]:
+    if path.stat().st_size != tokens:
+        raise TrainError(f"{path}: not a byte a token; encode again")
+    return np.memmap(path, dtype=np.uint8, mode="r") if tokens else np.zeros(0, dtype=np.uint8)
 
 
 def _sha256(path: Path) -> str:

@@ -126,3 +126,24 @@ def test_text_that_is_not_utf8_is_refused_by_name(tmp_path, corpus):
     batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), bad], ["id", "text"])
     with pytest.raises(TokenizerError, match="document b: its text is not UTF-8"):
         encode_shards([batch], corpus.folder / "tok" / "tokenizer.json", tmp_path / "out")
+
+
+def test_a_column_of_json_lines_says_which_characters_count(corpus):
+    texts = ["question answer", "all of it", "none of it"]
+    values = [[[9, 15]], [[0, 9]], []]
+    rows = [
+        {"id": f"r{k}", "text": text, "learn": value}
+        for k, (text, value) in enumerate(zip(texts, values, strict=True))
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (corpus.folder / "learn.jsonl").write_text(lines)
+    line = ["tokenizer", "encode", "learn.jsonl", "--tokenizer", "tok", "-o", "learn", "-q"]
+    done = corpus.command(*line, "--loss-mask", "learn", "--json")
+    assert done.returncode == 0, done.stderr
+    out = corpus.folder / "learn"
+    mask = np.fromfile(out / "loss-00000.mask", np.uint8)
+    bounds = np.fromfile(out / "tokens-00000.idx", "<u8").astype(int)
+    question, whole, none, _ = np.split(mask, bounds)
+    assert question[0] == 0 and question[-1] == 1 and whole.all() and not none.any()
+    wrong = corpus.command(*line, "--loss-mask", "learnt")
+    assert wrong.returncode == 2 and "no column 'learnt'" in wrong.stderr

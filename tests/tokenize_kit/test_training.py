@@ -21,11 +21,11 @@ WORDS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["bpe", "unigram"])
+@pytest.fixture(scope="module", params=["bpe", "char-bpe", "unigram"])
 def trained(request, tmp_path_factory):
     """A tokenizer of each kind, trained on the little corpus above."""
     out = tmp_path_factory.mktemp(request.param)
-    vocab = 320 if request.param == "bpe" else 420
+    vocab = {"bpe": 320, "char-bpe": 340, "unigram": 420}[request.param]
     card = train_tokenizer(WORDS, out, model=request.param, vocab=vocab)
     return load_tokenizer(out / "tokenizer.json"), card, out
 
@@ -69,7 +69,7 @@ def test_fewer_tokens_than_asked_is_a_warning(tmp_path):
     assert card["vocab"] < 300 and any("instead of 5000" in line for line in card["warnings"])
 
 
-@pytest.mark.parametrize("model", ["bpe", "unigram"])
+@pytest.mark.parametrize("model", ["bpe", "char-bpe", "wordpiece", "unigram"])
 @pytest.mark.parametrize("texts", [[], [""]])
 def test_an_empty_corpus_is_an_error(tmp_path, model, texts):
     with pytest.raises(TokenizerError, match="empty"):
@@ -81,7 +81,7 @@ def test_an_empty_corpus_is_an_error(tmp_path, model, texts):
     "wrong",
     [
         {"vocab": 100},
-        {"model": "wordpiece"},
+        {"model": "wordlevel"},
         {"digits": "pairs"},
         {"special_tokens": ()},
         {"special_tokens": ("<|pad|>",)},
@@ -93,7 +93,7 @@ def test_wrong_settings_name_themselves(tmp_path, wrong):
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("model", ["bpe", "unigram"])
+@pytest.mark.parametrize("model", ["bpe", "char-bpe", "wordpiece", "unigram"])
 def test_text_that_is_not_unicode_is_named(tmp_path, model):
     with pytest.raises(TokenizerError, match="document 2: not Unicode"):
         train_tokenizer(["text", "\ud800"], tmp_path, model=model, vocab=1000)
@@ -142,21 +142,29 @@ def test_unigram_ids_equal_sentencepiece_on_real_texts(real_texts, tmp_path):
     assert different == []
 
 
-@pytest.mark.parametrize("model", ["bpe", "unigram"])
-def test_every_process_and_thread_count_gives_the_same_bytes(real_texts, tmp_path, model):
+@pytest.mark.parametrize(
+    "models", [["bpe"], ["unigram"], ["char-bpe", "wordpiece", "bpe by sentencepiece"]], ids=len
+)
+def test_every_process_and_thread_count_gives_the_same_bytes(real_texts, tmp_path, models):
     corpus = tmp_path / "texts.json"
     corpus.write_text(json.dumps(real_texts[::4]))
-    code = (
-        "import json, pathlib, sys; from tokenize_kit.training import train_tokenizer; "
-        "train_tokenizer(json.load(open(sys.argv[1])), pathlib.Path(sys.argv[2]), "
-        "model=sys.argv[3], vocab=2000)"
-    )
+    code = """
+import json, pathlib, sys
+from tokenize_kit.training import train_tokenizer
+texts = json.load(open(sys.argv[1]))
+for name in sys.argv[3:]:
+    model, _, backend = name.partition(" by ")
+    out = pathlib.Path(sys.argv[2]) / name
+    train_tokenizer(texts, out, model=model, backend=backend or None, vocab=2000)
+"""
     files = []
     for seed, threads in (("0", "1"), ("12345", "2")):
         out = tmp_path / seed
+        out.mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
         environment["PYTHONPATH"] = str(ROOT)
-        command = [sys.executable, "-c", code, str(corpus), str(out), model]
+        command = [sys.executable, "-c", code, str(corpus), str(out), *models]
         subprocess.run(command, check=True, env=environment)
-        files.append({path.name: path.read_bytes() for path in out.iterdir()})
-    assert files[0] == files[1]
+        found = sorted(path for path in out.rglob("*") if path.is_file())
+        files.append({str(path.relative_to(out)): path.read_bytes() for path in found})
+    assert files[0] == files[1] and len(files[0]) >= 4 * len(models)

@@ -128,8 +128,10 @@ def test_a_pair_under_the_least_frequency_is_not_merged(tmp_path):
 
 
 @pytest.mark.parametrize("digits", DIGITS)
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "bert"])
 def test_every_pattern_trains_a_tokenizer_that_both_engines_encode_alike(pattern, digits):
+    if (pattern, digits) == ("graphemes", "triples-right"):
+        pytest.skip("refused: groups from the right would cut clusters")
     [text] = trained(TEXTS, sizes=(500,), pattern=pattern, digits=digits)
     tokenizer = Tokenizer.from_str(text)
     ours = Encoder(tokenizer)
@@ -178,8 +180,8 @@ def test_the_card_says_pattern_digits_and_whether_gguf_knows_them(tmp_path):
         ("cl100k", "triples", None),
     ]
     assert [len(c["notes"]) for c in cards] == [1, 0, 0, 1]
-    assert "train with digits triples" in cards[0]["notes"][0]
-    assert "pattern gpt2 or o200k or llama3" in cards[3]["notes"][0]
+    assert "train with --digits triples;" in cards[0]["notes"][0]
+    assert "--pattern gpt2 or o200k or llama3" in cards[3]["notes"][0]
 
 
 def test_special_reserved_and_padding_tokens_have_their_places(tmp_path):
@@ -257,12 +259,24 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"max_token_length": 1}, "2 bytes or more"),
         ({"special_tokens": ("</s>", "<|reserved_1|>")}, "use reserved"),
         ({"special_tokens": ("</s>", "a b")}, "printable ASCII"),
-        ({"model": "unigram", "pattern": "gpt2"}, "pattern: only for the model bpe"),
-        ({"model": "unigram", "sizes": (300, 400)}, "several sizes: only"),
-        ({"model": "unigram", "pad_to": 64}, "pad-to: only"),
-        ({"model": "unigram", "max_token_length": 9}, "max-token-length: only"),
-        ({"model": "unigram", "min_frequency": 3}, "min-frequency: only"),
+        ({"model": "unigram", "pattern": "gpt2"}, "pattern: not for unigram"),
+        ({"model": "unigram", "sizes": (300, 400)}, "several sizes: not"),
+        ({"model": "unigram", "pad_to": 64}, "pad-to: not"),
+        ({"model": "unigram", "max_token_length": 9}, "max-token-length: not"),
+        ({"model": "unigram", "min_frequency": 3}, "min-frequency: not"),
         ({"model": "unigram", "digits": "free"}, "use digits single"),
+        ({"model": "unigram", "backend": "own"}, "unigram is learned by sentencepiece"),
+        ({"model": "wordpiece", "backend": "tokenizers"}, "learned by own or sentencepiece"),
+        ({"backend": "rust"}, "choose own, tokenizers or sentencepiece"),
+        ({"backend": "tokenizers", "sizes": (300, 400)}, "several sizes: not with backend"),
+        ({"backend": "tokenizers", "weights": "lang=th:2"}, "weights: not with backend"),
+        ({"backend": "sentencepiece", "min_frequency": 3}, "SentencePiece has none"),
+        ({"character_coverage": 0.99}, "bpe has all bytes"),
+        ({"model": "char-bpe", "character_coverage": 1.5}, "a share above 0, up to 1"),
+        ({"model": "char-bpe", "special_tokens": ("</s>", "<0x41>")}, "the token of a byte"),
+        ({"model": "char-bpe", "pattern": "bert"}, "only for wordpiece"),
+        ({"model": "wordpiece", "pattern": "gpt2"}, "cut as BERT cuts"),
+        ({"model": "wordpiece", "special_tokens": ("</s>",)}, "wordpiece needs [UNK]"),
     ],
     ids=lambda value: "" if isinstance(value, str) else ",".join(f"{k}" for k in value),
 )

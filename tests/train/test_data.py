@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -155,3 +156,18 @@ def test_verify_finds_a_changed_token(shard_folder, tmp_path):
     read_shards(copy)
     with pytest.raises(TrainError, match=r"tokens-00000\.bin"):
         read_shards(copy, verify=True)
+
+
+def test_tokens_that_do_not_count_are_read_and_not_scored(shards):
+    drawn = np.random.default_rng(1)
+    masks = [(drawn.random(len(part)) < 0.5).astype(np.uint8) for part in shards.tokens]
+    half = replace(shards, masks=masks)
+    documents = np.arange(shards.documents)
+    whole = Rows(half, documents, 48)
+    batch = whole.batch(list(range(whole.count)))
+    masked = Rows(half, documents, 48, masked=True).batch(list(range(whole.count)))
+    counted = torch.from_numpy(np.concatenate([half.counted(int(k)) for k in documents]))
+    targets = masked.targets.flatten()[: whole.tokens]
+    assert torch.equal(targets != IGNORED, counted)
+    assert torch.equal(targets[counted], batch.targets.flatten()[: whole.tokens][counted])
+    assert torch.equal(masked.inputs, batch.inputs) and masked.tokens == int(counted.sum())

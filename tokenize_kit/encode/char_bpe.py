@@ -15,7 +15,16 @@ from numba import njit
 
 from tokenize_kit.bytes8 import stir
 from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of
-from tokenize_kit.encode.greedy import FOLLOWS, derive, may_be_next, ranks_of
+from tokenize_kit.encode.greedy import (
+    ID,
+    LEFT,
+    LENGTH,
+    RIGHT,
+    SHORTER,
+    derive,
+    may_follow,
+    ranks_of,
+)
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
 
 LACKING = -1  # instead of an id: a character that the vocabulary does not spell
@@ -24,14 +33,12 @@ _32 = np.uint64(32)
 
 # A token's number: that of its character (0: of one that is in no token), else behind those, by the
 # time of its merge. beside: uint64[]: a bit for every two characters that are neighbours in a
-# token; trie: characters.Trie of numbers; shorter, lengths: int32[numbers], lengths in characters;
-# split, pairs, follows: as greedy.Greedy has them; orderly: whether that may be used, else pairs
-# are those of all merges. ids: int64[numbers]: the vocabulary's, LACKING, or -2 - k for the parts
-# parts[part_ends[k]:part_ends[k + 1]], numbers, that stand for a token which must not come out.
-CharBpe = namedtuple(
-    "CharBpe",
-    "alphabet beside trie shorter lengths split pairs follows orderly ids parts part_ends",
-)
+# token; joins: the same of those between which tokens merge; trie: characters.Trie of numbers;
+# tokens: int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for
+# what must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers;
+# pairs: merges.pair_table; orderly: whether tokens may be looked for from left to right, else
+# pairs are those of all merges.
+CharBpe = namedtuple("CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends")
 
 
 @dataclass(frozen=True)
@@ -65,27 +72,27 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     orderly = orderly and bool(
         np.all(np.isin(np.append(a, b), np.append(own, np.arange(size + 1))))
     )
-    count = len(number) + 1
-    split = np.repeat(np.arange(count, dtype=np.int32)[:, None], 2, axis=1)
-    shorter = np.full(count, -1, np.int32)
-    lengths = np.ones(count, np.int32)
-    lengths[wanted] = np.diff(ends)
+    tokens = np.repeat(np.arange(len(number) + 1, dtype=np.int32)[:, None], 5, axis=1)
+    tokens[:, SHORTER], tokens[:, LENGTH] = -1, 1
+    tokens[wanted, LENGTH] = np.diff(ends)
     texts = [*characters, *merges.tokens]
+    borders = np.empty((0, 2), np.int32)
     if orderly:
-        split[own, 0], split[own, 1] = a, b
+        tokens[own, LEFT], tokens[own, RIGHT] = a, b
         pairs = pair_table(np.stack([a, b, own], axis=1))
         texts = [*characters, *(merges.tokens[k] for k in made.tolist())]
+        middle = ends[made] + tokens[a, LENGTH]
+        borders = np.stack([data[middle - 1], data[middle]], axis=1)
     found = np.array([number[text] for text in texts], np.int64)
     trie = build_trie(alphabet, size, texts or ["a"], found if texts else np.zeros(1, np.int64))
     if orderly:
-        _shorter(trie.links, trie.found, data, ends, wanted, shorter)
-    ids, parts, part_ends = _ids(merges, number)
-    remembered = np.full(FOLLOWS if orderly else 1, ~np.uint64(0), np.uint64)
-    beside = _beside(data, ends)
-    return CharBpe(
-        alphabet, beside, trie, shorter, lengths, split, pairs, remembered, orderly, ids, parts,
-        part_ends,
-    )  # fmt: skip
+        _shorter(trie.links, trie.found, data, ends, wanted, tokens)
+    tokens[:, ID], parts, part_ends = _ids(merges, number)
+    inner = np.ones(len(data), np.bool_)
+    inner[ends[1:] - 1] = False
+    places = np.flatnonzero(inner)
+    beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
+    return CharBpe(alphabet, beside, _bits(borders), trie, tokens, pairs, orderly, parts, part_ends)
 
 
 def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -110,48 +117,53 @@ def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def _beside(data, ends):
-    """CharBpe's, 16 bits and more for every pair."""
+def _bits(pairs):
+    """uint64[]: a bit for every pair of characters, int32[n, 2], 16 bits of room for each."""
     size = 1024
-    while size < 16 * len(data):
+    while size < 16 * len(pairs):
         size *= 2
-    beside = np.zeros(size >> 6, np.uint64)
-    for k in range(len(ends) - 1):
-        for at in range(ends[k] + 1, ends[k + 1]):
-            bit = stir(np.uint64(data[at - 1]) << _32 | np.uint64(data[at])) >> _40
-            beside[(bit >> _6) & np.uint64(len(beside) - 1)] |= _ONE << (bit & _63)
-    return beside
-
-
-@njit(cache=True, nogil=True)
-def _shorter(links, found, data, ends, numbers, shorter):
-    """Fills, of each token, the longest one that is a proper beginning of it."""
-    for k in range(len(numbers)):
-        node = np.int64(data[ends[k]])
-        shorter[numbers[k]] = found[node]
-        for at in range(ends[k] + 1, ends[k + 1] - 1):
-            node = np.int64(links[node, 0]) + np.int64(data[at])
-            if found[node] >= 0:
-                shorter[numbers[k]] = found[node]
+    bits = np.zeros(size >> 6, np.uint64)
+    for k in range(len(pairs)):
+        bit = stir(np.uint64(pairs[k, 0]) << _32 | np.uint64(pairs[k, 1])) >> _40
+        bits[(bit >> _6) & np.uint64(len(bits) - 1)] |= _ONE << (bit & _63)
+    return bits
 
 
 @njit(nogil=True, inline="always")
-def _longest(trie, data, a, z):
+def _has(bits, left, right):
+    bit = stir(np.uint64(left) << _32 | np.uint64(right)) >> _40
+    return bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE != 0
+
+
+@njit(cache=True, nogil=True)
+def _shorter(links, found, data, ends, numbers, tokens):
+    """Fills, of each token, the longest one that is a proper beginning of it."""
+    for k in range(len(numbers)):
+        node = np.int64(data[ends[k]])
+        tokens[numbers[k], SHORTER] = found[node]
+        for at in range(ends[k] + 1, ends[k + 1] - 1):
+            node = np.int64(links[node, 0]) + np.int64(data[at])
+            if found[node] >= 0:
+                tokens[numbers[k], SHORTER] = found[node]
+
+
+@njit(nogil=True, inline="always")
+def _longest(links, found, data, a, z):
     """The longest token that data[a:z] begins with."""
     node = np.int64(data[a])
-    best = trie.found[node]
+    best = found[node]
     for k in range(a + 1, z):
-        child = np.int64(trie.links[node, 0]) + np.int64(data[k])
-        if trie.links[child, 1] != node:
+        child = np.int64(links[node, 0]) + np.int64(data[k])
+        if links[child, 1] != node:
             break
         node = child
-        if trie.found[node] >= 0:
-            best = trie.found[node]
+        if found[node] >= 0:
+            best = found[node]
     return np.int64(best)
 
 
 @njit(nogil=True)
-def _greedy(bpe, longest, a, z, out, dead):
+def _greedy(tokens, slots, bits, joins, data, longest, a, z, out, dead):
     """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
 
     longest: int64[], the longest token at each of them. Returns how many.
@@ -161,16 +173,17 @@ def _greedy(bpe, longest, a, z, out, dead):
     token = longest[a]
     died = False
     while at < z:
+        free = n == 0 or not _has(joins, data[at - 1], data[at])
         while True:
-            end = at + np.int64(bpe.lengths[token])
-            if not dead[end - a] and (n == 0 or may_be_next(bpe, out[n - 1], token)):
+            end = at + np.int64(tokens[token, LENGTH])
+            if not dead[end - a] and (free or may_follow(tokens, slots, bits, out[n - 1], token)):
                 out[n] = token
                 n += 1
                 at = end
                 if at < z:
                     token = longest[at]
                 break
-            token = np.int64(bpe.shorter[token])
+            token = np.int64(tokens[token, SHORTER])
             if token < 0:
                 dead[at - a] = True
                 died = True
@@ -178,7 +191,7 @@ def _greedy(bpe, longest, a, z, out, dead):
                     raise AssertionError("no token begins this text")
                 n -= 1
                 token = out[n]
-                at -= np.int64(bpe.lengths[token])
+                at -= np.int64(tokens[token, LENGTH])
                 break
     if died:
         for k in range(z - a + 1):
@@ -190,50 +203,54 @@ def _greedy(bpe, longest, a, z, out, dead):
 def merge_characters(bpe, numbers, n, room, path, ends):
     """Tokens of numbers[:n] as ids, LACKING where there is none, and the characters they end at.
 
-    room: (tokens, ranks, longest: int64[n + 1], dead: bool[n + 1], all False). Returns how many.
+    room: (merged, ranks, longest: int64[n + 1], dead: bool[n + 1], all False). Returns how many.
     """
-    tokens, ranks, longest, dead = room
-    mask = np.uint64(len(bpe.beside) - 1)
+    merged, ranks, longest, dead = room
+    _, beside, joins, trie, tokens, pairs, orderly, parts, part_ends = bpe
+    links, found = trie
+    slots, bits = pairs
     count = 0
-    a = 0
+    a = np.int64(0)
     while a < n:
         # Up to where no token that stands in the text reaches further.
-        z = a + 1
+        z = np.int64(a + 1)
         at = a
         while at < z:
             longest[at] = numbers[at]
-            if at + 1 < n and numbers[at] > 0 and numbers[at + 1] > 0:
-                key = np.uint64(numbers[at]) << _32 | np.uint64(numbers[at + 1])
-                bit = stir(key) >> _40
-                if bpe.beside[(bit >> _6) & mask] >> (bit & _63) & _ONE != 0:
-                    longest[at] = _longest(bpe.trie, numbers, at, n)
-                    z = max(z, at + np.int64(bpe.lengths[longest[at]]))
+            if (
+                at + 1 < n
+                and numbers[at] > 0
+                and numbers[at + 1] > 0
+                and _has(beside, numbers[at], numbers[at + 1])
+            ):
+                longest[at] = _longest(links, found, numbers, at, n)
+                z = max(z, at + np.int64(tokens[longest[at], LENGTH]))
             at += 1
-        if bpe.orderly and np.int64(bpe.lengths[longest[a]]) == z - a:
-            tokens[0] = longest[a]  # a text that is a token becomes that token
-            m = 1
-        elif bpe.orderly:
-            m = _greedy(bpe, longest, a, z, tokens, dead)
+        if orderly and np.int64(tokens[longest[a], LENGTH]) == z - a:
+            merged[0] = longest[a]  # a text that is a token becomes that token
+            m = np.int64(1)
+        elif orderly:
+            m = _greedy(tokens, slots, bits, joins, numbers, longest, a, z, merged, dead)
         else:
             m = z - a
             for k in range(m):
-                tokens[k] = numbers[a + k]
+                merged[k] = numbers[a + k]
             if m <= SHORT:
-                m = merge_short(bpe.pairs, tokens, ranks, m)
+                m = merge_short(pairs, merged, ranks, m)
             else:
-                m = merge_long(bpe.pairs, tokens, ranks, m)
-        at = np.int64(a)
+                m = merge_long(pairs, merged, ranks, m)
+        at = a
         for k in range(m):
-            token = bpe.ids[tokens[k]]
+            token = np.int64(tokens[merged[k], ID])
             if token >= LACKING:
-                at += np.int64(bpe.lengths[tokens[k]])
+                at += np.int64(tokens[merged[k], LENGTH])
                 path[count] = token
                 ends[count] = at
                 count += 1
             else:
-                for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
-                    at += np.int64(bpe.lengths[bpe.parts[i]])
-                    path[count] = bpe.ids[bpe.parts[i]]
+                for i in range(part_ends[-2 - token], part_ends[-1 - token]):
+                    at += np.int64(tokens[parts[i], LENGTH])
+                    path[count] = tokens[parts[i], ID]
                     ends[count] = at
                     count += 1
         a = z

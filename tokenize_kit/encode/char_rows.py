@@ -10,9 +10,10 @@ from numba import njit
 from tokenize_kit.encode.borders import word_end
 from tokenize_kit.encode.char_bpe import merge_characters
 from tokenize_kit.encode.characters import number_characters
+from tokenize_kit.encode.remembered import look_up, recall
 from tokenize_kit.encode.spelling import join_unknown, spell
 from tokenize_kit.encode.trie import build_trie, longest
-from tokenize_kit.encode.words import LONGEST, look_up, make_room, recall, remember, word_key
+from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before, word_key
 
 # Tokens that are found before anything is merged, the longest at every place from left to right.
 # first: uint8[256]: 1 for a byte that one begins with; slots, found: trie.build_trie, of places in
@@ -61,25 +62,28 @@ def _word(data, a, z, bpe, symbols, fallback, room, out, w):
 
 
 @njit(nogil=True)
-def _encode(data, a, row_end, bpe, symbols, fallback, crossed, cache, room, ids, out, w):
+def _encode(data, a, row_end, bpe, symbols, fallback, crossed, cache, room, own, out, w):
     """Appends the ids of data[a:row_end] to out[:w]; returns the new length."""
+    entries, letters, ids, used, seen = cache
     before = w
     while a < row_end:
         z = word_end(data, a, row_end, crossed)
-        known = False
-        if z - a <= LONGEST:
+        known = kept = z - a <= LONGEST
+        if kept:
             low, high = word_key(data, a, z)
-            known, slot = look_up(cache, low, high, data, a, z)
-            if not known:
-                m = _word(data, a, z, bpe, symbols, fallback, room, ids, np.int64(0))
-                if m <= LONGEST:
-                    remember(cache, slot, low, high, data, a, z, ids, m)
-                    known = True
+            slot = look_up(entries, letters, low, high, data, a, z)
+            known = entries[slot, 1] != 0
+            kept = known or z - a <= INLINE or seen_before(seen, low)
         if known:
-            w = recall(cache, slot, z - a, out, w)
-            make_room(cache)
+            w = recall(entries, ids, slot, z - a, out, w)
         else:
+            first = w
             w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
+            if kept and w - first <= LONGEST:
+                for k in range(first, w):
+                    own[k - first] = out[k]
+                n = w - first
+                remember(entries, letters, ids, used, slot, low, high, data, a, z, own, n)
         a = z
     if len(fallback.bytes) == 0 and fallback.joined:
         w = join_unknown(fallback.unknown, out, before, w)
@@ -106,11 +110,11 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
     )
-    ids = np.empty(4 * LONGEST, np.uint32)
+    own = np.empty(LONGEST, np.uint32)
     w = np.int64(0)
     for row in range(len(sizes)):
         a, z = np.int64(offsets[row]), np.int64(offsets[row + 1])
         before = w
-        w = _encode(data, a, z, bpe, symbols, fallback, crossed, cache, room, ids, out, w)
+        w = _encode(data, a, z, bpe, symbols, fallback, crossed, cache, room, own, out, w)
         sizes[row] = w - before
     return out[:w], sizes

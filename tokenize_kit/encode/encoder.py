@@ -16,11 +16,12 @@ _ROWS = 256  # texts given to the library at once
 
 class ByPlan:
     """Encodes by our kernels. Ids do not depend on what was encoded before, nor on how texts come
-    in batches."""
+    in batches; threads may share one of these."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan: Plan | None = plan
-        self._bpe, self._cache = plan.bpe, new_cache()
+        self._bpe = plan.bpe
+        self._idle = [new_cache()]  # a thread takes one while it encodes
         self._tables = tuple(table.kernel for table in plan.tables)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +30,12 @@ class ByPlan:
         data: uint8[], valid UTF-8; offsets: int64[rows + 1].
         """
         ends, counts = cut_rows(data, offsets, self._tables)
-        ids, sizes = encode_pieces(data, offsets, ends, counts, self._bpe, self._cache)
+        try:
+            cache = self._idle.pop()
+        except IndexError:
+            cache = new_cache()
+        ids, sizes = encode_pieces(data, offsets, ends, counts, self._bpe, cache)
+        self._idle.append(cache)
         return ids, sizes
 
 

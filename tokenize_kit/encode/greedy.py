@@ -3,8 +3,8 @@
 The tokens that merging by rank leaves are the only ones that give the text and in which every
 neighbour may follow the one before it: merging the two alone leaves the two. So tokens are tried
 from the longest, and where none may follow, the last one is taken back (van Antwerpen and Neubeck
-2024, github.com/github/rust-gems, crate bpe). A byte costs a step in a trie, a token a question
-whose answer is kept; merging costs three look-ups a byte and a search for the lowest rank.
+2024, github.com/github/rust-gems, crate bpe). A byte costs a step in a trie, a token a question;
+merging costs three look-ups a byte and a search for the lowest rank.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from tokenize_kit.bytes8 import stir
+from tokenize_kit.encode.joins import joins_of, may_join
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.trie import build_trie, longest, shorter_tokens
 
-FOLLOWS = 1 << 18  # answers kept
-_32 = np.uint64(32)
-
 # Tokens are numbered by the time of their merge: bytes 0 to 255, then merges by rank.
-# slots, found: trie.build_trie; shorter: int32[tokens]; lengths: int32[tokens], bytes; split:
-# int32[tokens, 2]: what a token was merged from, itself for a byte; pairs: merges.pair_table
-# of these numbers; ids: int64[tokens]: the vocabulary's; follows: uint64[FOLLOWS]: answers kept.
-Greedy = namedtuple("Greedy", "slots found shorter lengths split pairs ids follows")
+# slots, found: trie.build_trie; tokens: int32[tokens, 5], columns below; pairs: merges.pair_table
+# of these numbers; joins: joins.joins_of.
+Greedy = namedtuple("Greedy", "slots found tokens pairs joins")
+# Bytes; the longest token that it begins with, -1 for none; what it was merged from, itself for a
+# byte; the vocabulary's id.
+LENGTH, SHORTER, LEFT, RIGHT, ID = range(5)
 
 
 @njit(nogil=True)
-def may_follow(split, pairs, left, right):
+def may_follow(tokens, slots, bits, left, right):
     """Whether merging the two tokens' bytes leaves these two.
 
     Merges are taken back from the latest on; at the border between the two none may have been
@@ -37,59 +36,52 @@ def may_follow(split, pairs, left, right):
     """
     limit = np.int64(1 << 62)
     while True:
-        merged = rank_of(pairs, left, right)
+        merged = rank_of(slots, bits, left, right)
         if merged != NO_RANK and (merged & 0xFFFFFFFF) < limit:
             return False
         if left > right:
             limit = left
-            left = np.int64(split[left, 1])
+            left = np.int64(tokens[left, RIGHT])
             if left == limit:
                 limit = right + 1
-                right = np.int64(split[right, 0])
+                right = np.int64(tokens[right, LEFT])
                 if right + 1 == limit:
                     return True
         else:
             limit = right + 1
-            right = np.int64(split[right, 0])
+            right = np.int64(tokens[right, LEFT])
             if right + 1 == limit:
                 limit = left
-                left = np.int64(split[left, 1])
+                left = np.int64(tokens[left, RIGHT])
                 if left == limit:
                     return True
 
 
-@njit(nogil=True, inline="always")
-def may_be_next(greedy, left, right):
-    """`may_follow`, which keeps its answers: pair << 1 | answer in a table that forgets."""
-    key = (np.uint64(left) << _32 | np.uint64(right)) << np.uint64(1)
-    slot = stir(key) & np.uint64(FOLLOWS - 1)
-    known = greedy.follows[slot]
-    if known & ~np.uint64(1) == key:
-        return known & np.uint64(1) != 0
-    answer = may_follow(greedy.split, greedy.pairs, left, right)
-    greedy.follows[slot] = key | np.uint64(answer)
-    return answer
-
-
 @njit(nogil=True)
-def encode_greedy(greedy, data, a, z, out, dead):
+def encode_greedy(slots, found, tokens, pair_slots, pair_bits, joins, data, a, z, out, dead):
     """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] of room,
-    all False, and left so: places at which no token may follow what is before them."""
+    all False, and left so: places at which no token may follow what is before them.
+
+    The first six are what a Greedy holds.
+    """
     n = 0
     at = a
-    token = longest(greedy.slots, greedy.found, data, a, z)
+    token = longest(slots, found, data, a, z)
     died = False
     while at < z:
+        free = n == 0 or not may_join(joins, data, at)
         while True:
-            end = at + np.int64(greedy.lengths[token])
-            if not dead[end - a] and (n == 0 or may_be_next(greedy, out[n - 1], token)):
+            end = at + np.int64(tokens[token, LENGTH])
+            if not dead[end - a] and (
+                free or may_follow(tokens, pair_slots, pair_bits, out[n - 1], token)
+            ):
                 out[n] = token
                 n += 1
                 at = end
                 if at < z:
-                    token = longest(greedy.slots, greedy.found, data, at, z)
+                    token = longest(slots, found, data, at, z)
                 break
-            token = np.int64(greedy.shorter[token])
+            token = np.int64(tokens[token, SHORTER])
             if token < 0:
                 dead[at - a] = True
                 died = True
@@ -97,10 +89,10 @@ def encode_greedy(greedy, data, a, z, out, dead):
                     raise AssertionError("no token begins this text")
                 n -= 1
                 token = out[n]
-                at -= np.int64(greedy.lengths[token])
+                at -= np.int64(tokens[token, LENGTH])
                 break
     for k in range(n):
-        out[k] = greedy.ids[out[k]]
+        out[k] = tokens[out[k], ID]
     if died:
         for k in range(z - a + 1):
             dead[k] = False
@@ -111,6 +103,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
 def derive(data, ends, byte_numbers, pairs, wanted):
     """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
     left is -1 where they do not merge to `wanted`."""
+    slots, bits = pairs
     left, right = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
     symbols = np.empty(16, np.int64)
     ranks = np.empty(16, np.int64)
@@ -125,7 +118,7 @@ def derive(data, ends, byte_numbers, pairs, wanted):
                 left[t] = symbols[0]
             continue
         for k in range(n - 1):
-            ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
+            ranks[k] = rank_of(slots, bits, symbols[k], symbols[k + 1])
         while n > 1:
             at = 0
             for k in range(1, n - 1):
@@ -141,9 +134,9 @@ def derive(data, ends, byte_numbers, pairs, wanted):
                 symbols[k] = symbols[k + 1]
                 ranks[k] = ranks[k + 1]
             if at > 0:
-                ranks[at - 1] = rank_of(pairs, symbols[at - 1], symbols[at])
+                ranks[at - 1] = rank_of(slots, bits, symbols[at - 1], symbols[at])
             if at < n - 1:
-                ranks[at] = rank_of(pairs, symbols[at], symbols[at + 1])
+                ranks[at] = rank_of(slots, bits, symbols[at], symbols[at + 1])
     return left, right
 
 
@@ -169,9 +162,6 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     if np.any(a < 0) or np.any(b < 0) or np.any(a >= own) or np.any(b >= own):
         return None
     count = 256 + len(made)
-    split = np.empty((count, 2), np.int32)
-    split[:256] = np.arange(256)[:, None]
-    split[256:, 0], split[256:, 1] = a, b
     spelled = [bytes([k]) for k in range(256)] + [tokens[int(k)] for k in ids[made]]
     try:
         slots, found = build_trie(spelled, np.arange(count))
@@ -181,25 +171,24 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     joined = np.frombuffer(b"".join(spelled), np.uint8)
     shorter = shorter_tokens(slots, found, joined, ordered, np.arange(count), count)
     own_pairs = pair_table(np.stack([a, b, own], axis=1))
-    lengths = np.diff(ordered).astype(np.int32)
+    made_of = np.concatenate([np.repeat(np.arange(256), 2).reshape(256, 2), np.stack([a, b], 1)])
     known = np.concatenate([byte_ids, ids[made]])
-    follows = np.full(FOLLOWS, ~np.uint64(0), np.uint64)
-    return Greedy(slots, found, shorter, lengths, split, own_pairs, known, follows)
+    columns = [np.diff(ordered), shorter, made_of[:, 0], made_of[:, 1], known]
+    joins = joins_of(joined, ordered, made_of)
+    return Greedy(slots, found, np.stack(columns, 1).astype(np.int32), own_pairs, joins)
 
 
 def no_greedy() -> Greedy:
     """An empty one, for kernels that are told not to use it."""
-    none = np.empty((0, 2), np.int32)
     slots, found = build_trie([b"a"], np.zeros(1, np.int64))
     pairs = pair_table(np.empty((0, 3), np.int64))
-    numbers = np.empty(0, np.int32)
-    ids, follows = np.empty(0, np.int64), np.empty(1, np.uint64)
-    return Greedy(slots, found, numbers, numbers, none, pairs, ids, follows)
+    return Greedy(slots, found, np.empty((0, 5), np.int32), pairs, np.zeros(1025, np.uint64))
 
 
 @njit(cache=True, nogil=True)
 def ranks_of(pairs, left, right):
+    slots, bits = pairs
     found = np.empty(len(left), np.int64)
     for k in range(len(left)):
-        found[k] = rank_of(pairs, left[k], right[k]) >> 32
+        found[k] = rank_of(slots, bits, left[k], right[k]) >> 32
     return found

@@ -55,29 +55,34 @@ def _insert(slots, bits, merges, ranks):
 
 
 @njit(nogil=True, inline="always")
-def rank_of(pairs, left, right):
-    """rank << 32 | merged id of a pair, NO_RANK for none."""
+def rank_of(slots, bits, left, right):
+    """rank << 32 | merged id of a pair, NO_RANK for none. slots, bits: a Pairs'.
+
+    The arrays one by one: taking one out of a tuple counts a reference, which costs more than the
+    look-up, so loops do that before they begin.
+    """
     key = np.int64(left) << 32 | np.int64(right)
     mixed = stir(np.uint64(key))
     bit = mixed >> _40
-    if pairs.bits[(bit >> _6) & np.uint64(len(pairs.bits) - 1)] >> (bit & _63) & _ONE == 0:
+    if bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE == 0:
         return NO_RANK
-    mask = np.uint64(len(pairs.slots) - 1)
+    mask = np.uint64(len(slots) - 1)
     slot = mixed & mask
-    while pairs.slots[slot, 0] != key and pairs.slots[slot, 1] != NO_RANK:
+    while slots[slot, 0] != key and slots[slot, 1] != NO_RANK:
         slot = (slot + np.uint64(1)) & mask
-    return pairs.slots[slot, 1]
+    return slots[slot, 1]
 
 
 @njit(nogil=True)
 def merge_short(pairs, symbols, ranks, n):
     """Merges symbols: int64[] of n in place; returns how many are left. ranks: int64[n] of room."""
+    slots, bits = pairs
     for k in range(n - 1):
-        ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
+        ranks[k] = rank_of(slots, bits, symbols[k], symbols[k + 1])
     while n > 1:
         best, at = NO_RANK, 0
         for k in range(n - 1):
-            if ranks[k] < best:
+            if ranks[k] >> 32 < best >> 32:  # of equal ranks the leftmost, whatever comes out
                 best, at = ranks[k], k
         if best == NO_RANK:
             break
@@ -87,9 +92,9 @@ def merge_short(pairs, symbols, ranks, n):
             symbols[k] = symbols[k + 1]
             ranks[k] = ranks[k + 1]
         if at > 0:
-            ranks[at - 1] = rank_of(pairs, symbols[at - 1], symbols[at])
+            ranks[at - 1] = rank_of(slots, bits, symbols[at - 1], symbols[at])
         if at < n - 1:
-            ranks[at] = rank_of(pairs, symbols[at], symbols[at + 1])
+            ranks[at] = rank_of(slots, bits, symbols[at], symbols[at + 1])
     return n
 
 
@@ -146,9 +151,10 @@ def _move(heap, places, ranks, size, at, rank):
 @njit(nogil=True)
 def merge_long(pairs, symbols, ranks, n):
     """`merge_short` with a heap of pairs by rank and place."""
+    slots, bits = pairs
     ranks[n - 1] = NO_RANK
     for k in range(n - 1):
-        ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
+        ranks[k] = rank_of(slots, bits, symbols[k], symbols[k + 1])
     heap, places = np.empty(n, np.int32), np.empty(n, np.int32)
     following, before = np.empty(n, np.int32), np.empty(n, np.int32)
     for k in range(n):
@@ -169,12 +175,12 @@ def merge_long(pairs, symbols, ranks, n):
         following[at] = z
         if z < n:
             before[z] = at
-            _move(heap, places, ranks, n, at, rank_of(pairs, symbols[at], symbols[z]))
+            _move(heap, places, ranks, n, at, rank_of(slots, bits, symbols[at], symbols[z]))
         else:
             _move(heap, places, ranks, n, at, NO_RANK)
         if at > 0:
             y = np.int64(before[at])
-            _move(heap, places, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
+            _move(heap, places, ranks, n, y, rank_of(slots, bits, symbols[y], symbols[at]))
     left = 0
     for k in range(n):
         if symbols[k] >= 0:

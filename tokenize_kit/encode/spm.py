@@ -19,12 +19,12 @@ from tokenize_kit.encode.char_bpe import make_char_bpe
 from tokenize_kit.encode.char_rows import encode_characters, make_symbols
 from tokenize_kit.encode.charsmap import read_charsmap
 from tokenize_kit.encode.reading import NotOurs
+from tokenize_kit.encode.remembered import Memories
 from tokenize_kit.encode.spelling import Fallback
 from tokenize_kit.encode.spm_bpe import merges_of, symbols_of
 from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
 from tokenize_kit.encode.unigram_rows import encode_unigram
 from tokenize_kit.encode.viterbi import PENALTY, Unigram
-from tokenize_kit.encode.words import new_cache
 from tokenize_kit.spm_file import (
     BPE,
     BYTE,
@@ -46,11 +46,12 @@ Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class SpmEncoder:
-    """Encodes as the library does. `reason` says why it does the work, None where kernels do."""
+    """Encodes as the library does. `reason` says why it does the work, None where kernels do; then
+    threads may share one of these."""
 
     def __init__(self, raw: bytes, library: Any) -> None:
         """raw: a model file; library: its sentencepiece.SentencePieceProcessor."""
-        self._library = library
+        self._by_library = by_library(library)
         self.reason: str | None = None
         try:
             model = read_model(raw)
@@ -66,11 +67,20 @@ class SpmEncoder:
         """
         if self.reason is None:
             return self._encode(*normalize_rows(data, offsets, self._normalizer))
+        return self._by_library(data, offsets)
+
+
+def by_library(library: Any) -> Encode:
+    """Encoding by a sentencepiece.SentencePieceProcessor, texts as UTF-8."""
+
+    def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
-        found = self._library.Encode(texts, num_threads=1)
+        found = library.Encode(texts, num_threads=1)
         parts = [np.array(ids, np.uint32) for ids in found]
         counts = np.array([len(ids) for ids in found], np.int64)
         return np.concatenate([np.empty(0, np.uint32), *parts]), counts
+
+    return encode
 
 
 def _normalizer(model: Model) -> Normalizer:
@@ -125,10 +135,12 @@ def _bpe(model: Model, fallback: Fallback) -> Encode:
     bpe, found = make_char_bpe(merges), make_symbols(symbols)
     borders = crossed([*merges.tokens, *(symbol.decode() for symbol in symbols)])
     width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
-    cache = new_cache()
+    memories = Memories()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ids, sizes = encode_characters(data, offsets, bpe, found, fallback, borders, width, cache)
+        memory = memories.take()
+        ids, sizes = encode_characters(data, offsets, bpe, found, fallback, borders, width, memory)
+        memories.give(memory)
         return ids, sizes
 
     return encode
@@ -162,12 +174,14 @@ def _unigram(model: Model, fallback: Fallback) -> Encode:
     )
     borders = crossed(pieces)
     width = 1 if " " in pieces or not len(fallback.bytes) else 3
-    cache = new_cache()
+    memories = Memories()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        memory = memories.take()
         ids, sizes = encode_unigram(
-            data, offsets, alphabet, unigram, fallback, borders, width, cache
+            data, offsets, alphabet, unigram, fallback, borders, width, memory
         )
+        memories.give(memory)
         return ids, sizes
 
     return encode

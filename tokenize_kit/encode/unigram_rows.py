@@ -12,11 +12,11 @@ from numba import njit
 
 from tokenize_kit.encode.borders import word_end
 from tokenize_kit.encode.characters import number_characters
+from tokenize_kit.encode.remembered import look_up, recall
 from tokenize_kit.encode.spelling import join_unknown, spell
 from tokenize_kit.encode.viterbi import RESET, best_path, best_path_rounded, make_room_for, trace
-from tokenize_kit.encode.words import LONGEST, look_up, make_room, recall, remember, word_key
+from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before, word_key
 
-KEPT = 32  # bytes of a word that is kept: longer ones hardly come again
 _ALWAYS = 1 << 31
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -36,50 +36,53 @@ def _safe_below(unigram, margin, n):
 
 
 @njit(nogil=True)
-def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room, ids, out, w):
+def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room, own, out, w):
     """Appends the ids of data[a:row_end] to out[:w]; returns the new length."""
+    entries, letters, ids, used, seen = cache
+    sums, rounds = unigram.sums, unigram.rounds
     before = w
     total = np.float32(0)
     # Where no sum within a word comes to be reset.
     calm = np.float64(RESET) - LONGEST * unigram.worst
     while a < row_end:
         z = word_end(data, a, row_end, crossed)
-        if z - a <= KEPT:
+        known = z - a <= LONGEST
+        if known:
             low, high = word_key(data, a, z)
-            known, slot = look_up(cache, low, high, data, a, z)
-            if not known:
+            slot = look_up(entries, letters, low, high, data, a, z)
+            known = entries[slot, 1] != 0
+            if not known and (z - a <= INLINE or seen_before(seen, low)):
                 n = number_characters(alphabet, data, a, z, room.numbers)
                 safe = _safe_below(unigram, best_path(unigram, room, n), n)
                 count = trace(room, n)
-                m = spell(fallback, room.path, room.ends, count, data, a, ids, np.int64(0))
+                m = spell(fallback, room.path, room.ends, count, data, a, own, np.int64(0))
                 if not fallback.joined:
-                    m = join_unknown(fallback.unknown, ids, np.int64(0), m)
+                    m = join_unknown(fallback.unknown, own, np.int64(0), m)
                 if m <= LONGEST:
-                    remember(cache, slot, low, high, data, a, z, ids, m)
-                    cache.entries[slot, 3] |= np.uint64(safe) << _32
+                    remember(entries, letters, ids, used, slot, low, high, data, a, z, own, m)
+                    slot = look_up(entries, letters, low, high, data, a, z)
+                    entries[slot, 3] |= np.uint64(safe) << _32
                     known = True
-            if known and unigram.rounds:
+            if known and rounds:
                 size = np.float64(abs(total))
-                known = size < calm and size < np.float64(cache.entries[slot, 3] >> _32)
+                known = size < calm and size < np.float64(entries[slot, 3] >> _32)
             if known:
                 first = w
-                w = recall(cache, slot, z - a, out, w)
-                if unigram.rounds:
+                w = recall(entries, ids, slot, z - a, out, w)
+                if rounds:
                     for k in range(first, w):
-                        total += unigram.sums[out[k]]
-                make_room(cache)
-                a = z
-                continue
-        n = number_characters(alphabet, data, a, z, room.numbers)
-        if unigram.rounds:
-            total = best_path_rounded(unigram, room, n, total)
-        else:
-            best_path(unigram, room, n)
-        count = trace(room, n)
-        first = w
-        w = spell(fallback, room.path, room.ends, count, data, a, out, w)
-        if not fallback.joined:
-            w = join_unknown(fallback.unknown, out, first, w)
+                        total += sums[out[k]]
+        if not known:
+            n = number_characters(alphabet, data, a, z, room.numbers)
+            if rounds:
+                total = best_path_rounded(unigram, room, n, total)
+            else:
+                best_path(unigram, room, n)
+            count = trace(room, n)
+            first = w
+            w = spell(fallback, room.path, room.ends, count, data, a, out, w)
+            if not fallback.joined:
+                w = join_unknown(fallback.unknown, out, first, w)
         a = z
     if fallback.joined and len(fallback.bytes) == 0:
         w = join_unknown(fallback.unknown, out, before, w)
@@ -98,11 +101,11 @@ def encode_unigram(data, offsets, alphabet, unigram, fallback, crossed, width, c
     for row in range(len(sizes)):
         longest = max(longest, offsets[row + 1] - offsets[row])
     room = make_room_for(longest)
-    ids = np.empty(4 * LONGEST, np.uint32)
+    own = np.empty(4 * LONGEST, np.uint32)
     w = np.int64(0)
     for row in range(len(sizes)):
         a, z = np.int64(offsets[row]), np.int64(offsets[row + 1])
         before = w
-        w = _encode(data, a, z, alphabet, unigram, fallback, crossed, cache, room, ids, out, w)
+        w = _encode(data, a, z, alphabet, unigram, fallback, crossed, cache, room, own, out, w)
         sizes[row] = w - before
     return out[:w], sizes

@@ -1,6 +1,8 @@
 """Pieces to ids: a cache of words that were met, and merging for those that were not.
 
-The cache is emptied when it is full, so memory is bounded and ids never depend on it.
+The cache is emptied when it is full, so memory is bounded and ids never depend on it. A longer
+piece is kept when it comes again: in a script without spaces few do, and keeping costs as much as
+encoding.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tokenize_kit.encode.trie import token_of
 SLOTS = 1 << 17  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
 LONGEST = 64  # bytes of a word that is kept: longer ones hardly come again
+SEEN = 1 << 17
 INLINE = 15  # bytes of a word that stands in its entry
 _LONG = np.uint64(0x80)
 _32, _56 = np.uint64(32), np.uint64(56)
@@ -25,7 +28,8 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 # entries: uint64[SLOTS, 4]: the word, or its hash and place in `letters`; its ids, or their place
 # in `ids`, and how many. used: int64[3]: entries, bytes of letters, ids.
-Cache = namedtuple("Cache", "entries letters ids used")
+# seen: uint16[SEEN], of words that do not stand in their entry and came once: a part of the hash.
+Cache = namedtuple("Cache", "entries letters ids used seen")
 # Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table;
 # greedy: greedy.Greedy, which is used where `orderly`; slots, found: trie.build_trie of all tokens:
 # where `whole`, a piece that is a token is that token, whatever merging gives.
@@ -39,24 +43,18 @@ def new_cache() -> Cache:
         np.empty(ARENA, np.uint8),
         np.empty(ARENA // 4, np.uint32),
         np.zeros(3, np.int64),
+        np.zeros(SEEN, np.uint16),
     )
 
 
 @njit(nogil=True)
-def _merge(bpe, data, a, z, symbols, ranks, dead):
+def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
     n = z - a
-    if bpe.whole:
-        token = token_of(bpe.slots, bpe.found, data, a, z)
-        if token >= 0:
-            symbols[0] = token
-            return 1
-    if bpe.orderly:
-        return encode_greedy(bpe.greedy, data, a, z, symbols, dead)
     for k in range(n):
-        symbols[k] = bpe.bytes[data[a + k]]
+        symbols[k] = byte_ids[data[a + k]]
     if n <= SHORT:
-        return merge_short(bpe.pairs, symbols, ranks, n)
-    return merge_long(bpe.pairs, symbols, ranks, n)
+        return merge_short(pairs, symbols, ranks, n)
+    return merge_long(pairs, symbols, ranks, n)
 
 
 @njit(nogil=True, inline="always")
@@ -88,10 +86,25 @@ def word_key(data, a, z):
     return hash_bytes(data, a, z), _LONG << _56 | np.uint64(n)
 
 
-@njit(nogil=True)
-def remember(cache, slot, low, high, data, a, z, symbols, n):
-    """Fills an entry; `make_room` sees to it that there is room."""
-    entries, letters, ids, used = cache
+@njit(nogil=True, inline="always")
+def seen_before(seen, low):
+    """Whether a word of that first number was asked for before, as far as is remembered."""
+    mixed = stir(low)
+    slot, mark = mixed & np.uint64(SEEN - 1), np.uint16(mixed >> np.uint64(48))
+    known = seen[slot] == mark
+    seen[slot] = mark
+    return known
+
+
+@njit(nogil=True, inline="always")
+def remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n):
+    """Fills an entry; empties the memory first where this word might not fit."""
+    if used[0] > SLOTS // 2 or used[1] + LONGEST > ARENA or used[2] + LONGEST > ARENA // 4:
+        for k in range(SLOTS):  # numba takes seconds to compile what slices do
+            entries[k, 1] = np.uint64(0)
+        for k in range(3):
+            used[k] = 0
+        slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & np.uint64(SLOTS - 1)
     size = z - a
     place = np.uint64(0)
     if size > INLINE:
@@ -114,51 +127,6 @@ def remember(cache, slot, low, high, data, a, z, symbols, n):
     used[0] += 1
 
 
-@njit(nogil=True)
-def make_room(cache):
-    if (
-        cache.used[0] > SLOTS // 2
-        or cache.used[1] + LONGEST > ARENA
-        or cache.used[2] + LONGEST > ARENA // 4
-    ):
-        for slot in range(SLOTS):
-            cache.entries[slot, 1] = np.uint64(0)  # what says that it is free
-        for k in range(3):
-            cache.used[k] = 0
-
-
-@njit(nogil=True, inline="always")
-def look_up(cache, low, high, data, a, z):
-    """(whether the word of data[a:z] is known, its slot or the one that it would take)."""
-    entries, letters, _, _ = cache
-    mask = np.uint64(SLOTS - 1)
-    slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
-    while entries[slot, 1] != 0:
-        if entries[slot, 0] == low and entries[slot, 1] == high:
-            if z - a <= INLINE:
-                return True, slot
-            if same_bytes(letters, np.int64(entries[slot, 2] >> _32), data, a, z - a):
-                return True, slot
-        slot = (slot + np.uint64(1)) & mask
-    return False, slot
-
-
-@njit(nogil=True, inline="always")
-def recall(cache, slot, size, out, w):
-    """Writes to out[w:] the ids of a known word of `size` bytes; returns the new length."""
-    entries, _, ids, _ = cache
-    n = np.int64(entries[slot, 3] & _LOW)
-    if n <= 2 and size <= INLINE:
-        out[w] = np.uint32(entries[slot, 2] & _LOW)
-        if n == 2:
-            out[w + 1] = np.uint32(entries[slot, 2] >> _32)
-    else:
-        first = np.int64(entries[slot, 2] & _LOW)
-        for k in range(n):
-            out[w + k] = ids[first + k]
-    return w + n
-
-
 @njit(cache=True, nogil=True)
 def encode_pieces(data, offsets, ends, counts, bpe, cache):
     """(ids: uint32[], sizes: int64[rows]) of rows cut into pieces (scan.cut_rows)."""
@@ -175,7 +143,11 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
             piece += 1
     symbols, ranks = np.empty(longest, np.int64), np.empty(longest, np.int64)
     dead = np.zeros(longest + 1, np.bool_)
-    entries, letters, ids, _ = cache
+    # Taken out of their tuples once: that counts references, at every piece it would be a cost.
+    entries, letters, ids, used, seen = cache
+    byte_ids, pairs, greedy, orderly, whole_slots, whole_found, whole = bpe
+    trie, found_tokens, tokens, token_pairs, joins = greedy
+    pair_slots, pair_bits = token_pairs
     mask = np.uint64(SLOTS - 1)
     written = 0
     piece = 0
@@ -185,44 +157,53 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
         for _ in range(counts[row]):
             z = int(ends[piece])
             piece += 1
-            if z - a > LONGEST:
-                n = _merge(bpe, data, a, z, symbols, ranks, dead)
-                for k in range(n):
-                    out[written + k] = symbols[k]
-                written += n
-                a = z
-                continue
-            low, high = word_key(data, a, z)
-            slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
             found = False
-            while entries[slot, 1] != 0:
-                if entries[slot, 0] == low and entries[slot, 1] == high:
-                    n = int(entries[slot, 3])
-                    if z - a > INLINE:
-                        found = same_bytes(
-                            letters, np.int64(entries[slot, 2] >> _32), data, a, z - a
-                        )
-                    else:
-                        found = True
-                    if found:
-                        if n <= 2 and z - a <= INLINE:
-                            out[written] = np.uint32(entries[slot, 2] & _LOW)
-                            if n == 2:
-                                out[written + 1] = np.uint32(entries[slot, 2] >> _32)
+            low = high = slot = np.uint64(0)
+            kept = z - a <= LONGEST
+            if kept:
+                low, high = word_key(data, a, z)
+                kept = z - a <= INLINE or seen_before(seen, low)
+            if kept:
+                slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
+                while entries[slot, 1] != 0:
+                    if entries[slot, 0] == low and entries[slot, 1] == high:
+                        n = int(entries[slot, 3])
+                        if z - a > INLINE:
+                            at = int(entries[slot, 2] >> _32)
+                            found = same_bytes(letters, at, data, a, z - a)
                         else:
-                            k0 = int(entries[slot, 2] & _LOW)
-                            for k in range(n):
-                                out[written + k] = ids[k0 + k]
-                        written += n
-                        break
-                slot = (slot + np.uint64(1)) & mask
+                            found = True
+                        if found:
+                            if n <= 2 and z - a <= INLINE:
+                                out[written] = np.uint32(entries[slot, 2] & _LOW)
+                                if n == 2:
+                                    out[written + 1] = np.uint32(entries[slot, 2] >> _32)
+                            else:
+                                k0 = int(entries[slot, 2] & _LOW)
+                                for k in range(n):
+                                    out[written + k] = ids[k0 + k]
+                            written += n
+                            break
+                    slot = (slot + np.uint64(1)) & mask
             if not found:
-                n = _merge(bpe, data, a, z, symbols, ranks, dead)
+                n = 0
+                if whole:
+                    token = token_of(whole_slots, whole_found, data, a, z)
+                    if token >= 0:
+                        symbols[0] = token
+                        n = 1
+                if n == 0 and orderly:
+                    n = encode_greedy(
+                        trie, found_tokens, tokens, pair_slots, pair_bits, joins,
+                        data, a, z, symbols, dead,
+                    )  # fmt: skip
+                elif n == 0:
+                    n = _by_rank(byte_ids, pairs, data, a, z, symbols, ranks)
                 for k in range(n):
                     out[written + k] = symbols[k]
                 written += n
-                remember(cache, slot, low, high, data, a, z, symbols, n)
-                make_room(cache)
+                if kept:
+                    remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n)
             a = z
         sizes[row] = written - before
     return out[:written], sizes

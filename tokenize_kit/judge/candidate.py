@@ -1,6 +1,7 @@
 """Tokenizers of several kinds, asked the same questions.
 
-A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`.
+A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`;
+tiktoken's ranks: ranks_candidate.py.
 """
 
 from __future__ import annotations
@@ -47,14 +48,19 @@ class Candidate(Protocol):
         ...
 
 
-def open_candidate(path: Path) -> Candidate:
-    """A tokenizer.json or its folder (one with a tokenizer.model alone will do), or a SentencePiece
-    .model; raises TokenizerError naming the file."""
+def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
+    """A tokenizer.json or its folder (one with a tokenizer.model alone will do), a SentencePiece
+    .model, or tiktoken's ranks, which are cut by the pattern of that name; raises TokenizerError
+    naming the file."""
     file = path
     if path.is_dir():
         both = [path / "tokenizer.json", path / "tokenizer.model"]
         file = next((f for f in both if f.is_file()), both[0])
     found: Candidate
+    if file.suffix == ".tiktoken":
+        from tokenize_kit.judge.ranks_candidate import Ranks
+
+        return Ranks(file, path, pattern)
     found = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
     if not found.tokens:
         raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)

@@ -27,6 +27,7 @@ from tokenize_kit.pattern.parse import (
     parse,
     right_groups,
 )
+from tokenize_kit.pattern.scripts import SCRIPT_BOUNDARIES, script_rows
 
 MAX_PLACES = 20_000
 MAX_STATES = 4_000
@@ -223,6 +224,11 @@ def _compile(pattern: str, dialect: Dialect) -> Table:
         rows.append(row)
     if any(step & 1 for step in rows[1]):
         raise UnsupportedPattern("a pattern that matches the empty text")
+    return _table(pattern, rows, numbers)
+
+
+def _table(pattern: str, rows: list[list[int]], numbers: np.ndarray) -> Table:
+    """rows: Table.steps; numbers: the class of every code point: uint8[0x110000]."""
     pages = numbers.reshape(-1, _PAGE)
     blocks, pages_of = np.unique(pages, axis=0, return_inverse=True)
     if len(blocks) > 255:
@@ -239,6 +245,8 @@ def _compile(pattern: str, dialect: Dialect) -> Table:
 @lru_cache(maxsize=32)
 def compile_pattern(pattern: str, dialect: Dialect = "oniguruma") -> Table:
     """The table of a pattern; raises UnsupportedPattern, saying what stands in the way."""
+    if pattern == SCRIPT_BOUNDARIES:
+        return _table(pattern, *script_rows())
     groups = right_groups(pattern)
     if groups is None:
         return _compile(pattern, dialect)

@@ -14,6 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from tokenize_kit.pattern.category_runs import RUNS
+from tokenize_kit.pattern.script_runs import NAMES as SCRIPTS
+from tokenize_kit.pattern.script_runs import RUNS as SCRIPT_RUNS
 
 NAMES = (
     "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cn"
@@ -27,11 +29,21 @@ _SPACES += [0x202F, 0x205F, 0x3000]
 @lru_cache(maxsize=1)
 def categories() -> np.ndarray:
     """uint8[0x110000]: each code point's category as a place in NAMES; surrogates count as Cn."""
-    runs = zlib.decompress(base64.b85decode(RUNS))
+    return _by_code_point(RUNS)
+
+
+@lru_cache(maxsize=1)
+def scripts() -> np.ndarray:
+    """uint8[0x110000]: each code point's script as a place in SCRIPTS; surrogates are Unknown."""
+    return _by_code_point(SCRIPT_RUNS)
+
+
+def _by_code_point(packed: str) -> np.ndarray:
+    runs = zlib.decompress(base64.b85decode(packed))
     found = np.empty(CODE_POINTS, np.uint8)
     at = place = 0
     while at < len(runs):
-        category, length, shift = runs[at], 0, 0
+        value, length, shift = runs[at], 0, 0
         while True:
             at += 1
             length |= (runs[at] & 0x7F) << shift
@@ -39,21 +51,23 @@ def categories() -> np.ndarray:
             if runs[at] < 0x80:
                 break
         at += 1
-        found[place : place + length] = category
+        found[place : place + length] = value
         place += length
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def members(name: str) -> np.ndarray:
     """bool[0x110000]: whether a code point has the property: "L", "Lu", "s" for \\s, "Han".
 
-    Raises KeyError for a name that is no category and none of the few scripts that patterns use.
+    Raises KeyError for a name that is no category and no script.
     """
     if name == "s":
         found = np.zeros(CODE_POINTS, np.bool_)
         found[_SPACES] = True
         return found
+    if name in SCRIPTS:
+        return scripts() == SCRIPTS.index(name)
     wanted = [k for k, n in enumerate(NAMES) if n == name or (len(name) == 1 and n[0] == name)]
     if not wanted:
         raise KeyError(name)

@@ -1,4 +1,4 @@
-"""The published pre-tokenisation patterns, by name, with their sources, and their rules for digits.
+"""Pre-tokenisation patterns by name, most of them published, with sources and rules for digits.
 
 Every one covers every text, so that nothing lies between its matches.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
+
+from tokenize_kit.pattern.graphemes import graphemes
 
 Digits = Literal["single", "triples", "triples-right", "free"]
 DIGITS: tuple[Digits, ...] = get_args(Digits)
@@ -74,6 +76,29 @@ _DEEPSEEK = (
 )
 
 
+def _whitespace(digits: str) -> str:
+    if digits == _RULES["free"]:
+        return r"\S+|\s+"
+    return rf"[^\s\p{{N}}]+|{digits}|\s+"
+
+
+def _metaspace(digits: str) -> str:
+    if digits == _RULES["free"]:
+        return r" ?[^ \r\n]+|[\r\n]+| "
+    return rf" ?[^ \r\n\p{{N}}]+|{digits}|[\r\n]+| "
+
+
+# Ideographs, as BERT's tokenizer puts spaces around them.
+_IDEOGRAPHS = "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002ceaf\uf900-\ufaff"
+_IDEOGRAPHS += "\U0002f800-\U0002fa1f"
+
+
+def _bert(digits: str) -> str:
+    numbers, rule = ("", "") if digits == _RULES["free"] else (r"\p{N}", f"{digits}|")
+    signs = rf"\p{{P}}$+<=>^`|~{_IDEOGRAPHS}"
+    return rf"[^\s{signs}{numbers}]+|{rule}[{signs}]|\s+"
+
+
 def _whole(build: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
     """Parts of a pattern whose rule for digits is one of its alternatives."""
     # The rest is cut as ever: groups from the right are made of whole numbers, behind it.
@@ -130,6 +155,30 @@ PATTERNS: dict[str, Pattern] = {
         "triples",
         lambda rule: (rule, *_DEEPSEEK),
         "deepseek-v3",
+    ),
+    "whitespace": Pattern(
+        (_whitespace(_RULES["free"]),),
+        "words, and runs of white space",
+        "free",
+        _whole(_whitespace),
+    ),
+    "metaspace": Pattern(
+        (_metaspace(_RULES["free"]),),
+        "SentencePiece: a word takes the space before it; here it ends at a newline, too",
+        "free",
+        _whole(_metaspace),
+    ),
+    "graphemes": Pattern(
+        (graphemes(_RULES["single"]),),
+        "as o200k, but no piece ends within a grapheme cluster",
+        "single",
+        _whole(graphemes),
+    ),
+    "bert": Pattern(
+        (_bert(_RULES["free"]),),
+        "Devlin et al. 2018, tokenization.py: words, single signs, single ideographs",
+        "free",
+        _whole(_bert),
     ),
 }
 

@@ -1,0 +1,1 @@
+"""Tokenizers changed: converted between file formats, extended, pruned."""

@@ -1,0 +1,166 @@
+"""A tokenizer from one file format to another: the same ids, or a refusal that names why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from tokenize_kit.change import byte_bpe_files, pieces_json
+from tokenize_kit.change.forms import CONTROL, ByteBpe, CannotHold, Form
+from tokenize_kit.change.gguf_file import read_metadata, write_metadata
+from tokenize_kit.change.gguf_vocabulary import from_metadata, obstacle, to_metadata
+from tokenize_kit.change.reading import FILES, Source, open_source, runs_as
+from tokenize_kit.change.spm_file import write_model
+from tokenize_kit.change.verify import (
+    Buffers,
+    Checked,
+    Encode,
+    compare,
+    hard_texts,
+    unigram_scores,
+)
+from tokenize_kit.encode.encoder import ByPlan
+from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.options import END_OF_TEXT
+from tokenize_kit.pattern.automaton import compile_pattern
+from tokenize_kit.pattern.named import PATTERNS
+from tokenize_kit.pattern.parse import UnsupportedPattern
+from tokenize_kit.transformers_files import write_transformers
+from tokenize_kit.vocabulary import open_vocabulary
+
+
+def convert(
+    path: Path,
+    out: Path,
+    to: str,
+    *,
+    pattern: str | None = None,
+    batches: Iterable[Buffers] | None = None,
+) -> dict[str, Any]:
+    """Writes the tokenizer at `path` in the format `to`, one of reading.FILES; its card.
+
+    out: a folder, or the file itself where it has the format's suffix. pattern: of a .tiktoken
+    source. batches: texts on which both have to give the same ids; none: verify.hard_texts.
+    Nothing is written where they do not. Raises CannotHold (exit code 1) naming what stands in the
+    way, TokenizerError for files that are no tokenizers.
+    """
+    if to not in FILES:
+        raise TokenizerError(f"to {to!r}: choose {', '.join(FILES)}", exit_code=2)
+    source = open_source(path, pattern)
+    try:
+        data, about = written(source.form, to)
+        encode = _opened(data, to, about)
+        texts = hard_texts(source.form) if batches is None else batches
+        libraries = {source.kind, to} & {"sentencepiece", "gguf"}
+        scores = unigram_scores(source.form) if libraries else None
+        checked = compare(source.encode, encode, texts, scores)
+    except CannotHold as error:
+        more = obstacle(source.form) if to == "gguf" else ""
+        raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
+    if batches is not None and not checked.texts:
+        raise TokenizerError("no document with text to verify on", exit_code=2)
+    card = _card(source, to, about, checked)
+    write(out, to, data, source.form, card)
+    return card
+
+
+def written(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
+    """(the file's bytes, what belongs to it and has no place in it)."""
+    if to == "tokenizer.json":
+        return tokenizer_of(form).to_str(pretty=True).encode(), {}
+    if to == "gguf":
+        metadata = to_metadata(form)
+        keys = ("tokenizer.ggml.model", "tokenizer.ggml.pre")
+        return write_metadata(metadata), {k: metadata[k].value for k in keys if k in metadata}
+    if isinstance(form, ByteBpe):
+        if to == "sentencepiece":
+            raise CannotHold("SentencePiece has no pattern that cuts text, and no tokens of bytes")
+        raw = byte_bpe_files.to_ranks(form)
+        name = byte_bpe_files.pattern_name(form.parts)
+        name = name if name in NAMES else None
+        text = PATTERNS[name].parts[0] if name else form.parts[0]
+        special = {token.content: token.number for token in form.added}
+        return raw, {"pattern": name, "pat_str": text, "special_tokens": special}
+    if to == "sentencepiece":
+        return write_model(form), {}
+    kind = "Unigram" if form.kind == "unigram" else "BPE of characters"
+    raise CannotHold(f"tiktoken merges bytes by rank, and this is SentencePiece's {kind}")
+
+
+def tokenizer_of(form: Form) -> Tokenizer:
+    """As a tokenizer of `tokenizers`."""
+    if isinstance(form, ByteBpe):
+        return byte_bpe_files.to_tokenizer(form)
+    return pieces_json.to_tokenizer(form)
+
+
+def _opened(data: bytes, to: str, about: dict[str, Any]) -> Encode:
+    """How the written file encodes, read anew."""
+    if to == "gguf":
+        return runs_as(from_metadata(read_metadata(data)))
+    if to == "tiktoken":
+        plan = plan_of(read_ranks(data), NAMES[0])
+        try:
+            table = compile_pattern(about["pat_str"], "rust")
+        except UnsupportedPattern as error:
+            raise CannotHold(f"how tiktoken reads its pattern is not known: {error}") from None
+        return ByPlan(replace(plan, tables=(table,))).encode
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / FILES[to]
+        file.write_bytes(data)
+        return open_vocabulary(file).encode
+
+
+def _card(source: Source, to: str, about: dict[str, Any], checked: Checked) -> dict[str, Any]:
+    notes = list(source.notes)
+    if to == "tiktoken":
+        notes.append("a file of ranks has neither pattern nor special tokens: they are in its card")
+    if checked.ties:
+        notes.append(
+            f"in {checked.ties} of {checked.texts} texts two paths are equally good, and"
+            " SentencePiece's sums in float32 take another one"
+        )
+    return {
+        "converted_from": source.kind,
+        "source": source.path.name,
+        "source_sha256": source.sha256,
+        "format": to,
+        **about,
+        "verified_texts": checked.texts,
+        "verified_bytes": checked.bytes,
+        "ties": checked.ties,
+        "notes": notes,
+    }
+
+
+def end_of(form: Form) -> str | None:
+    """The spelling of the token that ends a document, if there is one."""
+    if isinstance(form, ByteBpe):
+        special = {token.content for token in form.added if token.special}
+    elif 0 <= form.end < len(form.pieces):
+        return form.pieces[form.end][0]
+    else:
+        special = {text for text, _, kind in form.pieces if kind == CONTROL}
+    return next((name for name in END_OF_TEXT if name in special), None)
+
+
+def write(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any]) -> None:
+    """The file and its card, and for a tokenizer.json what transformers reads beside it."""
+    alone = out.suffix == Path(FILES[to]).suffix and not out.is_dir()
+    folder, file = (out.parent, out) if alone else (out, out / FILES[to])
+    if folder.exists() and not folder.is_dir():
+        raise TokenizerError(f"{folder} is a file; name a folder", exit_code=2)
+    folder.mkdir(parents=True, exist_ok=True)
+    if to == "tokenizer.json" and not alone:
+        write_transformers(folder, Tokenizer.from_str(data.decode()), end_of(form))
+    write_atomic(file, data)
+    write_atomic(
+        out.with_suffix(".card.json") if alone else out / "tokenizer_card.json", to_json(card)
+    )

@@ -1,0 +1,236 @@
+"""Extend a tokenizer with tokens of a corpus; old ids stay as they are."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tokenize_kit.byte_level import spelled
+from tokenize_kit.change import pieces_json
+from tokenize_kit.change.convert import end_of
+from tokenize_kit.change.embeddings import read_tables, write_extended
+from tokenize_kit.change.extend_bpe import learn_more, pieces_of
+from tokenize_kit.change.extend_unigram import learn_pieces
+from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
+from tokenize_kit.change.opened import Opened, open_tokenizer, write_beside
+from tokenize_kit.change.spm_file import add_pieces
+from tokenize_kit.change.verify import Buffers, Encode, packed
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.vocabulary import open_vocabulary
+
+HELD_OUT = 0.1  # of the texts, by hash of the text
+MOST_HELD = 16 << 20  # bytes that are measured
+INITS = ("mean", "random")
+
+
+@dataclass(frozen=True)
+class _Extension:
+    """data: the new file; parts: the old ids of every new token; shown: the new tokens."""
+
+    data: bytes
+    parts: list[list[int]]
+    shown: list[str]
+    merges: int | None = None
+
+
+def extend(
+    path: Path,
+    batches: Iterable[Buffers],
+    out: Path,
+    tokens: int,
+    *,
+    least: int = 2,
+    embeddings: Path | None = None,
+    tensors: tuple[str, ...] = (),
+    init: str = "mean",
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Adds up to `tokens` tokens that are learned from texts; writes a folder, returns its card.
+
+    Byte-level BPE: merges behind the old ones (extend_bpe). Unigram: pieces that it lacks
+    (extend_unigram). New ids begin behind the highest old one, special tokens included; no special
+    token is added. A tenth of the texts, by hash, is not learned from but measured.
+    least: occurrences of a pair that is merged; embeddings: a safetensors file or folder whose
+    tables get rows (embeddings.extended), tensors: their names where they are not the usual ones.
+    """
+    if tokens < 1:
+        raise TokenizerError(f"add {tokens}: give a number from 1", exit_code=2)
+    if init not in INITS:
+        raise TokenizerError(f"init {init!r}: choose {' or '.join(INITS)}", exit_code=2)
+    opened = open_tokenizer(path)
+    size = _size(opened)
+    tables = read_tables(embeddings, tensors, size) if embeddings else []
+    held = _Held(opened)
+    if isinstance(opened.form, ByteBpe):
+        found = _bpe(opened, opened.form, held.split(batches), tokens, least)
+    else:
+        found = _unigram(opened, opened.form, held.split(batches), tokens)
+    if not found.parts:
+        raise TokenizerError("the corpus gives no new token: give more text, or another corpus")
+    out.mkdir(parents=True, exist_ok=True)
+    about: dict[str, Any] = {}
+    if tables:
+        about["embeddings"] = write_extended(tables, out, size, found.parts, init, seed)
+    file = out / ("tokenizer.model" if opened.parts is None else "tokenizer.json")
+    write_atomic(file, found.data)
+    if opened.parts is not None:
+        write_beside(opened, out, Tokenizer.from_file(str(file)), end_of(opened.form))
+    notes = list(held.notes)
+    if len(found.parts) < tokens:
+        notes.append(f"{len(found.parts)} tokens instead of {tokens}: the corpus has no more")
+    card = {
+        "extended_from": opened.path.name,
+        "source_sha256": opened.sha256,
+        "algorithm": "byte-level BPE" if found.merges is not None else "Unigram",
+        "old_tokens": size,
+        "new_tokens": len(found.parts),
+        "first_new_id": size,
+        "new_merges": found.merges,
+        "least": least if found.merges is not None else None,
+        "documents": held.learned,
+        "examples": found.shown[:20],
+        **held.measured(opened.encode, open_vocabulary(file).encode),
+        **about,
+        "notes": notes,
+    }
+    write_atomic(out / "tokenizer_card.json", to_json(card))
+    return card
+
+
+def _size(opened: Opened) -> int:
+    """The highest id and one, added tokens included."""
+    if isinstance(opened.form, ByteBpe):
+        return opened.form.size
+    return len(opened.form.pieces)
+
+
+class _Held:
+    """Divides texts by hash: most are learned from, the others measured; where none are held,
+    those that were learned from."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._texts: list[bytes] = []
+        self._seen: list[bytes] = []
+        self._bytes = [0, 0]
+        self._prepared = opened.prepared
+        self._unknown = opened.form.unknown if isinstance(opened.form, Pieces) else None
+        self.learned = 0
+
+    def split(self, batches: Iterable[Buffers]) -> Iterator[str]:
+        """The texts to learn from, prepared as the tokenizer does."""
+        for data, offsets in batches:
+            for a, z in pairwise(offsets.tolist()):
+                raw = data[a:z].tobytes()
+                if not raw:
+                    continue
+                digest = hashlib.blake2b(raw, digest_size=8).digest()
+                if int.from_bytes(digest, "little") < HELD_OUT * 2.0**64 and self._keep(0, raw):
+                    continue
+                self._keep(1, raw)
+                self.learned += 1
+                yield self._text(raw)
+        if not self.learned:  # few texts, or the same one again and again
+            self._seen, self._texts, self.learned = self._texts, [], len(self._texts)
+            yield from map(self._text, self._seen)
+
+    def _text(self, raw: bytes) -> str:
+        text = raw.decode("utf-8")
+        return self._prepared(text) if self._prepared else text
+
+    def _keep(self, which: int, raw: bytes) -> bool:
+        if self._bytes[which] + len(raw) > MOST_HELD:
+            return False
+        self._bytes[which] += len(raw)
+        (self._texts, self._seen)[which].append(raw)
+        return True
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the measured texts."""
+        few = "measured on the texts that were learned from: too few to hold some out"
+        return [] if self._texts else [few]
+
+    def measured(self, before: Encode, after: Encode) -> dict[str, Any]:
+        """Bytes a token with the old and the new tokenizer."""
+        raw = self._texts or self._seen
+        data = np.frombuffer(b"".join(raw), np.uint8)
+        offsets = np.cumsum([0, *map(len, raw)])
+        found = [encode(data, offsets)[0] for encode in (before, after)]
+        tokens = [len(ids) for ids in found]
+        # One unknown token may swallow a word: bytes a token look better than they are.
+        unknown = (
+            [int((ids == self._unknown).sum()) for ids in found]
+            if self._unknown is not None
+            else None
+        )
+        return {
+            "measured_texts": len(raw),
+            "measured_bytes": len(data),
+            "bytes_a_token_before": len(data) / max(tokens[0], 1),
+            "bytes_a_token_after": len(data) / max(tokens[1], 1),
+            "unknown_before_and_after": unknown,
+        }
+
+
+def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
+    """Texts as buffers of some megabytes."""
+    waiting: list[str] = []
+    room = size
+    for text in texts:
+        waiting.append(text)
+        room -= len(text)
+        if room <= 0:
+            yield packed(waiting)
+            waiting, room = [], size
+    if waiting:
+        yield packed(waiting)
+
+
+def _bpe(
+    opened: Opened, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
+) -> _Extension:
+    assert opened.parts is not None
+    plan = opened.plan()
+    new, merges = learn_more(form, plan, _batches(texts), tokens, least)
+    parts = copy.deepcopy(opened.parts)
+    for number, token in enumerate(new, form.size):
+        parts["model"]["vocab"][spelled(token)] = number
+    parts["model"]["merges"] += [[spelled(left), spelled(right)] for left, right in merges]
+    ends = np.cumsum([0, *map(len, new)])
+    ids, sizes = pieces_of(plan, np.frombuffer(b"".join(new), np.uint8), ends)
+    old = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
+    shown = [token.decode("utf-8", "backslashreplace") for token in new]
+    return _Extension(_pretty(parts), old, shown, len(merges))
+
+
+def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:
+    found = learn_pieces(form, texts, tokens)
+    new = [(text, score) for text, score, _ in found]
+    if opened.parts is None:
+        data = add_pieces(opened.raw, new)
+    else:
+        parts = copy.deepcopy(opened.parts)
+        vocab = parts["model"]["vocab"]
+        # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
+        vocab += [[text, pieces_json.NEVER] for text, _, _ in form.pieces[len(vocab) :]]
+        if len(vocab) != len(form.pieces):
+            raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
+        escaped = pieces_json.escapes(parts)
+        vocab += [[t if escaped else t.replace("\u2581", " "), s] for t, s in new]
+        data = _pretty(parts)
+    return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])
+
+
+def _pretty(parts: dict[str, Any]) -> bytes:
+    """A tokenizer.json as `tokenizers` writes it."""
+    return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()

@@ -1,0 +1,89 @@
+"""More merges behind those that a byte-level BPE has.
+
+Texts are encoded by the old merges; pairs of what comes out are counted and merged as in training.
+Every new merge comes behind all old ones, so a text is encoded as before and then merged further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tokenize_kit.bpe import LEAST, LONGEST
+from tokenize_kit.bpe_merges import learn
+from tokenize_kit.change.forms import ByteBpe
+from tokenize_kit.change.verify import Buffers, packed
+from tokenize_kit.encode.reading import Plan
+from tokenize_kit.encode.words import encode_pieces, new_cache
+from tokenize_kit.word_counts import WordCounts
+
+# Two merges may spell the same token, as a learned one and one of before: so many more are learned.
+_MORE = 16
+Merges = list[tuple[bytes, bytes]]
+
+
+def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
+    """(ids: uint32[], how many of each: int64[]) of pieces that patterns have cut.
+
+    letters: uint8[]; ends: int64[pieces + 1].
+    """
+    letters = letters.view()
+    letters.flags.writeable = False  # as everywhere: the kernel is compiled for it
+    ones = np.ones(len(ends) - 1, np.int64)
+    return encode_pieces(letters, ends, ends[1:].copy(), ones, plan.bpe, new_cache())
+
+
+def learn_more(
+    form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
+) -> tuple[list[bytes], Merges]:
+    """(new tokens, new merges), in order; the first token's id is form.size.
+
+    batches: texts; tokens: how many at most; least: occurrences of a pair that is merged. The same
+    texts in any order give the same. No token is spelled as an added token is.
+    """
+    counted = WordCounts(plan.tables)
+    for data, offsets in batches:
+        counted.add(data, offsets)
+    letters, ends, counts = counted.words()
+    ids, sizes = pieces_of(plan, letters, ends)
+    banned, lengths = _encoded(plan, [token.content for token in form.added])
+    starts = np.cumsum(np.append(0, sizes[:-1])) if len(sizes) else np.zeros(0, np.int64)
+    found = learn(
+        ids.astype(np.int32), starts, sizes, counts, form.size,
+        form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
+        banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
+    )  # fmt: skip
+    return _named(form, found, tokens)
+
+
+def _encoded(plan: Plan, texts: list[str]) -> Buffers:
+    data, offsets = packed(texts)
+    return pieces_of(plan, data, offsets)
+
+
+def _named(form: ByteBpe, found: np.ndarray, tokens: int) -> tuple[list[bytes], Merges]:
+    """Learned merges in bytes, each once, until there are enough tokens."""
+    spelled = {number: token for token, number in form.tokens.items()}
+    never = {token.content.encode() for token in form.added}
+    taken = set(form.merges)
+    known = set(form.tokens)
+    new: list[bytes] = []
+    merges: Merges = []
+    for left, right, made in found.tolist():
+        if left not in spelled or right not in spelled:
+            continue  # made of one that may not be
+        pair = spelled[left], spelled[right]
+        token = pair[0] + pair[1]
+        if token in never:
+            continue
+        if token not in known:
+            if len(new) == tokens:
+                break
+            known.add(token)
+            new.append(token)
+        spelled[made] = token
+        if pair not in taken:
+            taken.add(pair)
+            merges.append(pair)
+    return new, merges

@@ -1,0 +1,137 @@
+"""A tokenizer that is to be changed: its file, what it is, and how it prepares text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tokenize_kit.change import byte_bpe_files, pieces_json
+from tokenize_kit.change.forms import ByteBpe, CannotHold, Form, Pieces
+from tokenize_kit.change.reading import file_of, kind_of
+from tokenize_kit.change.spm_file import read_model
+from tokenize_kit.change.verify import Encode
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.reading import Plan
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import sha256, to_json, write_atomic
+from tokenize_kit.load import load_tokenizer
+from tokenize_kit.transformers_files import write_transformers
+from tokenize_kit.vocabulary import open_vocabulary
+
+_UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
+_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """parts: a tokenizer.json as it is read, None for a .model; raw: a .model's bytes; prepared:
+    text as the model sees it, spaces as spaces; None: as it is."""
+
+    path: Path
+    form: Form
+    encode: Encode
+    sha256: str
+    parts: dict[str, Any] | None
+    raw: bytes
+    prepared: Callable[[str], str] | None
+
+    def plan(self) -> Plan:
+        """The tables of a byte-level BPE, for prepared text."""
+        assert isinstance(self.form, ByteBpe)
+        encoder = Encoder(byte_bpe_files.to_tokenizer(self.form))
+        if encoder.plan is None:
+            raise CannotHold(f"{self.path}: it is not encoded by our kernels: {encoder.reason}")
+        return encoder.plan
+
+
+def open_tokenizer(path: Path) -> Opened:
+    """A tokenizer.json (byte-level BPE or Unigram) or a Unigram .model.
+
+    Raises TokenizerError naming the file for others.
+    """
+    file = file_of(path)
+    kind = kind_of(file)
+    if not file.is_file():
+        raise TokenizerError(f"{file}: no such file", exit_code=2)
+    if kind not in ("tokenizer.json", "sentencepiece"):
+        raise TokenizerError(
+            f"{file}: convert it first (llmcurate tokenizer convert --to tokenizer.json)",
+            exit_code=2,
+        )
+    encode = open_vocabulary(file).encode
+    parts: dict[str, Any] | None = None
+    prepared: Callable[[str], str] | None
+    try:
+        if kind == "sentencepiece":
+            raw = file.read_bytes()
+            form: Form = read_model(raw)
+            prepared = _by_sentencepiece(raw)
+        else:
+            raw = b""
+            tokenizer = load_tokenizer(file)
+            parts = json.loads(tokenizer.to_str())
+            form, prepared = _json(tokenizer, parts)
+    except CannotHold as error:
+        raise CannotHold(f"{file}: cannot be changed: {error}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TokenizerError(f"{file}: not a tokenizer ({error})", exit_code=2) from None
+    if isinstance(form, Pieces) and form.kind != "unigram":
+        raise CannotHold(f"{file}: cannot be changed: it is a BPE of characters")
+    return Opened(file, form, encode, sha256(file), parts, raw, prepared)
+
+
+def _json(tokenizer: Tokenizer, parts: dict[str, Any]) -> tuple[Form, Callable[[str], str] | None]:
+    steps = tokenizer.normalizer
+    if byte_bpe_files.is_byte_bpe(parts):
+        if (parts.get("normalizer") or {}).get("type") in _UNICODE:
+            return byte_bpe_files.from_json(parts | {"normalizer": None}), steps.normalize_str
+        return byte_bpe_files.from_json(parts), None
+    form = pieces_json.from_json(parts)
+    if steps is None:
+        return form, None
+    return form, lambda text: steps.normalize_str(text).replace("\u2581", " ")
+
+
+def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
+    import sentencepiece
+
+    library = sentencepiece.SentencePieceProcessor(model_proto=raw)
+    return lambda text: library.Normalize(text).replace("\u2581", " ")
+
+
+def write_beside(
+    opened: Opened, out: Path, tokenizer: Tokenizer, end: str | None, new: np.ndarray | None = None
+) -> None:
+    """What transformers reads beside a tokenizer.json: the old one's files, else new ones.
+
+    new: int64[old ids], the new ids of tokens where they changed.
+    """
+    folder = opened.path.parent
+    if not (folder / _BESIDE[0]).is_file():
+        write_transformers(out, tokenizer, end)
+        return
+    for name in _BESIDE:
+        if (folder / name).is_file():
+            data = (folder / name).read_bytes()
+            if name == _BESIDE[0] and new is not None:
+                data = _renumbered(folder / name, data, new)
+            write_atomic(out / name, data)
+
+
+def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
+    """A tokenizer_config.json with new ids of its added tokens."""
+    try:
+        config = json.loads(data)
+        decoder = config.get("added_tokens_decoder", {})
+        config["added_tokens_decoder"] = {
+            str(int(new[int(number)])): token for number, token in decoder.items()
+        }
+    except (ValueError, AttributeError, IndexError) as error:
+        raise TokenizerError(f"{file}: not of this tokenizer ({error})", exit_code=2) from None
+    return to_json(config)

@@ -1,0 +1,207 @@
+"""Make a vocabulary smaller: tokens that a corpus does not use go, ids close up."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+from tokenize_kit.byte_level import spelled
+from tokenize_kit.change.convert import end_of
+from tokenize_kit.change.embeddings import read_tables, write_cut
+from tokenize_kit.change.forms import ByteBpe, CannotHold
+from tokenize_kit.change.opened import Opened, open_tokenizer, write_beside
+from tokenize_kit.change.prune_choice import choose
+from tokenize_kit.change.spm_file import keep_pieces
+from tokenize_kit.change.verify import Buffers, Encode
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.vocabulary import open_vocabulary
+
+MAP = "token_map.parquet"
+DROPPED = -1
+
+
+@dataclass
+class _Tally:
+    """What encoding the corpus with both gives; texts: without a token that went."""
+
+    texts: int = 0
+    same: int = 0
+    bytes: int = 0
+    before: int = 0
+    after: int = 0
+
+
+def prune(
+    path: Path,
+    batches: Callable[[], Iterable[Buffers]],
+    out: Path,
+    *,
+    most: int | None = None,
+    least: int = 1,
+    embeddings: Path | None = None,
+    tensors: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Drops tokens that texts use less than `least` times, or the least used until `most` are left;
+    writes a folder with the tokenizer, the map of ids and the card, which is returned.
+
+    batches() reads the texts, twice. Bytes, special and added tokens stay, and what the others need
+    (prune_choice). The new tokenizer is tried on the texts before anything is written: those
+    without a token that went have the old ids, through the map. embeddings, tensors: as in extend;
+    their rows are cut alike.
+    """
+    if least < 1 or (most is not None and most < 1):
+        raise TokenizerError("min-count, keep-used: give a number from 1", exit_code=2)
+    opened = open_tokenizer(path)
+    form = opened.form
+    size = form.size if isinstance(form, ByteBpe) else len(form.pieces)
+    tables = read_tables(embeddings, tensors, size) if embeddings else []
+    counts, texts = _counted(opened.encode, batches(), size)
+    if not texts:
+        raise TokenizerError("no document with text: give a corpus to prune on", exit_code=2)
+    kept = choose(form, counts, most, least)
+    new = np.full(size, DROPPED, np.int64)
+    new[kept] = np.arange(len(kept))
+    data = _rewritten(opened, kept, new)
+    name = "tokenizer.model" if opened.parts is None else "tokenizer.json"
+    tally = _Tally()
+    with TemporaryDirectory() as folder:
+        (Path(folder) / name).write_bytes(data)
+        encode = open_vocabulary(Path(folder) / name).encode
+    _compare(opened.encode, encode, batches(), new, tally)
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / name
+    write_atomic(file, data)
+    write_atomic(out / MAP, _map(opened, new, counts))
+    about: dict[str, Any] = {}
+    if tables:
+        about["embeddings"] = write_cut(tables, out, np.array(kept))
+    if opened.parts is not None:
+        write_beside(opened, out, Tokenizer.from_file(str(file)), end_of(form), new)
+    card = {
+        "pruned_from": opened.path.name,
+        "source_sha256": opened.sha256,
+        "algorithm": "byte-level BPE" if isinstance(form, ByteBpe) else "Unigram",
+        "old_tokens": size,
+        "new_tokens": len(kept),
+        "dropped": size - len(kept),
+        "min_count": least,
+        "keep_used": most,
+        "map": MAP,
+        "measured_texts": tally.texts,
+        "measured_bytes": tally.bytes,
+        "texts_without_dropped_tokens": tally.same,
+        "bytes_a_token_before": tally.bytes / max(tally.before, 1),
+        "bytes_a_token_after": tally.bytes / max(tally.after, 1),
+        **about,
+        "notes": [],
+    }
+    write_atomic(out / "tokenizer_card.json", to_json(card))
+    return card
+
+
+def _counted(encode: Encode, batches: Iterable[Buffers], size: int) -> tuple[np.ndarray, int]:
+    """(how often each id came up: int64[size], texts)."""
+    counts = np.zeros(size, np.int64)
+    texts = 0
+    for data, offsets in batches:
+        counts += np.bincount(encode(data, offsets)[0], minlength=size)
+        texts += int((np.diff(offsets) > 0).sum())
+    return counts, texts
+
+
+def _compare(
+    old: Encode, new: Encode, batches: Iterable[Buffers], mapped: np.ndarray, tally: _Tally
+) -> None:
+    for data, offsets in batches:
+        ids, sizes = old(data, offsets)
+        found, lengths = new(data, offsets)
+        expected = mapped[ids]
+        places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
+        for (a, z), (b, y) in zip(
+            pairwise(places.tolist()), pairwise(others.tolist()), strict=True
+        ):
+            if DROPPED not in expected[a:z]:
+                tally.same += 1
+                if not np.array_equal(expected[a:z], found[b:y]):
+                    raise CannotHold(
+                        "the pruned tokenizer encodes a text otherwise though none of its tokens"
+                        " went: do not use it, and report this"
+                    )
+        tally.texts += len(sizes)
+        tally.bytes += int(offsets[-1] - offsets[0])
+        tally.before += len(ids)
+        tally.after += len(found)
+
+
+def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
+    """The tokenizer's file with tokens that stay; new: int64[old ids], DROPPED for those gone."""
+    if opened.parts is None:
+        return keep_pieces(opened.raw, kept)
+    parts = copy.deepcopy(opened.parts)
+    model = parts["model"]
+    if isinstance(opened.form, ByteBpe):
+        vocab = {word: int(new[number]) for word, number in model["vocab"].items()}
+        model["vocab"] = {word: number for word, number in vocab.items() if number != DROPPED}
+        model["merges"] = [
+            [spelled(left), spelled(right)]
+            for left, right in opened.form.merges
+            if new[opened.form.tokens[left + right]] != DROPPED
+        ]
+    else:
+        rows = model["vocab"]
+        model["vocab"] = [rows[old] for old in kept if old < len(rows)]
+        model["unk_id"] = int(new[model["unk_id"]])
+    for token in parts["added_tokens"]:
+        token["id"] = int(new[token["id"]])
+    if parts.get("post_processor"):
+        parts["post_processor"] = _renumbered(parts["post_processor"], new)
+    return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
+
+
+def _renumbered(step: dict[str, Any], new: np.ndarray) -> dict[str, Any]:
+    """A post-processor with new ids; each kind has its own place for them."""
+    step = copy.deepcopy(step)
+    if step["type"] == "Sequence":
+        step["processors"] = [_renumbered(inner, new) for inner in step["processors"]]
+    for token in step.get("special_tokens", {}).values():  # TemplateProcessing
+        token["ids"] = [int(new[number]) for number in token["ids"]]
+    for name in ("sep", "cls"):  # BertProcessing, RobertaProcessing
+        if name in step:
+            step[name] = [step[name][0], int(new[step[name][1]])]
+    return step
+
+
+def _map(opened: Opened, new: np.ndarray, counts: np.ndarray) -> bytes:
+    """A parquet file: old_id, new_id (null: gone), token, count; a row an old id."""
+    words = [""] * len(new)
+    if isinstance(opened.form, ByteBpe):
+        for token, number in opened.form.tokens.items():
+            words[number] = token.decode("utf-8", "backslashreplace")
+        for added in opened.form.added:
+            words[added.number] = added.content
+    else:
+        words = [text for text, _, _ in opened.form.pieces]
+    table = pa.table(
+        {
+            "old_id": pa.array(range(len(new)), pa.int32()),
+            "new_id": pa.array(new, pa.int32(), mask=new == DROPPED),
+            "token": pa.array(words, pa.string()),
+            "count": pa.array(counts, pa.int64()),
+        }
+    )
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return file.getvalue()
