@@ -21,6 +21,7 @@ import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.characters import COVERAGE, alphabet
+from tokenize_kit.encode.borders import WORDS
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.spm_file import NORMAL, NotAModel, Piece, read_model, with_pieces
 
@@ -184,9 +185,7 @@ def convert(model: bytes) -> Tokenizer:
         text = name.replace(SPACE, " ") if ordinary else name
         vocab.append((text, pieces.get_score(index) if ordinary else _NEVER))
     tokenizer = Tokenizer(models.Unigram(vocab, pieces.unk_id(), True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(
-        Regex(r"\n| +[^ \n]*|[^ \n]+"), behavior="isolated"
-    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     tokenizer.add_special_tokens(
         [AddedToken(name, special=True, normalized=False) for name in special]

@@ -82,7 +82,7 @@ def _library(path: Path) -> Vocabulary:
     # The unknown token is an honest answer to text; every other special token would be a forgery.
     forged = [index for name, index in special.items() if "unk" not in name.lower()]
     encoder = Encoder(tokenizer)
-    marked, ours = _marked(size, forged), encoder.plan is not None
+    marked, ours = _marked(size, forged), encoder.reason is None
     return Vocabulary(path, "tokenizer.json", size, special, marked, encoder.encode, threads=ours)
 
 

@@ -9,6 +9,8 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
+# How our own Unigram's tokenizer.json is cut: a line end alone, spaces with what follows them.
+WORDS = r"\n| +[^ \n]*|[^ \n]+"
 _SPACE = np.uint8(0x20)
 
 # Whether a token has, inside, a space behind something else, something else behind a space, and a

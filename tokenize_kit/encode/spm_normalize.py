@@ -26,14 +26,23 @@ _PLAIN, _BLANK, _KEY, _SYMBOL = 0, 1, 2, 3
 # special: uint8[256] of these; units, texts, pairs, begins: charsmap.Charsmap; widest: bytes of
 # what replaces one, at most; slots, found: trie.build_trie of the user-defined symbols; prefix,
 # suffix: whether a space goes before or behind the text; squeeze: whether runs of spaces become
-# one, those at the ends none.
+# one, those at the ends none; single: whether keys of one character are all that counts; lead:
+# whether no space goes before a text that begins with one.
 Normalizer = namedtuple(
-    "Normalizer", "special units texts pairs begins widest slots found prefix suffix squeeze"
+    "Normalizer",
+    "special units texts pairs begins widest slots found prefix suffix squeeze single lead",
 )
 
 
 def make_normalizer(
-    charsmap: Charsmap, symbols: list[bytes], *, prefix: bool, suffix: bool, squeeze: bool
+    charsmap: Charsmap,
+    symbols: list[bytes],
+    *,
+    prefix: bool,
+    suffix: bool = False,
+    squeeze: bool = False,
+    single: bool = False,
+    lead: bool = False,
 ) -> Normalizer:
     """symbols: user-defined, as the model spells them. Raises ValueError for too many of them."""
     special = np.full(256, _PLAIN, np.uint8)
@@ -54,6 +63,8 @@ def make_normalizer(
         prefix,
         suffix,
         squeeze,
+        single,
+        lead,
     )
 
 
@@ -156,7 +167,8 @@ def _normalize(data, at, z, norm, out, w):
         if (size == 0 and len(units)) and (
             at + 1 == z or pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]
         ):
-            size, a = _key(units, data, at, z)
+            end = min(z, at + _character(data, at)) if norm.single else z
+            size, a = _key(units, data, at, end)
             replaced = size > 0
         if size == 0:
             size = _character(data, at)
@@ -191,6 +203,10 @@ def _normalize(data, at, z, norm, out, w):
     if squeeze:
         while w > begin and out[w - 1] == _SPACE:
             w -= 1
+    if norm.lead and w > begin and (w == begin + 1 or out[begin + 1] == _SPACE):
+        w -= 1  # a text that begins with a space, or that nothing is left of, has none before it
+        for k in range(begin, w):
+            out[k] = out[k + 1]
     if norm.suffix and led:
         out[w] = _SPACE
         w += 1

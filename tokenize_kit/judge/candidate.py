@@ -103,14 +103,15 @@ class Json:
                 f"{file}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken", exit_code=2
             )
         self._encoder = Encoder(self._tokenizer)
-        self.engine = "llmcurate" if self._encoder.plan else "tokenizers"
+        self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())
         model = json.loads(self._tokenizer.to_str())["model"]
         self.unknown = _unknown(model, vocab)
         falls_back = model.get("byte_fallback")
         self.byte_ids = frozenset(n for t, n in vocab.items() if falls_back and _BYTE.fullmatch(t))
-        self._lengths = self._byte_lengths() if self._encoder.plan else None
+        plan = self._encoder.plan
+        self._lengths = self._byte_lengths() if plan and not plan.form else None
 
     def _byte_lengths(self) -> np.ndarray:
         """int64[ids]: bytes of each token of a byte-level vocabulary."""
