@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class CurateError(Exception):
     """Something the user can act on; the message is one line and says what to do."""
@@ -33,6 +35,15 @@ class LockHeld(CurateError):
     exit_code = 75
 
 
+def name_file(error: OSError, path: object) -> None:
+    """Says which file an error is about, where nothing else does and the error can say it.
+
+    One with a message alone (pyarrow's, numpy's) would lose the message.
+    """
+    if error.errno is not None and error.filename is None:
+        error.filename = str(path)
+
+
 def disk_error(error: BaseException) -> CurateError | None:
     """Turns 'no space', 'file too large' and 'quota' errors into one line; None for others."""
     import errno
@@ -41,7 +52,8 @@ def disk_error(error: BaseException) -> CurateError | None:
     number = getattr(error, "errno", None)
     message = str(error)
     known = ("No space left on device", "File too large", "Disk quota exceeded", "disk is full")
-    if number in full or any(text in message for text in known):
+    short = re.match(r"\d+ requested and \d+ written$", message)  # of numpy's tofile
+    if number in full or short or any(text in message for text in known):
         where = getattr(error, "filename", None)
         place = f" while writing {where}" if where else ""
         reason = getattr(error, "strerror", None) or message or repr(error)

@@ -17,7 +17,7 @@ from typing import Any
 from curate import assemble, deaths, indexes, interrupt
 from curate.atomic import clear_temporary, write_text
 from curate.engines.local import LocalEngine, Task
-from curate.errors import RunFailed, UsageError, disk_error
+from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import plan_inputs
 from curate.ledger import Ledger
 from curate.outcome import Options, Outcome
@@ -46,7 +46,7 @@ def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
         finally:
             ledger.close()
     except OSError as error:
-        error.filename = error.filename or str(out)
+        name_file(error, out)
         raise disk_error(error) or error from None
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.atomic import replacing
+from curate.errors import name_file
 from curate.text.buffers import one_array
 
 GROUP_ROWS = 10_000
@@ -72,7 +73,7 @@ class TableWriter:
             try:
                 self._writer.write_table(table, row_group_size=max(1, table.num_rows))
             except OSError as error:
-                error.filename = error.filename or str(self._path)
+                name_file(error, self._path)
                 raise
         self._waiting, self._rows, self._bytes = [], 0, 0
 

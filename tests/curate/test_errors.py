@@ -1,0 +1,51 @@
+"""Errors of the system, as one line that says what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from curate.errors import disk_error, name_file
+
+# numpy's tofile on a full disk, and pyarrow's writers: a message, but no number.
+WITHOUT_NUMBER = ["1048576 requested and 4096 written", "[Errno 28] x: No space left on device"]
+
+
+@pytest.mark.parametrize("message", WITHOUT_NUMBER, ids=["numpy", "pyarrow"])
+def test_a_message_without_a_number_is_kept_and_understood(message):
+    error = OSError(message)
+    name_file(error, "OUT")
+    assert str(error) == message
+    assert str(disk_error(error)).startswith("disk full")
+
+
+def test_the_file_is_named_where_the_error_has_none():
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    name_file(error, "OUT/part")
+    assert "while writing OUT/part" in str(disk_error(error))
+
+
+def test_what_numpy_says_on_a_full_disk_is_what_we_look_for(tmp_path):
+    """A limit of the size of files stands in for the disk."""
+    code = "import sys, numpy as np; np.zeros(1 << 20, np.uint8).tofile(sys.argv[1])"
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x")],
+        preexec_fn=limit, capture_output=True, text=True,
+    )  # fmt: skip
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("OSError: ") and disk_error(OSError(last.removeprefix("OSError: ")))
+
+
+def test_other_errors_are_not_taken_for_a_full_disk():
+    assert disk_error(OSError(errno.EACCES, os.strerror(errno.EACCES))) is None
