@@ -143,9 +143,9 @@ def runs_as(form: Form) -> Encode:
 def _by_sentencepiece(form: Pieces) -> Encode:
     import sentencepiece
 
-    from tokenize_kit.vocabulary import _by_sentencepiece as by
+    from tokenize_kit.encode.spm import by_library
 
     try:
-        return by(sentencepiece.SentencePieceProcessor(model_proto=write_model(form)))
+        return by_library(sentencepiece.SentencePieceProcessor(model_proto=write_model(form)))
     except RuntimeError as error:
         raise ValueError(f"sentencepiece does not take its pieces ({error})") from None
