@@ -33,10 +33,12 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @njit(nogil=True)
 def _grown(slots, found, based, size):
-    larger, larger_found = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
+    larger, larger_found = np.zeros(size, np.uint32), np.empty(size, np.int32)
     larger_based = np.zeros(size, np.bool_)
-    n = len(slots)
-    larger[:n], larger_found[:n], larger_based[:n] = slots, found, based
+    for k in range(len(slots)):  # numba takes seconds to compile what slices do
+        larger[k], larger_found[k], larger_based[k] = slots[k], found[k], based[k]
+    for k in range(len(slots), size):
+        larger_found[k] = -1
     return larger, larger_found, larger_based
 
 
@@ -130,6 +132,22 @@ def token_of(slots, found, data, a, z):
         if unit & _LABEL != byte | _TAKEN:
             return np.int64(-1)
     return np.int64(found[place])
+
+
+@njit(nogil=True)
+def all_ends(slots, data, a, z, ends):
+    """Puts the ends of all tokens that data[a:z] begins with into ends: int64[]; how many."""
+    unit = slots[np.uint64(0)]
+    count = 0
+    for k in range(a, z):
+        byte = np.uint32(data[np.uint64(k)])
+        unit = slots[np.uint64((unit >> _BASE) + byte)]
+        if unit & _LABEL != byte | _TAKEN:
+            break
+        if unit & _TOKEN:
+            ends[count] = k + 1
+            count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)
