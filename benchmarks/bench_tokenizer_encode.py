@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=3)
     options = parser.parse_args()
     from tokenize_kit.bpe import train_bpe
-    from tokenize_kit.encode.encoder import Encoder
+    from tokenize_kit.encode.encoder import ByPlan, Encoder
     from tokenize_kit.encode.words import new_cache
     from tokenize_kit.pattern.scan import cut_rows
 
@@ -47,9 +47,10 @@ def main() -> None:
     learned = (text for kind in KINDS for text in texts[kind][::2])
     tokenizer = train_bpe(learned, vocab=VOCAB, digits="single", special_tokens=["<|endoftext|>"])
     tokenizer.encode_special_tokens = True
-    encoder = Encoder(tokenizer)
-    if encoder.reason:
-        sys.exit(f"left to the library: {encoder.reason}")
+    read = Encoder(tokenizer)
+    if read.plan is None:
+        sys.exit(f"left to the library: {read.reason}")
+    encoder = ByPlan(read.plan)
     encoder.encode(np.frombuffer(b"warm up", np.uint8), np.array([0, 7]))
     slowest = float("inf")
     for kind in KINDS:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import re
-import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from tokenize_kit.added import add_tokens
 from tokenize_kit.characters import COVERAGE, alphabet
 from tokenize_kit.dictionary import Dictionary
+from tokenize_kit.encode.borders import WORDS
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.spm_file import CONTROL, NORMAL, NotAModel, Piece, read_model, with_pieces
 
 SPACE = "\u2581"
 
@@ -39,7 +40,6 @@ _BYTE_PIECES = 256
 # Log-probabilities are rounded to 1/64: sums to 2**18 are then exact in float32, and SentencePiece
 # chooses between equal paths by the same rule as everyone, not by its rounding errors.
 _GRAIN = 64
-_NORMAL = 1  # SentencePiece.Type in sentencepiece_model.proto
 
 # Never chosen where another path exists. In HF's lattice every piece can match the text, so without
 # this the text "<0x41>" or "<|endoftext|>" would become a byte or a control token.
@@ -172,68 +172,29 @@ def train_unigram(
         ) from error
     exact = round_scores(model.getvalue())
     size = sentencepiece.SentencePieceProcessor(model_proto=exact).get_piece_size()
-    exact += b"".join(map(_control, padding[: -size % (len(padding) + 1)]))
+    more = [Piece(name, 0.0, CONTROL) for name in padding[: -size % (len(padding) + 1)]]
+    exact = with_pieces(exact, [*read_model(exact).pieces, *more])
     return exact, convert(exact, corpus.space), covered
 
 
-def _control(name: str) -> bytes:
-    """One more piece at the end of a model file: a control token (ModelProto.pieces, field 1)."""
-    spelled = name.encode()
-    piece = bytes([1 << 3 | 2, len(spelled)]) + spelled + struct.pack("<Bf", 2 << 3 | 5, 0.0)
-    piece += bytes([3 << 3, 3])
-    return bytes([1 << 3 | 2, len(piece)]) + piece
-
-
-def round_scores(model: bytes) -> bytes:
+def round_scores(raw: bytes) -> bytes:
     """The model file with scores in whole 1/64, newline and tab made ordinary pieces of score 0.
 
-    Edits the protobuf in place: ``ModelProto.pieces`` is field 1; in it 1 is the piece, 2 the score
-    (float), 3 the type (one byte). As user-defined symbols, which training needs, newline and tab
-    would add a bonus that is no whole number of 1/64; being single characters that occur in no
-    other piece, they are matched all the same.
+    As user-defined symbols, which training needs, newline and tab would add a bonus that is no
+    whole number of 1/64; being single characters that occur in no other piece, they are matched all
+    the same.
     """
-    data = bytearray(model)
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
-        if tag & 7 != 2:  # all fields of ModelProto are messages
-            raise TokenizerError("SentencePiece wrote a model file of unknown form")
-        size, place = _varint(data, place)
-        if tag >> 3 == 1:
-            _round_piece(data, place, place + size)
-        place += size
-    return bytes(data)
+    try:
+        pieces = read_model(raw).pieces
+    except NotAModel as error:
+        raise TokenizerError(f"SentencePiece wrote a model file of unknown form: {error}") from None
+    return with_pieces(raw, [_rounded(piece) for piece in pieces])
 
 
-def _round_piece(data: bytearray, place: int, end: int) -> None:
-    piece = b""
-    while place < end:
-        tag, place = _varint(data, place)
-        if tag == 1 << 3 | 2:
-            size, place = _varint(data, place)
-            piece = bytes(data[place : place + size])
-            place += size
-        elif tag == 2 << 3 | 5:
-            (score,) = struct.unpack_from("<f", data, place)
-            rounded = 0.0 if piece in (b"\n", b"\t") else round(score * _GRAIN) / _GRAIN
-            struct.pack_into("<f", data, place, rounded)
-            place += 4
-        elif tag == 3 << 3 | 0:
-            if piece in (b"\n", b"\t"):
-                data[place] = _NORMAL
-            _, place = _varint(data, place)
-        else:
-            raise TokenizerError("SentencePiece wrote a model file of unknown form")
-
-
-def _varint(data: bytearray, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
+def _rounded(piece: Piece) -> Piece:
+    if piece.text in ("\n", "\t"):
+        return Piece(piece.text, 0.0, NORMAL)
+    return Piece(piece.text, round(piece.score * _GRAIN) / _GRAIN, piece.kind)
 
 
 def convert(model: bytes, space: str | None = None) -> Tokenizer:
@@ -257,9 +218,7 @@ def convert(model: bytes, space: str | None = None) -> Tokenizer:
         text = name.replace(SPACE, " ") if ordinary else name
         vocab.append((text, pieces.get_score(index) if ordinary else _NEVER))
     tokenizer = Tokenizer(models.Unigram(vocab, pieces.unk_id(), True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(
-        Regex(r"\n| +[^ \n]*|[^ \n]+"), behavior="isolated"
-    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     add_tokens(tokenizer, special, space)
     return tokenizer

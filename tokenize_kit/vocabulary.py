@@ -1,7 +1,7 @@
 """What encoding needs of a tokenizer, whatever kind of file it comes from.
 
 tokenizer.json    our kernels where they can, else `tokenizers`
-*.model           SentencePiece, by its own library
+*.model           SentencePiece, our kernels where they can, else its own library
 *.tiktoken        tiktoken's ranks, by our kernels; the file does not say how text is cut
 """
 
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tokenize_kit.encode.encoder import ByPlan, Encoder
 from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks, special_of
+from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.load import load_tokenizer, special_ids
 from tokenize_kit.options import END_OF_TEXT
@@ -83,7 +82,7 @@ def _library(path: Path) -> Vocabulary:
     # The unknown token is an honest answer to text; every other special token would be a forgery.
     forged = [index for name, index in special.items() if "unk" not in name.lower()]
     encoder = Encoder(tokenizer)
-    marked, ours = _marked(size, forged), encoder.plan is not None
+    marked, ours = _marked(size, forged), encoder.reason is None
     return Vocabulary(path, "tokenizer.json", size, special, marked, encoder.encode, threads=ours)
 
 
@@ -128,17 +127,6 @@ def _pieces(path: Path) -> Vocabulary:
         raise TokenizerError(f"{path}: not a SentencePiece model", exit_code=2)
     control = [k for k in range(size) if processor.IsControl(k)]
     special = {processor.IdToPiece(k): k for k in control}
-    return Vocabulary(
-        path, "tokenizer.model", size, special, _marked(size, control), _by_sentencepiece(processor)
-    )
-
-
-def _by_sentencepiece(processor: Any) -> Encode:
-    def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
-        found = processor.Encode(texts, num_threads=1)
-        parts = [np.array(ids, np.uint32) for ids in found]
-        counts = np.array([len(ids) for ids in found], np.int64)
-        return np.concatenate([np.empty(0, np.uint32), *parts]), counts
-
-    return encode
+    encoder = SpmEncoder(raw, processor)
+    marked, ours = _marked(size, control), encoder.reason is None
+    return Vocabulary(path, "tokenizer.model", size, special, marked, encoder.encode, threads=ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,8 +13,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 
 from tokenize_kit.bpe import train_bpe
 from tokenize_kit.byte_level import LETTERS, ORDER, spelled
-from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.encoder import ByPlan, Encoder
 from tokenize_kit.encode.merges import SHORT
+from tokenize_kit.encode.odd_rows import find_odd, form_table
 from tokenize_kit.pattern.named import PATTERNS
 
 HARD = st.one_of(
@@ -100,10 +102,8 @@ def test_any_merges_give_the_ids_of_the_library(merges, texts):
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["by-trie", "by-rank"])
 def test_a_word_of_many_letters_has_the_ids_of_the_library(trained, orderly):
-    encoder = Encoder(trained)
-    encoder.plan = encoder.plan.__class__(
-        encoder.plan.tables, encoder.plan.bpe._replace(orderly=orderly), encoder.plan.added
-    )
+    plan = Encoder(trained).plan
+    encoder = ByPlan(dataclasses.replace(plan, bpe=plan.bpe._replace(orderly=orderly)))
     texts = ["ที่บ้าน" * 3000, "thecatthat" * 4000, "t" * 5000, "", "x"]
     assert encoded(encoder, texts) == by_library(trained, texts)
 
@@ -155,7 +155,7 @@ def _no_bytes():
     "build, said",
     [
         (lambda: Tokenizer(models.WordLevel({"a": 0})), "no pre-tokeniser"),
-        (_with(lambda t: setattr(t, "normalizer", normalizers.NFC())), "the normaliser NFC"),
+        (_with(lambda t: setattr(t, "normalizer", normalizers.Lowercase())), "Lowercase"),
         (_with(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Whitespace())), "Whitespace"),
         (_with(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.ByteLevel())), "a space put"),
         (lambda: tokenizer_of([], (r"(?<=a)b",)), "a group of a kind"),
@@ -185,3 +185,27 @@ def test_added_tokens_in_the_text_are_found_as_the_library_finds_them():
 def test_letters_stand_for_bytes_as_in_gpt2():
     assert sorted(LETTERS) == sorted(pre_tokenizers.ByteLevel.alphabet())
     assert json.loads(tokenizer_of([]).to_str())["model"]["vocab"]["Ġ"] == ORDER.index(0x20)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC", "NFD", "NFKD"])
+def test_texts_in_a_normal_form_are_ours_and_others_the_librarys(form):
+    """As Qwen has NFC. Hangul, marks out of order, marks that compose, what Unicode 16 added."""
+    tokenizer = tokenizer_of([(b"a", b"b"), (b" ", b"a")])
+    tokenizer.normalizer = getattr(normalizers, form)()
+    encoder = Encoder(tokenizer)
+    assert encoder.reason is None
+
+    @settings(max_examples=100, deadline=None)
+    @example(["a\u0323\u0307", "a\u0307\u0323", "ab", "\u1100\u1161", "\uac00\u11a8", "e\u0301"])
+    @example(["\u0e01\u0e48\u0e38", "\u0e01\u0e38\u0e48", "\U000105d2\u0307", "\u212b ﬁ ｱ"])
+    @given(st.lists(st.one_of(HARD, st.text("ab\u0301\u0323\u0e38\u0e48각각éﬁ")), min_size=1))
+    def check(texts):
+        assert encoded(encoder, texts) == by_library(tokenizer, texts)
+
+    check()
+
+
+def test_what_a_normal_form_leaves_alone_is_not_odd():
+    """Else every text would go to the library: accents, Thai with its marks, Chinese, emoji."""
+    texts = ["café naïve", "กินข้าวที่บ้านน้ำ", "我们，你好", "привет", "😀👍🏽", "한국어"]
+    assert find_odd(*packed(texts), form_table("NFC"), False).tolist() == [False] * len(texts)

@@ -82,7 +82,7 @@ def merge_short(pairs, symbols, ranks, n):
     while n > 1:
         best, at = NO_RANK, 0
         for k in range(n - 1):
-            if ranks[k] < best:
+            if ranks[k] >> 32 < best >> 32:  # of equal ranks the leftmost, whatever comes out
                 best, at = ranks[k], k
         if best == NO_RANK:
             break

@@ -6,15 +6,15 @@ Everything else is left to `tokenizers`, with the name of what stands in the way
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from tokenize_kit.byte_level import LETTERS, unspelled
 from tokenize_kit.encode.greedy import make_greedy, no_greedy
 from tokenize_kit.encode.merges import pair_table
+from tokenize_kit.encode.odd_rows import Form
 from tokenize_kit.encode.trie import build_trie
 from tokenize_kit.encode.words import Bpe
 from tokenize_kit.pattern.automaton import Table, compile_pattern
@@ -28,12 +28,13 @@ class NotOurs(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What encoding needs: patterns, tables, and the tokens that are looked for in the text before
-    anything else."""
+    """What encoding needs: patterns, tables, the tokens that are looked for in the text before
+    anything else, and the normal form that a text must have, NFC and the like."""
 
     tables: tuple[Table, ...]
     bpe: Bpe
     added: tuple[str, ...]
+    form: Form | None = None
 
 
 def _patterns(step: dict[str, Any] | None) -> list[str]:
@@ -106,14 +107,12 @@ def _model(model: dict[str, Any]) -> Bpe:
 _NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
 
 
-def read(tokenizer: str) -> Plan:
-    """The plan of a tokenizer.json's text; raises NotOurs.
-
-    The text is one that `tokenizers` has read, so its parts are where they belong.
-    """
-    parts = json.loads(tokenizer)
-    if parts.get("normalizer"):
-        raise NotOurs(f"the normaliser {parts['normalizer']['type']}")
+def read(parts: dict[str, Any]) -> Plan:
+    """The plan of a tokenizer.json that `tokenizers` has read, so that its parts are where they
+    belong; raises NotOurs."""
+    form = (parts.get("normalizer") or {}).get("type")
+    if form and form not in get_args(Form):
+        raise NotOurs(f"the normaliser {form}")
     for token in parts["added_tokens"]:
         if not token["special"] and (token["lstrip"] or token["rstrip"] or token["single_word"]):
             raise NotOurs("an added token that takes its surroundings")
@@ -124,4 +123,6 @@ def read(tokenizer: str) -> Plan:
     if not tables:
         raise NotOurs("no pattern that cuts the text")
     added = tuple(t["content"] for t in parts["added_tokens"] if not t["special"])
-    return Plan(tables, _model(parts["model"]), added)
+    if form and added:
+        raise NotOurs("added tokens that are not special, and a normaliser")
+    return Plan(tables, _model(parts["model"]), added, form)

@@ -33,10 +33,12 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @njit(nogil=True)
 def _grown(slots, found, based, size):
-    larger, larger_found = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
+    larger, larger_found = np.zeros(size, np.uint32), np.empty(size, np.int32)
     larger_based = np.zeros(size, np.bool_)
-    n = len(slots)
-    larger[:n], larger_found[:n], larger_based[:n] = slots, found, based
+    for k in range(len(slots)):  # numba takes seconds to compile what slices do
+        larger[k], larger_found[k], larger_based[k] = slots[k], found[k], based[k]
+    for k in range(len(slots), size):
+        larger_found[k] = -1
     return larger, larger_found, larger_based
 
 

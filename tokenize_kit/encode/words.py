@@ -87,7 +87,7 @@ def word_key(data, a, z):
 
 
 @njit(nogil=True, inline="always")
-def _again(seen, low):
+def seen_before(seen, low):
     """Whether a word of that first number was asked for before, as far as is remembered."""
     mixed = stir(low)
     slot, mark = mixed & np.uint64(SEEN - 1), np.uint16(mixed >> np.uint64(48))
@@ -100,8 +100,10 @@ def _again(seen, low):
 def remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n):
     """Fills an entry; empties the memory first where this word might not fit."""
     if used[0] > SLOTS // 2 or used[1] + LONGEST > ARENA or used[2] + LONGEST > ARENA // 4:
-        entries[:] = np.uint64(0)
-        used[:] = 0
+        for k in range(SLOTS):  # numba takes seconds to compile what slices do
+            entries[k, 1] = np.uint64(0)
+        for k in range(3):
+            used[k] = 0
         slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & np.uint64(SLOTS - 1)
     size = z - a
     place = np.uint64(0)
@@ -160,7 +162,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
             kept = z - a <= LONGEST
             if kept:
                 low, high = word_key(data, a, z)
-                kept = z - a <= INLINE or _again(seen, low)
+                kept = z - a <= INLINE or seen_before(seen, low)
             if kept:
                 slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
                 while entries[slot, 1] != 0:

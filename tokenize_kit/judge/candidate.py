@@ -1,7 +1,7 @@
 """Tokenizers of several kinds, asked the same questions.
 
-A tokenizer.json is run by our encoder or by `tokenizers`, a .model by `sentencepiece`; tiktoken's
-ranks: ranks_candidate.py.
+A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`;
+tiktoken's ranks: ranks_candidate.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tokenize_kit.byte_level import unspelled
 from tokenize_kit.errors import TokenizerError
 
 Buffers = tuple[np.ndarray, np.ndarray]
-MOST_IDS = 1 << 24  # of a vocabulary: a larger id is a damaged file, and would cost its memory
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _ROWS = 256  # texts given to a library at once
 
@@ -97,20 +96,16 @@ class Json:
         self.path = str(path)
         self._tokenizer = load_tokenizer(file)
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
-        largest = max(vocab.values(), default=0)
-        if largest >= MOST_IDS:  # asked first: all that follows counts up to the largest
-            raise TokenizerError(
-                f"{file}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken", exit_code=2
-            )
         self._encoder = Encoder(self._tokenizer)
-        self.engine = "llmcurate" if self._encoder.plan else "tokenizers"
+        self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())
         model = json.loads(self._tokenizer.to_str())["model"]
         self.unknown = _unknown(model, vocab)
         falls_back = model.get("byte_fallback")
         self.byte_ids = frozenset(n for t, n in vocab.items() if falls_back and _BYTE.fullmatch(t))
-        self._lengths = self._byte_lengths() if self._encoder.plan else None
+        plan = self._encoder.plan
+        self._lengths = self._byte_lengths() if plan and not plan.form else None
 
     def _byte_lengths(self) -> np.ndarray:
         """int64[ids]: bytes of each token of a byte-level vocabulary."""
@@ -153,18 +148,20 @@ def _unknown(model: dict[str, Any], vocab: dict[str, int]) -> int | None:
 class SentencePiece:
     """A SentencePiece model file, of any of its kinds."""
 
-    engine: str = "sentencepiece"
     unknown: int | None
 
     def __init__(self, file: Path, path: Path) -> None:
         import sentencepiece
+
+        from tokenize_kit.encode.spm import SpmEncoder
 
         self.path = str(path)
         if not file.is_file():
             raise TokenizerError(f"{file}: no such SentencePiece model", exit_code=2)
         self._model = sentencepiece.SentencePieceProcessor()
         try:
-            self._model.LoadFromSerializedProto(file.read_bytes())
+            raw = file.read_bytes()
+            self._model.LoadFromSerializedProto(raw)
             size = self._model.get_piece_size()
         except Exception as error:  # the library raises RuntimeError and its own
             why = str(error).splitlines()[-1] if str(error) else type(error).__name__
@@ -175,12 +172,11 @@ class SentencePiece:
         self.special = frozenset(n for n in range(size) if self._model.is_control(n))
         self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
         self.unknown = self._model.unk_id()
+        self._encoder = SpmEncoder(raw, self._model)
+        self.engine = "sentencepiece" if self._encoder.reason else "llmcurate"
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = self._model.encode(texts_of(data, offsets), num_threads=1)
-        sizes = np.array([len(row) for row in rows], np.int64)
-        ids = [np.array(row, np.uint32) for row in rows]
-        return np.concatenate([np.empty(0, np.uint32), *ids]), sizes
+        return self._encoder.encode(data, offsets)
 
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray

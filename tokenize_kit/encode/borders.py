@@ -1,0 +1,51 @@
+"""Where a row may be cut at spaces without changing a token: no token reaches over such a place."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+from numba import njit
+
+# How our own Unigram's tokenizer.json is cut: a line end alone, spaces with what follows them.
+WORDS = r"\n| +[^ \n]*|[^ \n]+"
+_SPACE = np.uint8(0x20)
+
+# Whether a token has, inside, a space behind something else, something else behind a space, and a
+# space behind a space.
+Crossed = namedtuple("Crossed", "before behind between")
+
+
+def crossed(tokens: Iterable[str]) -> Crossed:
+    """Of all tokens that a text may give; a space is a space."""
+    before = behind = between = False
+    for token in tokens:
+        if " " in token[1:]:
+            between = between or "  " in token
+            before = before or any(a != " " and b == " " for a, b in pairwise(token))
+        if " " in token[:-1]:
+            behind = behind or any(a == " " and b != " " for a, b in pairwise(token))
+    return Crossed(before, behind, between)
+
+
+@njit(nogil=True)
+def word_end(data, a, z, crossed):
+    """The first place behind a at which data[a:z] may be cut."""
+    at = a
+    while True:
+        space = data[at] == _SPACE
+        at += 1
+        if not space:
+            while at < z and data[at] != _SPACE:
+                at += 1
+            if at == z or not crossed.before:
+                return at
+        elif at == z:
+            return at
+        elif data[at] == _SPACE:
+            if not crossed.between:
+                return at
+        elif not crossed.behind:
+            return at

@@ -1,0 +1,257 @@
+"""Byte-pair merges over characters, as SentencePiece and a tokenizer.json made from its models do.
+
+A word falls into stretches at places that no token in the text reaches over; most stretches are a
+token or a character. Others are cut into tokens from left to right (greedy.py) or, where the order
+of merges does not allow that, by rank (merges.py).
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from tokenize_kit.bytes8 import stir
+from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of
+from tokenize_kit.encode.greedy import (
+    ID,
+    LEFT,
+    LENGTH,
+    RIGHT,
+    SHORTER,
+    derive,
+    may_follow,
+    ranks_of,
+)
+from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
+
+LACKING = -1  # instead of an id: a character that the vocabulary does not spell
+_40, _6, _63, _ONE = np.uint64(40), np.uint64(6), np.uint64(63), np.uint64(1)
+_32 = np.uint64(32)
+
+# A token's number: that of its character (0: of one that is in no token), else behind those, by the
+# time of its merge. beside: uint64[]: a bit for every two characters that are neighbours in a
+# token; joins: the same of those between which tokens merge; trie: characters.Trie of numbers;
+# tokens: int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for
+# what must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers;
+# pairs: merges.pair_table; orderly: whether tokens may be looked for from left to right, else
+# pairs are those of all merges.
+CharBpe = namedtuple("CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends")
+
+
+@dataclass(frozen=True)
+class Merges:
+    """tokens: of two characters and more, in the order of their first merge; rows: (left, right,
+    merged, rank) as texts, a part being a token or a character; ids: text to id, of tokens and
+    characters that may come out; parted: token to the two that stand for it."""
+
+    tokens: list[str]
+    rows: list[tuple[str, str, str, int]]
+    ids: dict[str, int]
+    parted: dict[str, tuple[str, str]]
+
+
+def make_char_bpe(merges: Merges) -> CharBpe:
+    """Raises ValueError for tokens that no table holds."""
+    letters = [text for text in merges.ids if len(text) == 1]
+    alphabet, size = make_alphabet([*merges.tokens, *letters])
+    characters = sorted({*"".join(merges.tokens), *letters})
+    number = {text: k for k, text in enumerate([*characters, *merges.tokens], 1)}
+    rows = np.array([(number[a], number[b], number[c]) for a, b, c, _ in merges.rows], np.int64)
+    rows = rows.reshape(-1, 3)
+    pairs = pair_table(rows, np.array([rank for *_, rank in merges.rows], np.int64))
+    data, ends = numbers_of(alphabet, merges.tokens)
+    wanted = np.arange(size + 1, size + 1 + len(merges.tokens))
+    left, right = derive(data, ends, np.arange(size + 1), pairs, wanted)
+    made = np.flatnonzero((left >= 0) & (right >= 0))
+    times = ranks_of(pairs, left[made], right[made])
+    a, b, own = left[made], right[made], wanted[made]
+    orderly = bool(np.all(a < own) and np.all(b < own) and np.all(np.diff(times) > 0))
+    orderly = orderly and bool(
+        np.all(np.isin(np.append(a, b), np.append(own, np.arange(size + 1))))
+    )
+    tokens = np.repeat(np.arange(len(number) + 1, dtype=np.int32)[:, None], 5, axis=1)
+    tokens[:, SHORTER], tokens[:, LENGTH] = -1, 1
+    tokens[wanted, LENGTH] = np.diff(ends)
+    texts = [*characters, *merges.tokens]
+    borders = np.empty((0, 2), np.int32)
+    if orderly:
+        tokens[own, LEFT], tokens[own, RIGHT] = a, b
+        pairs = pair_table(np.stack([a, b, own], axis=1))
+        texts = [*characters, *(merges.tokens[k] for k in made.tolist())]
+        middle = ends[made] + tokens[a, LENGTH]
+        borders = np.stack([data[middle - 1], data[middle]], axis=1)
+    found = np.array([number[text] for text in texts], np.int64)
+    trie = build_trie(alphabet, size, texts or ["a"], found if texts else np.zeros(1, np.int64))
+    if orderly:
+        _shorter(trie.links, trie.found, data, ends, wanted, tokens)
+    tokens[:, ID], parts, part_ends = _ids(merges, number)
+    inner = np.ones(len(data), np.bool_)
+    inner[ends[1:] - 1] = False
+    places = np.flatnonzero(inner)
+    beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
+    return CharBpe(alphabet, beside, _bits(borders), trie, tokens, pairs, orderly, parts, part_ends)
+
+
+def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ids = np.full(len(number) + 1, LACKING, np.int64)
+    for text, k in number.items():
+        ids[k] = merges.ids.get(text, LACKING)
+    parts: list[int] = []
+    ends = [0]
+
+    def fill(text: str) -> None:
+        if text in merges.parted:
+            for part in merges.parted[text]:
+                fill(part)
+        else:
+            parts.append(number[text])
+
+    for text in merges.parted:
+        ids[number[text]] = -2 - (len(ends) - 1)
+        fill(text)
+        ends.append(len(parts))
+    return ids, np.array(parts, np.int64), np.array(ends, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _bits(pairs):
+    """uint64[]: a bit for every pair of characters, int32[n, 2], 16 bits of room for each."""
+    size = 1024
+    while size < 16 * len(pairs):
+        size *= 2
+    bits = np.zeros(size >> 6, np.uint64)
+    for k in range(len(pairs)):
+        bit = stir(np.uint64(pairs[k, 0]) << _32 | np.uint64(pairs[k, 1])) >> _40
+        bits[(bit >> _6) & np.uint64(len(bits) - 1)] |= _ONE << (bit & _63)
+    return bits
+
+
+@njit(nogil=True, inline="always")
+def _has(bits, left, right):
+    bit = stir(np.uint64(left) << _32 | np.uint64(right)) >> _40
+    return bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE != 0
+
+
+@njit(cache=True, nogil=True)
+def _shorter(links, found, data, ends, numbers, tokens):
+    """Fills, of each token, the longest one that is a proper beginning of it."""
+    for k in range(len(numbers)):
+        node = np.int64(data[ends[k]])
+        tokens[numbers[k], SHORTER] = found[node]
+        for at in range(ends[k] + 1, ends[k + 1] - 1):
+            node = np.int64(links[node, 0]) + np.int64(data[at])
+            if found[node] >= 0:
+                tokens[numbers[k], SHORTER] = found[node]
+
+
+@njit(nogil=True, inline="always")
+def _longest(links, found, data, a, z):
+    """The longest token that data[a:z] begins with."""
+    node = np.int64(data[a])
+    best = found[node]
+    for k in range(a + 1, z):
+        child = np.int64(links[node, 0]) + np.int64(data[k])
+        if links[child, 1] != node:
+            break
+        node = child
+        if found[node] >= 0:
+            best = found[node]
+    return np.int64(best)
+
+
+@njit(nogil=True)
+def _greedy(tokens, slots, bits, joins, data, longest, a, z, out, dead):
+    """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
+
+    longest: int64[], the longest token at each of them. Returns how many.
+    """
+    n = 0
+    at = np.int64(a)
+    token = longest[a]
+    died = False
+    while at < z:
+        free = n == 0 or not _has(joins, data[at - 1], data[at])
+        while True:
+            end = at + np.int64(tokens[token, LENGTH])
+            if not dead[end - a] and (free or may_follow(tokens, slots, bits, out[n - 1], token)):
+                out[n] = token
+                n += 1
+                at = end
+                if at < z:
+                    token = longest[at]
+                break
+            token = np.int64(tokens[token, SHORTER])
+            if token < 0:
+                dead[at - a] = True
+                died = True
+                if n == 0:
+                    raise AssertionError("no token begins this text")
+                n -= 1
+                token = out[n]
+                at -= np.int64(tokens[token, LENGTH])
+                break
+    if died:
+        for k in range(z - a + 1):
+            dead[k] = False
+    return n
+
+
+@njit(nogil=True)
+def merge_characters(bpe, numbers, n, room, path, ends):
+    """Tokens of numbers[:n] as ids, LACKING where there is none, and the characters they end at.
+
+    room: (merged, ranks, longest: int64[n + 1], dead: bool[n + 1], all False). Returns how many.
+    """
+    merged, ranks, longest, dead = room
+    _, beside, joins, trie, tokens, pairs, orderly, parts, part_ends = bpe
+    links, found = trie
+    slots, bits = pairs
+    count = 0
+    a = np.int64(0)
+    while a < n:
+        # Up to where no token that stands in the text reaches further.
+        z = np.int64(a + 1)
+        at = a
+        while at < z:
+            longest[at] = numbers[at]
+            if (
+                at + 1 < n
+                and numbers[at] > 0
+                and numbers[at + 1] > 0
+                and _has(beside, numbers[at], numbers[at + 1])
+            ):
+                longest[at] = _longest(links, found, numbers, at, n)
+                z = max(z, at + np.int64(tokens[longest[at], LENGTH]))
+            at += 1
+        if orderly and np.int64(tokens[longest[a], LENGTH]) == z - a:
+            merged[0] = longest[a]  # a text that is a token becomes that token
+            m = np.int64(1)
+        elif orderly:
+            m = _greedy(tokens, slots, bits, joins, numbers, longest, a, z, merged, dead)
+        else:
+            m = z - a
+            for k in range(m):
+                merged[k] = numbers[a + k]
+            if m <= SHORT:
+                m = merge_short(pairs, merged, ranks, m)
+            else:
+                m = merge_long(pairs, merged, ranks, m)
+        at = a
+        for k in range(m):
+            token = np.int64(tokens[merged[k], ID])
+            if token >= LACKING:
+                at += np.int64(tokens[merged[k], LENGTH])
+                path[count] = token
+                ends[count] = at
+                count += 1
+            else:
+                for i in range(part_ends[-2 - token], part_ends[-1 - token]):
+                    at += np.int64(tokens[parts[i], LENGTH])
+                    path[count] = tokens[parts[i], ID]
+                    ends[count] = at
+                    count += 1
+        a = z
+    return count

@@ -1,0 +1,62 @@
+"""What is said of a character that no token spells: its bytes, or one token for a run of them."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+# unknown: the id of what has no token; bytes: int64[256]: ids of bytes, empty where characters do
+# not fall back to them; joined: whether a run of unknown characters in a row is one id.
+Fallback = namedtuple("Fallback", "unknown bytes joined")
+_SPACE = 0x20
+
+
+@njit(nogil=True, inline="always")
+def _width(byte):
+    return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+
+
+@njit(nogil=True)
+def spell(fallback, path, ends, count, data, a, ids, w):
+    """Writes to ids[w:] the path, -1 of it as what it falls back to; returns the new length.
+
+    path, ends: count of them, tokens and the characters of data[a:] they end at. A space stands for
+    U+2581.
+    """
+    place, seen = np.int64(a), 0
+    for k in range(count):
+        token = np.int64(path[k])
+        if token >= 0:
+            ids[w] = token
+            w += 1
+            continue
+        if len(fallback.bytes) == 0:
+            ids[w] = fallback.unknown
+            w += 1
+            continue
+        while seen < np.int64(ends[k]) - 1:
+            place += _width(data[place])
+            seen += 1
+        if data[place] == _SPACE:
+            ids[w] = fallback.bytes[0xE2]
+            ids[w + 1] = fallback.bytes[0x96]
+            ids[w + 2] = fallback.bytes[0x81]
+            w += 3
+            continue
+        for i in range(_width(data[place])):
+            ids[w] = fallback.bytes[data[place + i]]
+            w += 1
+    return w
+
+
+@njit(nogil=True)
+def join_unknown(unknown, ids, first, w):
+    """Makes every run of unknown ids in ids[first:w] one; returns the new length."""
+    left = first
+    for k in range(first, w):
+        if ids[k] != unknown or left == first or ids[left - 1] != unknown:
+            ids[left] = ids[k]
+            left += 1
+    return left

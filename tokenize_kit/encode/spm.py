@@ -1,0 +1,187 @@
+"""SentencePiece's model files by our own kernels, with the ids of sentencepiece 0.2.3.
+
+Unigram and BPE, with any precompiled normaliser, user-defined symbols, unused pieces and bytes for
+unknown characters. Words and characters as models, spaces that are not written as U+2581 and what
+the library itself cannot mean are left to it, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tokenize_kit.encode import characters
+from tokenize_kit.encode.borders import crossed
+from tokenize_kit.encode.char_bpe import make_char_bpe
+from tokenize_kit.encode.char_rows import encode_characters, make_symbols
+from tokenize_kit.encode.charsmap import read_charsmap
+from tokenize_kit.encode.reading import NotOurs
+from tokenize_kit.encode.remembered import Memories
+from tokenize_kit.encode.spelling import Fallback
+from tokenize_kit.encode.spm_bpe import merges_of, symbols_of
+from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
+from tokenize_kit.encode.unigram_rows import encode_unigram
+from tokenize_kit.encode.viterbi import PENALTY, Unigram
+from tokenize_kit.spm_file import (
+    BPE,
+    BYTE,
+    NORMAL,
+    UNIGRAM,
+    UNKNOWN,
+    USER_DEFINED,
+    Model,
+    NotAModel,
+    read_model,
+    usable,
+)
+
+_GRAIN = 64  # scores in whole 1/64 have sums without rounding errors below RESET
+_MOST_NESTED = 64  # user-defined symbols that begin with one another; the library looks no further
+
+# (data: uint8[], offsets: int64[rows + 1]), normalised, to (ids: uint32[], sizes: int64[rows])
+Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+class SpmEncoder:
+    """Encodes as the library does. `reason` says why it does the work, None where kernels do; then
+    threads may share one of these."""
+
+    def __init__(self, raw: bytes, library: Any) -> None:
+        """raw: a model file; library: its sentencepiece.SentencePieceProcessor."""
+        self._by_library = by_library(library)
+        self.reason: str | None = None
+        try:
+            model = read_model(raw)
+            self._normalizer = _normalizer(model)
+            self._encode = _kernel(model)
+        except (NotOurs, NotAModel, ValueError) as error:
+            self.reason = str(error)
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(ids: uint32[], how many of each row: int64[rows]).
+
+        data: uint8[], valid UTF-8; offsets: int64[rows + 1].
+        """
+        if self.reason is None:
+            return self._encode(*normalize_rows(data, offsets, self._normalizer))
+        return self._by_library(data, offsets)
+
+
+def by_library(library: Any) -> Encode:
+    """Encoding by a sentencepiece.SentencePieceProcessor, texts as UTF-8."""
+
+    def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
+        found = library.Encode(texts, num_threads=1)
+        parts = [np.array(ids, np.uint32) for ids in found]
+        counts = np.array([len(ids) for ids in found], np.int64)
+        return np.concatenate([np.empty(0, np.uint32), *parts]), counts
+
+    return encode
+
+
+def _normalizer(model: Model) -> Normalizer:
+    if not model.escape_whitespaces:
+        raise NotOurs("spaces that are not escaped")
+    symbols = [piece.text for piece in model.pieces if piece.kind == USER_DEFINED]
+    if _nested(symbols) > _MOST_NESTED:
+        raise NotOurs(f"more than {_MOST_NESTED} symbols that begin with one another")
+    return make_normalizer(
+        read_charsmap(model.charsmap),
+        [symbol.encode() for symbol in symbols],
+        prefix=model.add_dummy_prefix and not model.treat_whitespace_as_suffix,
+        suffix=model.add_dummy_prefix and model.treat_whitespace_as_suffix,
+        squeeze=model.remove_extra_whitespaces,
+    )
+
+
+def _nested(symbols: list[str]) -> int:
+    """The most symbols of which each begins with the one before."""
+    most, chain = 0, list[str]()
+    for symbol in sorted(symbols):
+        while chain and not symbol.startswith(chain[-1]):
+            chain.pop()
+        chain.append(symbol)
+        most = max(most, len(chain))
+    return most
+
+
+def _kernel(model: Model) -> Encode:
+    unknown = [k for k, piece in enumerate(model.pieces) if piece.kind == UNKNOWN]
+    if len(unknown) != 1:
+        raise NotOurs("a model without an unknown piece")
+    if any("\0" in piece.text or not piece.text for piece in model.pieces):
+        raise NotOurs("a piece that is empty or holds NUL")
+    byte_ids = np.empty(0, np.int64)
+    if model.byte_fallback:
+        known = {piece.text: k for k, piece in enumerate(model.pieces) if piece.kind == BYTE}
+        names = [f"<0x{byte:02X}>" for byte in range(256)]
+        if any(name not in known for name in names):
+            raise NotOurs("bytes that are not all there")
+        byte_ids = np.array([known[name] for name in names], np.int64)
+    fallback = Fallback(unknown[0], byte_ids, True)
+    if model.kind == UNIGRAM:
+        return _unigram(model, fallback)
+    if model.kind == BPE:
+        return _bpe(model, fallback)
+    raise NotOurs("a model of words or characters")
+
+
+def _bpe(model: Model, fallback: Fallback) -> Encode:
+    merges, symbols = merges_of(model), symbols_of(model)
+    bpe, found = make_char_bpe(merges), make_symbols(symbols)
+    borders = crossed([*merges.tokens, *(symbol.decode() for symbol in symbols)])
+    width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
+    memories = Memories()
+
+    def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        memory = memories.take()
+        ids, sizes = encode_characters(data, offsets, bpe, found, fallback, borders, width, memory)
+        memories.give(memory)
+        return ids, sizes
+
+    return encode
+
+
+def _unigram(model: Model, fallback: Fallback) -> Encode:
+    pieces = usable(model, (NORMAL, USER_DEFINED))
+    rounded = np.array([piece.score for piece in model.pieces], np.float32)
+    if not np.all(np.isfinite(rounded)):
+        raise NotOurs("a score that is no number")
+    normal = [k for k, piece in enumerate(model.pieces) if piece.kind == NORMAL]
+    least = min((rounded[k] for k in normal), default=np.finfo(np.float32).max)
+    lacking = np.float32(least) - np.float32(PENALTY)
+    for k, piece in enumerate(model.pieces):
+        if piece.kind == USER_DEFINED:  # GetUserDefinedScore, of its bytes
+            rounded[k] = np.float32(0.1 * (len(piece.text.encode()) - 1))
+    sums = rounded.copy()
+    sums[fallback.unknown] = lacking
+    if len(fallback.bytes):
+        sums[fallback.bytes] = 0
+        begins = [byte for byte in range(256) if byte >> 6 != 2]
+        sums[fallback.bytes[begins]] = lacking
+    used = [*pieces.values()]
+    worst = max(float(np.abs(rounded[used]).max(initial=0)), abs(float(lacking)))
+    grains = np.append(rounded[used], lacking).astype(np.float64) * _GRAIN
+    exact = bool(np.all(grains == np.round(grains))) and worst < 1000
+    alphabet, size = characters.make_alphabet([*pieces])
+    trie = characters.build_trie(alphabet, size, [*pieces], np.array(used, np.int64))
+    unigram = Unigram(
+        trie, rounded.astype(np.float64), rounded, float(lacking), lacking, sums, True, exact, worst
+    )
+    borders = crossed(pieces)
+    width = 1 if " " in pieces or not len(fallback.bytes) else 3
+    memories = Memories()
+
+    def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        memory = memories.take()
+        ids, sizes = encode_unigram(
+            data, offsets, alphabet, unigram, fallback, borders, width, memory
+        )
+        memories.give(memory)
+        return ids, sizes
+
+    return encode

@@ -1,0 +1,231 @@
+"""Text as SentencePiece normalises it, with U+2581 written as a space.
+
+SentencePiece writes every space as U+2581 and looks for pieces in that; to it both are one
+character, and so they are here, in one byte. At every place one of these is taken: the longest
+user-defined symbol, which stays as it is, else the longest key of the precompiled normaliser, which
+is replaced, else a character (sentencepiece, src/normalizer.cc, Normalizer::NormalizePrefix).
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+from tokenize_kit.encode.charsmap import Charsmap
+from tokenize_kit.encode.trie import build_trie, longest
+
+_MOST_MATCHES = 32  # Normalizer::kMaxTrieResultsSize: longer keys are not seen
+_SPACE = np.uint8(0x20)
+
+# What may begin with a byte: nothing but itself; a space that is one; a key of the normaliser; a
+# user-defined symbol, or U+2581.
+_PLAIN, _BLANK, _KEY, _SYMBOL = 0, 1, 2, 3
+
+# special: uint8[256] of these; units, texts, pairs, begins: charsmap.Charsmap; widest: bytes of
+# what replaces one, at most; slots, found: trie.build_trie of the user-defined symbols; prefix,
+# suffix: whether a space goes before or behind the text; squeeze: whether runs of spaces become
+# one, those at the ends none; single: whether keys of one character are all that counts; lead:
+# whether no space goes before a text that begins with one.
+Normalizer = namedtuple(
+    "Normalizer",
+    "special units texts pairs begins widest slots found prefix suffix squeeze single lead",
+)
+
+
+def make_normalizer(
+    charsmap: Charsmap,
+    symbols: list[bytes],
+    *,
+    prefix: bool,
+    suffix: bool = False,
+    squeeze: bool = False,
+    single: bool = False,
+    lead: bool = False,
+) -> Normalizer:
+    """symbols: user-defined, as the model spells them. Raises ValueError for too many of them."""
+    special = np.full(256, _PLAIN, np.uint8)
+    keys = charsmap.pairs.reshape(256, 256).any(axis=1)
+    special[keys] = _KEY
+    special[0x20] = _SYMBOL if special[0x20] == _KEY else _BLANK
+    special[[0xE2, *(symbol[0] for symbol in symbols)]] = _SYMBOL
+    slots, found = build_trie(symbols or [b"\xff"], np.array([*map(len, symbols or [b"f"])]))
+    return Normalizer(
+        special,
+        charsmap.units,
+        charsmap.texts,
+        charsmap.pairs,
+        charsmap.begins,
+        charsmap.longest,
+        slots,
+        found,
+        prefix,
+        suffix,
+        squeeze,
+        single,
+        lead,
+    )
+
+
+@njit(nogil=True, inline="always")
+def _character(data, at):
+    """Bytes of the character that begins there."""
+    byte = data[at]
+    return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+
+
+@njit(nogil=True)
+def _key(units, data, at, z):
+    """(bytes, place of the replacement) of the longest key that data[at:z] begins with; 0 bytes
+    for none."""
+    size, value, matches = 0, np.int64(0), 0
+    unit = units[0]
+    place = np.int64(0)
+    for k in range(at, z):
+        place ^= np.int64(unit >> np.uint32(10)) << np.int64((unit & np.uint32(512)) >> 6)
+        place ^= np.int64(data[k])
+        unit = units[place]
+        if unit & np.uint32(0x800000FF) != np.uint32(data[k]):
+            break
+        if unit & np.uint32(256):
+            leaf = place ^ (np.int64(unit >> np.uint32(10)) << np.int64((unit & 512) >> 6))
+            size, value = k + 1 - at, np.int64(units[leaf] & np.uint32(0x7FFFFFFF))
+            matches += 1
+            if matches == _MOST_MATCHES:
+                break
+    return size, value
+
+
+@njit(nogil=True, inline="always")
+def _write(out, w, source, a, b):
+    """Appends source[a:b], each U+2581 as a space; returns the new length."""
+    while a < b:
+        if source[a] == 0xE2 and a + 2 < b and source[a + 1] == 0x96 and source[a + 2] == 0x81:
+            out[w] = _SPACE
+            a += 3
+        else:
+            out[w] = source[a]
+            a += 1
+        w += 1
+    return w
+
+
+@njit(nogil=True)
+def _normalize(data, at, z, norm, out, w):
+    """Appends data[at:z], normalised, to out[:w]; returns the new length, -1 for want of room."""
+    special, units, texts, pairs = norm.special, norm.units, norm.texts, norm.pairs
+    begins = norm.begins
+    begin = w
+    squeeze = norm.squeeze
+    after_space = squeeze
+    led = not squeeze and at < z  # something but spaces has been met
+    if led and norm.prefix:
+        out[w] = _SPACE
+        w += 1
+    while at < z:
+        if w + (z - at) + norm.widest + 8 > len(out):
+            return -1
+        while led and at < z:  # what is left alone
+            byte = data[at]
+            kind = special[byte]
+            if kind == _PLAIN:
+                out[w] = byte
+                w += 1
+                at += 1
+                after_space = False
+            elif kind == _BLANK:
+                if not after_space:
+                    out[w] = _SPACE
+                    w += 1
+                    after_space = squeeze
+                at += 1
+            elif kind == _KEY:
+                if at + 1 < z and pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]:
+                    if byte < 0xE0 or byte >= 0xF0:
+                        break
+                    point = np.int64(byte & 0x0F) << 12 | np.int64(data[at + 1] & 0x3F) << 6
+                    point |= np.int64(data[at + 2] & 0x3F)
+                    if begins[point]:
+                        break
+                elif at + 1 == z:
+                    break
+                out[w] = byte
+                w += 1
+                at += 1
+                after_space = False
+            else:
+                break
+        if at == z:
+            break
+        # One step: `size` bytes of the text, as they are or replaced by texts[a:b].
+        byte = data[at]
+        size, a, b = 0, 0, 0
+        if special[byte] == _SYMBOL:
+            size = max(longest(norm.slots, norm.found, data, at, z), 0)
+        replaced = False
+        if (size == 0 and len(units)) and (
+            at + 1 == z or pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]
+        ):
+            end = min(z, at + _character(data, at)) if norm.single else z
+            size, a = _key(units, data, at, end)
+            replaced = size > 0
+        if size == 0:
+            size = _character(data, at)
+        if replaced:
+            b = a
+            while texts[b] != 0:
+                b += 1
+        if not led:
+            if (replaced and b - a == 1 and texts[a] == _SPACE) or (
+                not replaced and size == 1 and byte == _SPACE
+            ):
+                at += size
+                continue
+            led = True
+            if norm.prefix:
+                out[w] = _SPACE
+                w += 1
+        if replaced:
+            while after_space and a < b and texts[a] == _SPACE:
+                a += 1
+            if a < b:
+                after_space = squeeze and texts[b - 1] == _SPACE
+                w = _write(out, w, texts, a, b)
+        else:
+            c, d = at, at + size
+            while after_space and c < d and data[c] == _SPACE:
+                c += 1
+            if c < d:
+                after_space = squeeze and data[d - 1] == _SPACE
+                w = _write(out, w, data, c, d)
+        at += size
+    if squeeze:
+        while w > begin and out[w - 1] == _SPACE:
+            w -= 1
+    if norm.lead and w > begin and (w == begin + 1 or out[begin + 1] == _SPACE):
+        w -= 1  # a text that begins with a space, or that nothing is left of, has none before it
+        for k in range(begin, w):
+            out[k] = out[k + 1]
+    if norm.suffix and led:
+        out[w] = _SPACE
+        w += 1
+    return w
+
+
+@njit(cache=True, nogil=True)
+def normalize_rows(data, offsets, norm):
+    """(bytes: uint8[], offsets: int64[rows + 1]) of the rows as the model's pieces see them."""
+    rows = len(offsets) - 1
+    ends = np.zeros(rows + 1, np.int64)
+    out = np.empty((offsets[-1] - offsets[0]) + 2 * rows + norm.widest + 64, np.uint8)
+    for row in range(rows):
+        w = _normalize(data, offsets[row], offsets[row + 1], norm, out, ends[row])
+        while w < 0:
+            larger = np.empty(2 * len(out), np.uint8)
+            for k in range(ends[row]):
+                larger[k] = out[k]
+            out = larger
+            w = _normalize(data, offsets[row], offsets[row + 1], norm, out, ends[row])
+        ends[row + 1] = w
+    return out[: ends[rows]], ends
