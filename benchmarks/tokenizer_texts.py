@@ -22,7 +22,7 @@ PIECE = 20_000  # characters of a document at most
 def documents(kind: str, limit: float) -> list[str]:
     """Documents of a kind, up to `limit` bytes, long ones in pieces."""
     found, size = [], 0
-    for text in _texts(KINDS[kind]):
+    for text in kind_texts(KINDS[kind]):
         for start in range(0, len(text), PIECE):
             found.append(text[start : start + PIECE])
             size += len(found[-1].encode())
@@ -31,7 +31,8 @@ def documents(kind: str, limit: float) -> list[str]:
     return found
 
 
-def _texts(pattern: str) -> Iterator[str]:
+def kind_texts(pattern: str) -> Iterator[str]:
+    """The texts of the files of that pattern, in their folder of real texts."""
     import zstandard
 
     for path in need(pattern):

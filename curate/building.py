@@ -70,6 +70,7 @@ def build_product(
             inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
             workers=workers,
+            say=lambda line: say(f"{product.label}: {line}", quiet),
             progress=lambda event: progress.update(
                 event.get("step", 0), f"loss {event.get('loss', float('nan')):.3f}"
             ),

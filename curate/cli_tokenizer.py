@@ -88,7 +88,8 @@ def tokenizer_eval(
     tokenizers: Annotated[
         list[Path],
         typer.Argument(
-            metavar="TOKENIZER...", help="tokenizer.json, its folder, or a SentencePiece .model."
+            metavar="TOKENIZER...",
+            help="tokenizer.json, its folder, SentencePiece's .model or tiktoken's .tiktoken.",
         ),
     ],
     on: Annotated[
@@ -97,6 +98,14 @@ def tokenizer_eval(
     out: Annotated[
         Optional[Path],
         typer.Option("-o", "--out", help="Folder for evaluation.json and evaluate.html."),
+    ] = None,
+    baseline: Annotated[
+        Optional[Path],
+        typer.Option(help="Give every length as a share of this tokenizer's, too."),
+    ] = None,
+    pattern: Annotated[
+        Optional[str],
+        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
     ] = None,
     show: Annotated[
         int, typer.Option(min=0, max=100, help="Show where so many first texts are cut.")
@@ -113,7 +122,7 @@ def tokenizer_eval(
     """
     from curate.tokenizer import terminal
 
-    terminal.evaluate(tokenizers, on, out, show, color, as_json)
+    terminal.evaluate(tokenizers, on, out, show, color, as_json, pattern, baseline)
 
 
 @tokenizer_app.command("study")

@@ -88,6 +88,19 @@ def train(
     forbid: Annotated[
         Optional[list[str]], _option("A string that no token holds or spans; repeatable.")
     ] = None,
+    dictionary: Annotated[
+        Optional[Path],
+        _option("Words, one a line, into which Thai, Lao, Khmer, Burmese are cut in training."),
+    ] = None,
+    space_token: Annotated[
+        Optional[str], _option("A token that every space becomes: '<_>' as in WangchanBERTa.")
+    ] = None,
+    normalise: Annotated[
+        str, typer.Option(help="none (every text comes back exactly), nfc, nfkc or nmt_nfkc.")
+    ] = "none",
+    chat_template: Annotated[
+        Optional[Path], _option("Jinja file for tokenizer_config.json, checked that it parses.")
+    ] = None,
     special: Annotated[
         Optional[list[str]],
         _option("A special token beside <|endoftext|>, or another end of text first; repeatable."),
@@ -145,6 +158,10 @@ def train(
         "newlines": newlines,
         "space_runs": space_runs,
         "script_boundaries": script_boundaries or None,
+        "dictionary": str(dictionary) if dictionary else None,
+        "space_token": space_token,
+        "normalise": normalise,
+        "chat_template": str(chat_template) if chat_template else None,
         "special_tokens": with_end_of_text(special, model) if special else None,
         "reserved": reserved,
         "pad_to": pad_to,

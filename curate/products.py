@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from curate.errors import CurateError, RunFailed, UsageError
+from curate.memory import peak_bytes
 from curate.steps import Product, ProductContext
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class TokenizerProduct(Product):
     newlines: str | None = Field(None, description="single or runs; none: as the pattern")
     space_runs: int = Field(0, description="runs of 2 to so many spaces are tokens")
     script_boundaries: bool = False
+    dictionary: str | None = Field(None, description="file of Thai, Lao, Khmer, Burmese words")
+    space_token: str | None = Field(None, description="every space becomes it")
+    normalise: str = "none"
+    chat_template: str | None = Field(None, description="file, for tokenizer_config.json")
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
     reserved: int = 0
     pad_to: int = 1
@@ -89,19 +94,34 @@ class TokenizerProduct(Product):
         sizes = (self.vocab,) if isinstance(self.vocab, int) else self.vocab
         return TrainingOptions(sizes=sizes, **settings)
 
+    def identity(self) -> dict[str, Any]:
+        files = {"dictionary": self.dictionary, "chat_template": self.chat_template}
+        read = {name: _file_digest(Path(path)) for name, path in files.items() if path}
+        return super().identity() | read
+
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
         from tokenize_kit.training import train_on_corpus
+
+        stages: list[dict[str, Any]] = []
+
+        def report(what: str, seconds: float | None) -> None:
+            peak = peak_bytes()
+            spent = "" if seconds is None else f": {seconds:.1f} s"
+            context.say(f"{what}{spent}; peak memory {peak / 2**20:,.0f} MiB")
+            if seconds is not None:
+                stages.append({"stage": what, "seconds": round(seconds, 3), "peak_bytes": peak})
 
         options = self._options()
         column = options.column or "lang"
         names = ["text", column] if column in ("id", "source", "lang") else None
         try:
-            cards = train_on_corpus(lambda: context.corpus(names), context.out, options)
+            cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
         except TokenizerError as error:
             raise _translated(error) from None
         said = [line for card in cards for line in card["warnings"]]
-        found: dict[str, Any] = {"card": cards[0], "warnings": list(dict.fromkeys(said))}
+        warnings = list(dict.fromkeys(said))
+        found: dict[str, Any] = {"card": cards[0], "warnings": warnings, "stages": stages}
         return found if len(cards) == 1 else found | {"cards": cards}
 
 

@@ -167,6 +167,7 @@ class ProductContext:
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
     fresh: bool = False  # what lies in `out` is of other settings
     progress: Callable[[dict[str, Any]], None] = lambda event: None
+    say: Callable[[str], None] = lambda line: None  # to whoever watches
     workers: int = 1
 
 

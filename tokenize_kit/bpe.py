@@ -7,18 +7,20 @@ the vocabulary, so every string of Unicode scalars round-trips exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, AnyStr
 
 import numpy as np
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from tokenize_kit.added import add_tokens
 from tokenize_kit.byte_level import ORDER, spelled
 from tokenize_kit.cutting import run_merges
 from tokenize_kit.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.pattern.named import Digits, chosen
 
 if TYPE_CHECKING:
+    from tokenize_kit.dictionary import Dictionary
     from tokenize_kit.word_counts import WordCounts
 
 _BATCH = 4 << 20  # bytes counted at once
@@ -36,8 +38,13 @@ def split_pattern(digits: Digits) -> str:
     return pattern
 
 
-def count_words(documents: Iterable[tuple[str, int]], parts: Sequence[str]) -> WordCounts:
-    """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other."""
+def count_words(
+    documents: Iterable[tuple[str, int]],
+    parts: Sequence[str],
+    dictionary: Dictionary | None = None,
+) -> WordCounts:
+    """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other;
+    dictionary: cuts texts into words before that."""
     from tokenize_kit.pattern.automaton import compile_pattern
     from tokenize_kit.word_counts import WordCounts
 
@@ -49,15 +56,18 @@ def count_words(documents: Iterable[tuple[str, int]], parts: Sequence[str]) -> W
         waiting.setdefault(weight, []).append(raw)
         size += len(raw)
         if size >= _BATCH:
-            _count(counted, waiting)
+            _count(counted, waiting, dictionary)
             size = 0
-    _count(counted, waiting)
+    _count(counted, waiting, dictionary)
     return counted
 
 
-def _count(counted: WordCounts, waiting: dict[int, list[bytes]]) -> None:
+def _count(
+    counted: WordCounts, waiting: dict[int, list[bytes]], dictionary: Dictionary | None
+) -> None:
     for weight, batch in waiting.items():
-        counted.add(*_joined(batch), weight)
+        data, offsets = _joined(batch)
+        counted.add(data, dictionary.cut(data, offsets) if dictionary else offsets, weight)
     waiting.clear()
 
 
@@ -134,9 +144,10 @@ def build_tokenizer(
     first: Sequence[str],
     last: Sequence[str],
     parts: Sequence[str],
+    space: str | None = None,
 ) -> Tokenizer:
     """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
-    them. parts: the patterns, one after the other."""
+    them. parts: the patterns, one after the other; space: the one of `first` that spaces become."""
     words = [spelled(name) for name in names]
     ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
@@ -146,14 +157,15 @@ def build_tokenizer(
         [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in [*first, *last]]
-    )
+    add_tokens(tokenizer, [token for token in [*first, *last] if token != space], space)
     return tokenizer
 
 
 def train_sizes(
-    documents: Iterable[tuple[str, int]], options: TrainingOptions, scale: int = 1
+    documents: Iterable[tuple[str, int]],
+    options: TrainingOptions,
+    scale: int = 1,
+    dictionary: Dictionary | None = None,
 ) -> list[Tokenizer]:
     """A tokenizer of each of the sizes, from one count and one learning.
 
@@ -167,44 +179,36 @@ def train_sizes(
     runs = max(0, options.space_runs - 1)
     banned = [token.encode() for token in options.banned]
     longest = options.max_token_length or LONGEST
-    names, merges = _learners()[options.learner](
-        documents, parts, most - runs, options.min_frequency * scale, longest, banned
-    )
+    least, cut = options.min_frequency * scale, options.counted_parts
+    if options.learner == "tokenizers":
+        from tokenize_kit.library_bpe import by_tokenizers
+
+        names, merges = by_tokenizers(documents, cut, most - runs, least, longest, banned)
+    else:
+        words = count_words(documents, cut, dictionary).words()
+        if options.learner == "own":
+            names, merges = learn_merges(*words, most - runs, banned, least, longest)
+        else:
+            names, merges = _by_sentencepiece(words, most - runs, longest, banned)
     found = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - len(first) - runs)
         fewer = with_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
-        found.append(build_tokenizer(*fewer, first, last, parts))
+        found.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
     return found
 
 
-Learned = tuple[list[bytes], list[tuple[int, int]]]
-_Documents = Iterable[tuple[str, int]]
-
-
-def _learners() -> dict[str, Callable[..., Learned]]:
-    from tokenize_kit.library_bpe import by_tokenizers
-
-    return {"own": _by_own, "tokenizers": by_tokenizers, "sentencepiece": _by_sentencepiece}
-
-
-def _by_own(
-    documents: _Documents, parts: Sequence[str], most: int, least: int, longest: int,
-    banned: Sequence[bytes],
-) -> Learned:  # fmt: skip
-    words = count_words(documents, parts).words()
-    return learn_merges(*words, most, banned, least, longest)
-
-
 def _by_sentencepiece(
-    documents: _Documents, parts: Sequence[str], most: int, least: int, longest: int,
+    counted: tuple[np.ndarray, np.ndarray, np.ndarray],
+    most: int,
+    longest: int,
     banned: Sequence[bytes],
-) -> Learned:  # fmt: skip
+) -> tuple[list[bytes], list[tuple[int, int]]]:
     """SentencePiece has no least frequency."""
     from tokenize_kit.symbol_words import Words, learn_sentencepiece
 
-    letters, ends, counts = count_words(documents, parts).words()
+    letters, ends, counts = counted
     numbers = np.empty(256, np.int32)
     numbers[ORDER] = np.arange(256)
     words = Words(numbers[letters], np.diff(ends), counts, 256)

@@ -40,12 +40,14 @@ from tokenize_kit.errors import TokenizerError
 
 # numba looks at this file alone to see whether its cache is out of date: a hash of the others
 # (tests/tokenize_kit/test_bpe_merges.py says which ones, and what it is where they have changed).
-SOURCES = "177c29b4ac94fecd"
+SOURCES = "3e27e791612ba382"
 
 # The first threshold is what all occurrences of pairs would give to each of so many times the
 # tokens wanted; each look through the text divides it by the step. The merges depend on neither.
 SHARE, STEP = 8, 4
 _GONE = np.int32(-2)
+# With a type of their own: numba compiles a function anew for every plain number given to it.
+_ALL, _ONCE = np.int64(-1), np.int64(1)
 
 # What stands beside the tokens of one turn. A neighbour's code is its number, on the right + half
 # of the codes; the new token itself stands on the left always. sums: int64[codes, 2]: weights,
@@ -196,7 +198,8 @@ def _merged(
 ):
     """Merges a pair at its places, as far as it is still there, and counts what stands beside."""
     first, second, width = lengths[a], lengths[b], len(less) // 2
-    touches, events, left_again, right_again = 0, 0, 0, 0
+    touches, left_again, right_again = np.int64(0), np.int64(0), np.int64(0)
+    events = 0
     for k in range(len(where)):
         at = np.int64(where[k])
         if cells[at] != a or cells[at + first] != b:
@@ -340,7 +343,7 @@ def _learn(
     again = np.zeros(width, np.bool_)  # tokens that several merges make
     merges = np.empty((3 * (most + 16)), np.int64)
     merged, tokens = 0, bases
-    pairs, entries = scan(text, pairs, entries, n, threshold, -1, longest)
+    pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
     while tokens < most:
         entry = take(
             entries.pair, entries.key, entries.count, entries.heap, pairs.count, n, threshold
@@ -349,7 +352,7 @@ def _learn(
             if threshold == least:
                 break
             threshold = max(least, threshold // step)
-            pairs, entries = scan(text, pairs, entries, n, threshold, -1, longest)
+            pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
             continue
         a, b = entries.key[entry] >> 32, entries.key[entry] & 0xFFFFFFFF
         if _is_banned(letters, ends, a, b, banned, banned_ends):
@@ -364,7 +367,7 @@ def _learn(
             text.lengths[new] = ends[new + 1] - ends[new]
             tokens += 1
         elif not again[new]:
-            pairs, entries = scan(text, pairs, entries, n, 1, new, longest)
+            pairs, entries = scan(text, pairs, entries, n, _ONCE, new, longest)
             again[new] = True
         merges = wider(merges, 3 * merged + 3)
         merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new

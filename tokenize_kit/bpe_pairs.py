@@ -53,14 +53,16 @@ def wider(array, size):
     if size <= len(array):
         return array
     grown = np.empty(size * 3 // 2 + 16, array.dtype)
-    grown[: len(array)] = array
+    for k in range(len(array)):
+        grown[k] = array[k]
     return grown
 
 
 @njit(nogil=True)
 def empty_table(slots):
     table = np.empty((slots, 2), np.int64)
-    table[:, 0] = FREE
+    for k in range(slots):
+        table[k, 0] = FREE
     return table
 
 
@@ -128,7 +130,8 @@ def _move(where, kept, start, size, entries):
     at = 0
     for e in range(entries):
         s, z = start[e], size[e]
-        kept[at : at + z] = where[s : s + z]
+        for k in range(z):
+            kept[at + k] = where[s + k]
         start[e] = at
         at += z
     return at

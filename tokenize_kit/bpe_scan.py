@@ -22,6 +22,7 @@ from tokenize_kit.bpe_pairs import (
     larger_table,
     room_for_entries,
     room_for_pairs,
+    wider,
 )
 from tokenize_kit.bytes8 import stir
 
@@ -50,7 +51,7 @@ def _following(cells, lengths, at):
 @njit(nogil=True)
 def _sketched(cells, lengths, classes, values, light, sketch):
     """Occurrences of pairs by the last bits of a hash: no pair has more than its place says."""
-    at, behind = _following(cells, lengths, 0)
+    at, behind = _following(cells, lengths, np.int64(0))
     while at >= 0:
         key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[behind]))
         sketch[stir(key) & _SKETCH] += values[classes[at]] if at < len(classes) else light
@@ -98,7 +99,7 @@ def _placed(
     cells, lengths, kept, sketch, threshold, only, longest, first, first_entry, starts, sizes, where
 ):
     """Puts the places of pairs from number `first` on into their entries."""
-    at, behind = _following(cells, lengths, 0)
+    at, behind = _following(cells, lengths, np.int64(0))
     while at >= 0:
         key = _candidate(cells, lengths, at, behind, only, longest, sketch, threshold)
         if key >= 0:
@@ -121,7 +122,7 @@ def scan(text, pairs, entries, n, threshold, only, longest):
     room = 1 << 12
     table, keys = empty_table(2 * room), np.empty(room, np.int64)
     sums = np.empty((room, 2), np.int64)
-    at, found = 0, 0
+    at, found = np.int64(0), np.int64(0)
     while True:
         at, found = _counted(
             cells, lengths, classes, values, light, pairs.table, sketch, threshold, only, longest,
@@ -129,12 +130,13 @@ def scan(text, pairs, entries, n, threshold, only, longest):
         )  # fmt: skip
         if at < 0:
             break
-        table = larger_table(table, 2 * found)
-        keys = np.append(keys, np.empty(found, np.int64))
-        grown = np.empty((2 * found, 2), np.int64)
-        grown[:found] = sums
+        keys = wider(keys, 2 * found)
+        grown = np.empty((len(keys), 2), np.int64)
+        for k in range(found):
+            grown[k, 0], grown[k, 1] = sums[k, 0], sums[k, 1]
         sums = grown
-    many, places = 0, 0
+        table = larger_table(table, len(keys))
+    many, places = np.int64(0), np.int64(0)
     for k in range(found):
         if sums[k, 0] >= threshold:
             many += 1

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from tokenize_kit.added import add_tokens
 from tokenize_kit.bpe import LONGEST, count_words, first_merges, with_runs
 from tokenize_kit.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.dictionary import Dictionary
 from tokenize_kit.options import TrainingOptions
 from tokenize_kit.symbol_words import Merge, Words, learn_own, learn_sentencepiece
 
@@ -65,16 +67,21 @@ def learn(
 
 
 def train_char_bpe(
-    documents: Iterable[tuple[str, int]], options: TrainingOptions, scale: int = 1
+    documents: Iterable[tuple[str, int]],
+    options: TrainingOptions,
+    scale: int = 1,
+    dictionary: Dictionary | None = None,
 ) -> list[tuple[Tokenizer, dict[str, Any]]]:
     """A tokenizer of each of the sizes, from one count, and what its card says of it.
 
     documents, scale: as in bpe.train_sizes. Sizes with the same characters are learned together.
     """
     first, parts = options.first_tokens, options.cutting.parts
-    found = characters_of(*count_words(documents, parts).words())
+    found = characters_of(*count_words(documents, options.counted_parts, dictionary).words())
     frequencies = found.frequencies()
     runs = max(0, options.space_runs - 1)
+    if options.space_token:
+        del frequencies[" "]
     if runs:
         frequencies[" "] += 1  # whose runs are tokens
     rooms = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
@@ -94,7 +101,7 @@ def train_char_bpe(
         fewer = with_runs(*fewer, len(kept), " ", options.space_runs)
         last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
         details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}
-        trained.append((build(*fewer, first, last, parts), details))
+        trained.append((build(*fewer, first, last, parts, options.space_token), details))
     return trained
 
 
@@ -104,6 +111,7 @@ def build(
     first: Sequence[str],
     last: Sequence[str],
     parts: Sequence[str],
+    space: str | None = None,
 ) -> Tokenizer:
     """The tokenizer of learned tokens, cut by patterns; a space is a space, not U+2581."""
     ids = {token: number for number, token in enumerate([*first, *BYTE_PIECES, *names, *last])}
@@ -112,7 +120,5 @@ def build(
     splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in [*first, *last]]
-    )
+    add_tokens(tokenizer, [token for token in [*first, *last] if token != space], space)
     return tokenizer

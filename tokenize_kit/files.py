@@ -32,11 +32,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``; a crash leaves the old file or the new one, never a mixture."""
+def write_atomic(path: Path, *data: bytes | memoryview) -> None:
+    """Replace ``path`` by the parts of ``data``, one after the other; a crash leaves the old file
+    or the new one, never a mixture."""
     aside = path.with_name(f".{path.name}.partial")
     with aside.open("wb") as file:
-        file.write(data)
+        file.writelines(data)
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)

@@ -1,12 +1,19 @@
-"""Load a ``tokenizer.json`` so that text stays text."""
+"""Load a ``tokenizer.json`` so that text stays text, and a strange file stops nothing."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from tokenize_kit.errors import TokenizerError
+
+MOST_IDS = 1 << 24  # a larger id is a damaged file: tables, and the library's own to_str(), count
+# up to the largest; published vocabularies have 300,000
+
+_PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -17,14 +24,50 @@ def load_tokenizer(path: Path) -> Tokenizer:
     """
     if not path.is_file():
         raise TokenizerError(f"{path}: no such tokenizer.json", exit_code=2)
+    _check_prefix(path)
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise TokenizerError(f"{path}: not a tokenizer.json ({error})", exit_code=2) from error
+    except BaseException as error:  # the library raises bare Exception, and panics
+        if not (isinstance(error, Exception) or panicked(error)):
+            raise
+        said = " ".join(str(error).split())[:200]
+        raise TokenizerError(f"{path}: not a tokenizer.json ({said})", exit_code=2) from error
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if largest >= MOST_IDS:
+        raise TokenizerError(
+            f"{path}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken", exit_code=2
+        )
+    if largest < 0:
+        raise TokenizerError(f"{path}: a tokenizer without tokens", exit_code=2)
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _check_prefix(path: Path) -> None:
+    """Refuses merges that lack the prefix they are cut by: the library (0.23.3) does not panic
+    there, it aborts the process."""
+    raw = path.read_bytes()
+    if not _PREFIX.search(raw):
+        return
+    try:
+        model = json.loads(raw)["model"]
+        prefix = model["continuing_subword_prefix"]
+        merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", ())]
+        bare = prefix and any(not merge[-1].startswith(prefix) for merge in merges)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return  # the library says what is wrong
+    if bare:
+        raise TokenizerError(
+            f"{path}: not a tokenizer.json (a merge without the prefix {prefix[:20]!r})",
+            exit_code=2,
+        )
+
+
+def panicked(error: BaseException) -> bool:
+    """Whether the library's Rust code gave up; that is no Exception in Python."""
+    return type(error).__name__ == "PanicException"
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from tokenize_kit.characters import COVERAGE
 from tokenize_kit.cutting import MOST_SPACES, NEWLINES, Newlines, composed, own_pattern
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.normalising import NORMAL, Normal
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
 from tokenize_kit.weights import parse_weights
 
@@ -62,6 +63,10 @@ class TrainingOptions:
     newlines: `single`: each is a piece, `runs`: those in a row are; none: as the pattern says.
     space_runs: runs of 2 to so many spaces are a token each; script_boundaries: no token spans two.
 
+    dictionary: a file of words into which Thai, Lao, Khmer and Burmese are cut in training;
+    space_token: every space becomes this token. normalise: Unicode's form before all else;
+    chat_template: a file that goes into tokenizer_config.json.
+
     sample_bytes: text that is read at most, drawn by hash with `seed`; weights: how often documents
     count, as `lang=th:3,en:0.5`; or temperature, by the column `by` (none: lang).
     """
@@ -77,6 +82,10 @@ class TrainingOptions:
     newlines: Newlines | None = None
     space_runs: int = 0
     script_boundaries: bool = False
+    dictionary: str | None = None
+    space_token: str | None = None
+    normalise: Normal = "none"
+    chat_template: str | None = None
     special_tokens: tuple[str, ...] = ("<|endoftext|>",)
     reserved: int = 0
     pad_to: int = 1
@@ -109,6 +118,8 @@ class TrainingOptions:
             raise _wrong(
                 f"character-coverage {self.character_coverage}: give a share above 0, up to 1"
             )
+        if self.normalise not in NORMAL:
+            raise _wrong(f"normalise {self.normalise!r}: choose {_or(NORMAL)}")
         self._check_cutting()
         self._check_mixture()
         self._check_model()
@@ -129,6 +140,7 @@ class TrainingOptions:
             raise _wrong("min-frequency: SentencePiece has none; use backend own")
         if self.backend == "tokenizers":
             given = {
+                "dictionary": self.dictionary is not None,
                 "several sizes": len(self.sizes) > 1,
                 "weights": self.weights is not None,
                 "temperature": self.temperature is not None,
@@ -154,6 +166,8 @@ class TrainingOptions:
             raise _wrong(f"newlines {self.newlines!r}: choose {_or(NEWLINES)}")
         if self.space_runs and not 2 <= self.space_runs <= MOST_SPACES:
             raise _wrong(f"space-runs {self.space_runs}: give a number from 2 to {MOST_SPACES}")
+        if self.space_token is not None and self.space_runs:
+            raise _wrong("space-token and space-runs: give one of them")
         if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
             raise _wrong("forbid: give each string once, and none that is empty")
 
@@ -167,6 +181,7 @@ class TrainingOptions:
                 "regex": bool(self.regex),
                 "newlines": self.newlines is not None,
                 "space-runs": bool(self.space_runs),
+                "space-token": self.space_token is not None,
             }
             for name, is_given in given.items():
                 if is_given:
@@ -175,6 +190,8 @@ class TrainingOptions:
             raise _wrong("pattern bert: only for wordpiece, which leaves white space out")
 
     def _check_unigram(self) -> None:
+        if self.normalise == "nfc":
+            raise _wrong("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
         if self.digits not in (None, "single"):
             raise _wrong("unigram splits digits one by one: use digits single")
         given = {
@@ -185,12 +202,8 @@ class TrainingOptions:
             "newlines": self.newlines is not None,
             "space-runs": bool(self.space_runs),
             "script-boundaries": self.script_boundaries,  # SentencePiece's has them by itself
-            "pad-to": self.pad_to != 1,
             "min-frequency": self.min_frequency != 2,
             "max-token-length": self.max_token_length is not None,
-            "several sizes": len(self.sizes) > 1,
-            "weights": self.weights is not None,
-            "temperature": self.temperature is not None,
         }
         for name, is_given in given.items():
             if is_given:
@@ -223,6 +236,8 @@ class TrainingOptions:
             raise _wrong(
                 f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}"
             )
+        if self.space_token is not None:
+            tokens = (*tokens, self.space_token)
         if len(set(tokens)) != len(tokens):
             raise _wrong("special tokens: give each once")
         for token in tokens:
@@ -248,8 +263,9 @@ class TrainingOptions:
 
     @property
     def first_tokens(self) -> tuple[str, ...]:
-        """The tokens that take the first ids: special ones, then reserved ones."""
-        return (*self.special_tokens, *map(reserved, range(self.reserved)))
+        """The tokens that take the first ids: special, then reserved ones, then that of spaces."""
+        space = () if self.space_token is None else (self.space_token,)
+        return (*self.special_tokens, *map(reserved, range(self.reserved)), *space)
 
     @property
     def coverage(self) -> float:
@@ -261,7 +277,8 @@ class TrainingOptions:
     @property
     def lossless(self) -> bool:
         """Whether every text comes back exactly."""
-        return self.model != "wordpiece"
+        exact = self.space_token is None and self.normalise == "none"
+        return exact and self.model != "wordpiece"
 
     @property
     def padding(self) -> tuple[str, ...]:
@@ -299,6 +316,12 @@ class TrainingOptions:
         return composed(
             pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries
         )
+
+    @property
+    def counted_parts(self) -> tuple[str, ...]:
+        """The patterns that cut texts in training; spaces that are a token of their own stand
+        apart, as they will in the tokenizer."""
+        return (*(() if self.space_token is None else (" ",)), *self.cutting.parts)
 
     @property
     def pattern_name(self) -> str:

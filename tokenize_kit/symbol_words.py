@@ -46,7 +46,7 @@ def learn_own(
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
     found = learn(
-        words.symbols.copy(), starts, words.sizes, words.counts, words.bases, most, least, longest,
+        words.symbols, starts, words.sizes, words.counts, words.bases, most, least, longest,
         joined, bounds,
     )  # fmt: skip
     return [(left, right, made) for left, right, made in found.tolist()]

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
+from tokenizers.normalizers import Normalizer
 
 from tokenize_kit.bpe import train_sizes
 from tokenize_kit.char_bpe import train_char_bpe
+from tokenize_kit.chat_template import read_template
+from tokenize_kit.dictionary import Dictionary, read_dictionary
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import to_json, write_atomic
-from tokenize_kit.options import UNKNOWN, TrainingOptions
-from tokenize_kit.pattern.named import PATTERNS
-from tokenize_kit.transformers_files import special_tokens_map, tokenizer_config
+from tokenize_kit.normalising import normaliser
+from tokenize_kit.options import TrainingOptions
+from tokenize_kit.stages import Report, Stages
+from tokenize_kit.training_card import HARD_TEXTS as HARD_TEXTS
+from tokenize_kit.training_card import Trained, cutting_of, write
 from tokenize_kit.wordpiece import train_wordpiece
 
 if TYPE_CHECKING:
@@ -26,39 +27,17 @@ if TYPE_CHECKING:
 
     from tokenize_kit.mixture import Mixture
 
-_ALGORITHMS = {
-    "bpe": "byte-level BPE",
-    "char-bpe": "character BPE with byte fallback",
-    "wordpiece": "WordPiece",
-    "unigram": "Unigram",
-}
+_EMPTY = "the corpus is empty: give at least one document with text"
 _PROBE_BYTES = 1 << 20
-# Characters at once where digits are grouped from the right: there the library's time grows with
-# the square of a number's length, and a document may be one number.
-_PROBE_DIGITS = 10_000
-
-# What tokenizers get wrong: control characters, both line ends, runs of spaces, marks without a
-# base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
-HARD_TEXTS = (
-    "a\x00b\x1f\x7f",
-    "one\ntwo\r\nthree\rfour\n\n\n",
-    " lead  and   trail    ",
-    "\t\tif x:\n\t\t\treturn",
-    " " * 5000 + "x",
-    "\u0e48\u0301\u093f",
-    "👩‍👩‍👧‍👦🏳️‍🌈",
-    "\u2581a\u2581\u2581 \u2581",
-    "<0x41><0x0A><unk><|endoftext|>",
-    "\ufeff\ufffd\U0010fffd",
-)
 
 
 @dataclass
-class _Counted:
+class Counted:
     """Passes texts and their weights through and counts them; keeps the first of them to check the
-    round trip."""
+    round trip; says now and then how far it is, and at the end how long it took."""
 
     texts: Iterable[tuple[str, int]]
+    stages: Stages = field(default_factory=Stages)
     documents: int = 0
     bytes: int = 0
     probe: list[str] = field(default_factory=list)
@@ -75,21 +54,9 @@ class _Counted:
             if self.bytes + size <= _PROBE_BYTES:
                 self.probe.append(text)
             self.bytes += size
+            self.stages.going_on(self.documents, self.bytes)
             yield text, weight
-
-
-def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """The texts that do not come back exactly from encode and decode."""
-    before = tokenizer.encode_special_tokens
-    tokenizer.encode_special_tokens = True
-    try:
-        return [
-            text
-            for text in texts
-            if tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids) != text
-        ]
-    finally:
-        tokenizer.encode_special_tokens = before
+        self.stages.done(f"read {self.bytes / 1e6:,.1f} MB in {self.documents:,} documents")
 
 
 def train_tokenizer(
@@ -112,223 +79,125 @@ def train_tokenizers(
     One size goes into the folder ``out``, several into ``out/SIZE``: ``tokenizer.json``,
     ``tokenizer_config.json`` and ``special_tokens_map.json`` (for transformers), for unigram also
     ``tokenizer.model``, and ``tokenizer_card.json``, each whole or not at all, the card last.
-    Nothing is normalised. The same texts give the same bytes, on any number of threads.
+    The same texts give the same bytes, on any number of threads.
 
     Returns the cards. Raises ``TokenizerError`` for an empty corpus; fewer tokens than asked is a
     warning in the card.
     """
     if options.sample_bytes is not None or options.column is not None:
         raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
-    return _train(_Counted((text, 1) for text in texts), out, options)
+    return _train(Counted((text, 1) for text in texts), out, options)
 
 
 def train_on_corpus(
-    batches: Callable[[], Iterator[pa.RecordBatch]], out: Path, options: TrainingOptions
+    batches: Callable[[], Iterator[pa.RecordBatch]],
+    out: Path,
+    options: TrainingOptions,
+    report: Report | None = None,
 ) -> list[dict[str, Any]]:
     """As `train_tokenizers`, on documents: ``batches()`` reads all of them, in any order.
 
     Columns: text, and the one that the options' weights go by. For BPE the same documents in any
-    order give the same tokens.
+    order give the same tokens. report: is told what was done and the seconds it took.
     """
     from tokenize_kit.mixture import Mixture
 
+    stages = Stages(report)
     mixture = Mixture(batches, options)
-    return _train(_Counted(mixture.documents()), out, options, mixture)
+    if options.sample_bytes is not None or options.temperature is not None:
+        stages.done("looked at the corpus for the sample or the mixture")
+    return _train(Counted(mixture.documents(), stages), out, options, mixture)
 
 
 def _train(
-    counted: _Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
+    counted: Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
 ) -> list[dict[str, Any]]:
     out.mkdir(parents=True, exist_ok=True)
-    trained = _learned(counted, out, options, mixture.scale if mixture else 1)
+    dictionary = read_dictionary(Path(options.dictionary)) if options.dictionary else None
+    normal = normaliser(options.normalise, options.model == "unigram")
+    template = read_template(Path(options.chat_template)) if options.chat_template else None
+    stages = counted.stages
+    trained = _learned(counted, out, options, mixture.scale if mixture else 1, dictionary, normal)
     if not counted.bytes:
-        raise TokenizerError("the corpus is empty: give at least one document with text")
+        raise TokenizerError(_EMPTY)
+    stages.done(f"learned {max(t.tokenizer.get_vocab_size() for t in trained):,} tokens")
     several = len(options.sizes) > 1
     cards = []
     for size, one in zip(options.sizes, trained, strict=True):
+        if normal:
+            spaces = one.tokenizer.normalizer
+            both = [normal, spaces] if spaces else [normal]
+            one.tokenizer.normalizer = normalizers.Sequence(both)
         folder = out / str(size) if several else out
         folder.mkdir(exist_ok=True)
         if mixture:
             one.details.update(mixture.card())
         more = mixture.warnings() if mixture else []
-        cards.append(_write(one, folder, size, options, counted, more))
+        cards.append(write(one, folder, size, options, counted, more, normal, template))
+    stages.done(f"checked {cards[0]['round_trip_checked']:,} texts and wrote the files")
     return cards
 
 
-@dataclass
-class _Trained:
-    """A tokenizer, what its card says of how it was made, SentencePiece's form if it has one."""
-
-    tokenizer: Tokenizer
-    details: dict[str, Any]
-    spm: bytes | None = None
-
-
-def _learned(counted: _Counted, out: Path, options: TrainingOptions, scale: int) -> list[_Trained]:
+def _learned(
+    counted: Counted,
+    out: Path,
+    options: TrainingOptions,
+    scale: int,
+    dictionary: Dictionary | None,
+    normal: Normalizer | None,
+) -> list[Trained]:
     """A tokenizer of every size, by the model that the options name."""
+    documents: Iterable[tuple[str, int]] = counted
+    if normal:
+        documents = ((normal.normalize_str(text), weight) for text, weight in counted)
     if options.model == "unigram":
-        return [_unigram(counted, out, options)]
+        return _unigram(documents, out, options, dictionary, lambda: not counted.bytes)
     found: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe":
-        found = [(tokenizer, {}) for tokenizer in train_sizes(counted, options, scale)]
+        found = [
+            (tokenizer, {}) for tokenizer in train_sizes(documents, options, scale, dictionary)
+        ]
     elif options.model == "char-bpe":
-        found = train_char_bpe(counted, options, scale)
+        found = train_char_bpe(documents, options, scale, dictionary)
     else:
-        found = train_wordpiece(counted, options, scale)
-    return [_Trained(tokenizer, _cutting(options) | more) for tokenizer, more in found]
+        found = train_wordpiece(documents, options, scale, dictionary)
+    cut = cutting_of(options) | {"dictionary": dictionary.card() if dictionary else None}
+    return [Trained(tokenizer, cut | more) for tokenizer, more in found]
 
 
-def _cutting(options: TrainingOptions) -> dict[str, Any]:
-    """How the text was cut, for the card."""
-    pattern, name = options.cutting, options.pattern_name
-    gguf = pattern.gguf if options.model == "bpe" else None
-    return {
-        "pattern": name,
-        "pattern_source": pattern.source,
-        "forbidden": list(options.forbid),
-        "newlines": options.newlines,
-        "space_runs": options.space_runs,
-        "script_boundaries": options.script_boundaries,
-        "regex": list(pattern.parts),
-        "gguf_pattern": gguf,
-        "min_frequency": options.min_frequency if options.learner != "sentencepiece" else None,
-        "max_token_length": options.max_token_length,
-        "byte_fallback": False,
-        "notes": [] if gguf else [_without_gguf(options)],
-    }
-
-
-def _without_gguf(options: TrainingOptions) -> str:
-    """Why llama.cpp could not run a model with this tokenizer, and what to train instead."""
-    begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
-    if options.model != "bpe":
-        return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
-    known = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
-    own = PATTERNS.get(options.pattern_name)
-    around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
-    if own is None or not own.gguf or around:
-        hint = f"--pattern {known} alone"
-    else:
-        hint = f"--digits {own.digits}"
-    return (
-        f"{begin}no pattern {options.pattern_name} with these rules; if you"
-        f" want to run a model there, train with {hint}; any other program can use it"
-    )
-
-
-def _write(
-    trained: _Trained,
-    folder: Path,
-    size: int,
+def _unigram(
+    counted: Iterable[tuple[str, int]],
+    out: Path,
     options: TrainingOptions,
-    counted: _Counted,
-    more_warnings: list[str],
-) -> dict[str, Any]:
-    """Writes the files of one size; its card."""
-    tokenizer, details = trained.tokenizer, trained.details
-    decoder = tokenizer.get_added_tokens_decoder()
-    special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
-    actual = tokenizer.get_vocab_size(with_added_tokens=True)
-    padding = len(special) - len(options.first_tokens)
-    warnings = [*_coverage_warnings(size, options, details), *more_warnings]
-    if actual - padding < size:
-        warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
-    probe = [*HARD_TEXTS, *counted.probe] if options.lossless else []
-    if options.model != "unigram" and options.cutting.digits == "triples-right":
-        starts = [(text, k) for text in probe for k in range(0, len(text), _PROBE_DIGITS)]
-        probe = [text[k : k + _PROBE_DIGITS] for text, k in starts]
-    for text in round_trip_failures(tokenizer, probe):
-        warnings.append(f"does not round-trip: {text[:40]!r}")
-    if not options.lossless:
-        warnings += _unknown_warnings(tokenizer, counted.probe)
-    data = tokenizer.to_str(pretty=True).encode("utf-8")
-    merges = json.loads(data)["model"].get("merges")
-    end_of_text = options.special_tokens[0]
-    card: dict[str, Any] = {
-        "algorithm": _ALGORITHMS[options.model],
-        "model": options.model,
-        "trainer": _trainer(options.learner),
-        "vocab_asked": size,
-        "vocab": actual,
-        "merges": None if merges is None else len(merges),
-        **details,
-        "digits": _digits(options),
-        "normalisation": "none",
-        "lossless": options.lossless,
-        "special_tokens": special,
-        "end_of_text": end_of_text,
-        "reserved": options.reserved,
-        "padding": padding,
-        "documents": counted.documents,
-        "bytes": counted.bytes,
-        "round_trip_checked": len(probe),
-        "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
-        "warnings": warnings,
-    }
-    if trained.spm is not None:
-        write_atomic(folder / "tokenizer.model", trained.spm)
-    roles = special_tokens_map(list(special), end_of_text)
-    write_atomic(folder / "special_tokens_map.json", to_json(roles))
-    config = tokenizer_config(tokenizer, end_of_text)
-    write_atomic(folder / "tokenizer_config.json", to_json(config))
-    write_atomic(folder / "tokenizer.json", data)
-    write_atomic(folder / "tokenizer_card.json", to_json(card))
-    return card
-
-
-def _digits(options: TrainingOptions) -> str | None:
-    if options.regex:
-        return None
-    return "single" if options.model == "unigram" else options.cutting.digits
-
-
-def _trainer(learner: str) -> str:
-    return "llmcurate" if learner == "own" else f"{learner} {version(learner)}"
-
-
-def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, Any]) -> list[str]:
-    """Where so small a vocabulary holds fewer characters than were asked for."""
-    coverage = details.get("character_coverage")
-    if coverage is None or coverage >= options.coverage:
-        return []
-    fate = "unknown" if options.model == "wordpiece" else "spelled in bytes"
-    return [
-        f"vocab {size} is small for this corpus: characters beyond the commonest "
-        f"{coverage:.4%} of the text are {fate}"
-    ]
-
-
-def _unknown_warnings(tokenizer: Tokenizer, probe: list[str]) -> list[str]:
-    """The share of tokens that stand for words the vocabulary cannot spell."""
-    unknown = tokenizer.token_to_id(UNKNOWN)
-    tokens = lost = 0
-    for text in probe:
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
-        tokens, lost = tokens + len(ids), lost + sum(number == unknown for number in ids)
-    return [f"{lost / tokens:.2%} of the tokens of its own corpus are {UNKNOWN}"] if lost else []
-
-
-def _unigram(counted: _Counted, out: Path, options: TrainingOptions) -> _Trained:
-    from tokenize_kit.unigram import spill, train_unigram  # needs sentencepiece
+    dictionary: Dictionary | None,
+    empty: Callable[[], bool],
+) -> list[Trained]:
+    from tokenize_kit.unigram import Corpus, spill_weighted, train_unigram  # needs sentencepiece
 
     spilled = out / ".tokenizer-corpus.partial"
+    trained = []
     try:
-        corpus = spill((text for text, _ in counted), spilled)
-        if not counted.bytes:
-            raise TokenizerError("the corpus is empty: give at least one document with text")
-        spm, tokenizer, coverage = train_unigram(
-            corpus,
-            vocab=options.sizes[0],
-            special_tokens=options.first_tokens,
-            coverage=options.coverage,
-        )
+        corpus = Corpus(spilled, options.column is not None, options.space_token)
+        spill_weighted(counted, corpus, dictionary)
+        if empty():
+            raise TokenizerError(_EMPTY)
+        for size in options.sizes:
+            spm, tokenizer, coverage = train_unigram(
+                corpus,
+                vocab=size,
+                special_tokens=[t for t in options.first_tokens if t != options.space_token],
+                coverage=options.coverage,
+                normal="identity" if options.normalise == "none" else options.normalise,
+                padding=options.padding,
+            )
+            details = {
+                "notes": [],
+                "byte_fallback": True,
+                "character_coverage": coverage,
+                "sentences": corpus.lines,
+                "dictionary": dictionary.card() if dictionary else None,
+            }
+            trained.append(Trained(tokenizer, details, spm))
     finally:
         spilled.unlink(missing_ok=True)
-        spilled.with_name(spilled.name + ".cut").unlink(missing_ok=True)
-    details = {
-        "notes": [],
-        "byte_fallback": True,
-        "character_coverage": coverage,
-        "sentences": corpus.lines,
-    }
-    return _Trained(tokenizer, details, spm)
+    return trained

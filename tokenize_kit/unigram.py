@@ -13,17 +13,21 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import sentencepiece
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from tokenize_kit.added import add_tokens
 from tokenize_kit.characters import COVERAGE, alphabet
+from tokenize_kit.dictionary import Dictionary
 from tokenize_kit.encode.borders import WORDS
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.spm_file import NORMAL, NotAModel, Piece, read_model, with_pieces
+from tokenize_kit.spm_file import CONTROL, NORMAL, NotAModel, Piece, read_model, with_pieces
 
 SPACE = "\u2581"
 
@@ -44,85 +48,109 @@ _NEVER = -1e6
 
 @dataclass
 class Corpus:
-    """What was spilled for the trainer: ``lines`` of text and how often each character occurs."""
+    """What was spilled for the trainer: ``lines`` of text and how often each character occurs.
+
+    weighted: a line has a tab and how often it counts at its end; space: the token that spaces
+    became, at which lines are cut.
+    """
 
     path: Path
+    weighted: bool = False
+    space: str | None = None
     lines: int = 0
     characters: Counter[str] = field(default_factory=Counter)
 
 
 def spill(texts: Iterator[str], path: Path) -> Corpus:
     """Write the texts to ``path``, one line a sentence, cut where no piece could reach across."""
-    corpus = Corpus(path)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for text in texts:
-            corpus.characters.update(text)
-            for line in _CUT.split(text):
+    return spill_weighted(((text, 1) for text in texts), Corpus(path))
+
+
+def spill_weighted(
+    documents: Iterable[tuple[str, int]], corpus: Corpus, dictionary: Dictionary | None = None
+) -> Corpus:
+    """As `spill`, texts with their weights, cut between the words of a dictionary as well."""
+    cut = re.compile(f"{_CUT.pattern}| +") if corpus.space else _CUT
+    with corpus.path.open("w", encoding="utf-8", newline="\n") as file:
+        for text, weight in documents:
+            counted = Counter(text)
+            for character, count in counted.items():
+                corpus.characters[character] += count * weight
+            end = f"\t{weight}\n" if corpus.weighted else "\n"
+            for line in cut.split(_in_words(text, dictionary) if dictionary else text):
                 if line:
-                    file.write(line + "\n")
+                    file.write(line + end)
                     corpus.lines += 1
-    for character in "\x00\t\n\r\u2581\u2585":
+    for character in "\x00\t\n\r\u2581\u2585" + (" " if corpus.space else ""):
         corpus.characters.pop(character, None)
     return corpus
 
 
-def restrict(path: Path, characters: Counter[str], kept: set[str]) -> None:
-    """Cut the spilled lines at every other character, as SentencePiece's trainer does itself.
+def _in_words(text: str, dictionary: Dictionary) -> str:
+    """The text with a line's end between words."""
+    raw = np.frombuffer(text.encode(), np.uint8)
+    bounds = dictionary.cut(raw, np.array([0, len(raw)])).tolist()
+    return "\n".join([raw[a:z].tobytes().decode() for a, z in pairwise(bounds)])
+
+
+def _lines(corpus: Corpus, kept: set[str]) -> Iterator[str]:
+    """The spilled lines, cut at every character that is not kept, as SentencePiece does itself.
 
     (Its own ``character_coverage`` does the same, but refuses to go below 0.98.)
     """
-    rare = {ord(character): "\n" for character in characters if character not in kept}
-    if not rare:
-        return
-    aside = path.with_name(path.name + ".cut")
-    with (
-        path.open(encoding="utf-8", newline="\n") as source,
-        aside.open("w", encoding="utf-8", newline="\n") as target,
-    ):
-        for line in source:
-            target.write(line.translate(rare))
-    aside.replace(path)
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as file:
+    rare = {ord(character): "\n" for character in corpus.characters if character not in kept}
+    with corpus.path.open(encoding="utf-8", newline="\n") as file:
         for line in file:
-            if sentence := line[:-1]:
-                yield sentence
+            sentence, tab, weight = line[:-1].partition("\t")
+            if not rare:
+                yield line[:-1]
+                continue
+            for part in sentence.translate(rare).split("\n"):
+                if part:
+                    yield part + tab + weight
 
 
 def train_unigram(
-    corpus: Corpus, *, vocab: int, special_tokens: Sequence[str], coverage: float = COVERAGE
+    corpus: Corpus,
+    *,
+    vocab: int,
+    special_tokens: Sequence[str],
+    coverage: float = COVERAGE,
+    normal: str = "identity",
+    padding: Sequence[str] = (),
 ) -> tuple[bytes, Tokenizer, float]:
     """Train on a spilled corpus.
 
     Returns SentencePiece's model file, the same tokenizer for ``tokenizers``, and the character
     coverage used. Ids: 0 unknown (never produced: bytes catch everything), special tokens, newline,
-    tab, 256 bytes, pieces. Raises ``TokenizerError`` where the vocabulary is too small.
+    tab, 256 bytes, pieces, and so many of `padding` as make the vocabulary a multiple of one more
+    than there are. normal: SentencePiece's rule of normalisation. Raises ``TokenizerError`` where
+    the vocabulary is too small.
     """
-    room = vocab - _BYTE_PIECES - len(_PRINTABLE_ASCII) - len(special_tokens) - 3
+    own = [corpus.space] if corpus.space else []
+    room = vocab - _BYTE_PIECES - len(_PRINTABLE_ASCII) - len(special_tokens) - len(own) - 3
     if room < 16:
         least = vocab - room + 16
         raise TokenizerError(f"vocab {vocab} is too small for unigram: ask for {least} or more")
     if not corpus.lines:
         raise TokenizerError("the corpus holds no text to learn from: give documents with text")
     kept, covered = alphabet(corpus.characters, room, coverage)
-    restrict(corpus.path, corpus.characters, set(kept))
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(corpus.path),  # a path would be recorded in the model
+            sentence_iterator=_lines(corpus, set(kept)),  # a path would be recorded in the model
+            input_format="tsv" if corpus.weighted else "",
             model_writer=model,
             model_type="unigram",
             vocab_size=vocab,
             hard_vocab_limit=False,
-            normalization_rule_name="identity",
+            normalization_rule_name=normal,
             add_dummy_prefix=False,
             remove_extra_whitespaces=False,
             allow_whitespace_only_pieces=True,
             split_digits=True,
             byte_fallback=True,
-            character_coverage=1.0,  # see ``restrict``
+            character_coverage=1.0,  # see ``_lines``
             required_chars=_PRINTABLE_ASCII,
             max_sentence_length=2**30,  # the default drops sentences over 4192 bytes
             input_sentence_size=0,
@@ -133,7 +161,7 @@ def train_unigram(
             eos_id=-1,
             pad_id=-1,
             control_symbols=list(special_tokens),
-            user_defined_symbols=["\n", "\t"],
+            user_defined_symbols=["\n", "\t", *own],
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
@@ -143,7 +171,10 @@ def train_unigram(
             "more text, or model bpe"
         ) from error
     exact = round_scores(model.getvalue())
-    return exact, convert(exact), covered
+    size = sentencepiece.SentencePieceProcessor(model_proto=exact).get_piece_size()
+    more = [Piece(name, 0.0, CONTROL) for name in padding[: -size % (len(padding) + 1)]]
+    exact = with_pieces(exact, [*read_model(exact).pieces, *more])
+    return exact, convert(exact, corpus.space), covered
 
 
 def round_scores(raw: bytes) -> bytes:
@@ -166,8 +197,10 @@ def _rounded(piece: Piece) -> Piece:
     return Piece(piece.text, round(piece.score * _GRAIN) / _GRAIN, piece.kind)
 
 
-def convert(model: bytes) -> Tokenizer:
+def convert(model: bytes, space: str | None = None) -> Tokenizer:
     """A SentencePiece Unigram model, as trained here, for ``tokenizers``.
+
+    space: the token that every space becomes, if any.
 
     Splitting before each run of spaces changes no id (no piece has a space behind another
     character) and keeps the lattices short.
@@ -187,7 +220,5 @@ def convert(model: bytes) -> Tokenizer:
     tokenizer = Tokenizer(models.Unigram(vocab, pieces.unk_id(), True))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    tokenizer.add_special_tokens(
-        [AddedToken(name, special=True, normalized=False) for name in special]
-    )
+    add_tokens(tokenizer, special, space)
     return tokenizer

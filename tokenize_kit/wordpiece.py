@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from tokenize_kit.added import add_tokens
 from tokenize_kit.bpe import count_words
 from tokenize_kit.char_bpe import learn, names_of
 from tokenize_kit.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.dictionary import Dictionary
 from tokenize_kit.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.categories import members
 from tokenize_kit.symbol_words import Words
@@ -68,11 +70,16 @@ def _written(name: str) -> str:
 
 
 def train_wordpiece(
-    documents: Iterable[tuple[str, int]], options: TrainingOptions, scale: int = 1
+    documents: Iterable[tuple[str, int]],
+    options: TrainingOptions,
+    scale: int = 1,
+    dictionary: Dictionary | None = None,
 ) -> list[tuple[Tokenizer, dict[str, Any]]]:
     """A tokenizer of each of the sizes, from one count, and what its card says of it."""
     first, parts = options.first_tokens, options.cutting.parts
-    found = _without_space(characters_of(*count_words(documents, parts).words()))
+    found = _without_space(
+        characters_of(*count_words(documents, options.counted_parts, dictionary).words())
+    )
     frequencies = found.frequencies()
     trained = []
     for size in options.sizes:
@@ -119,7 +126,5 @@ def _build(
         ]
     )
     tokenizer.decoder = decoders.WordPiece(prefix=PREFIX, cleanup=False)
-    tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in [*first, *last]]
-    )
+    add_tokens(tokenizer, [*first, *last])
     return tokenizer

@@ -208,8 +208,16 @@ def histogram(
 
 
 @drawn
-def curve(lines: Sequence[Sequence[tuple[float, float]]], label: str, x_name: str) -> str:
-    """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes."""
+def curve(
+    lines: Sequence[Sequence[tuple[float, float]]],
+    label: str,
+    x_name: str,
+    doublings: Sequence[int] = (),
+) -> str:
+    """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes.
+
+    doublings: the ticks of an x axis on which a doubling is as far everywhere.
+    """
 
     def draw() -> Any:
         from matplotlib.ticker import MaxNLocator
@@ -220,8 +228,13 @@ def curve(lines: Sequence[Sequence[tuple[float, float]]], label: str, x_name: st
             xs, ys = zip(*points, strict=True)
             axes.plot(xs, ys, linewidth=1.4, markersize=3.5, **style)
         axes.margins(x=0.02, y=0.12)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        if doublings:
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(doublings, [f"{tick:,}" for tick in doublings])
+            axes.minorticks_off()
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_title(x_name, loc="right", color=MUTED, fontsize=FONT * 0.72)
         return figure
 

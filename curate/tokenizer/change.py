@@ -28,9 +28,10 @@ def convert(
         print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
         return
     say(f"wrote {out}", False)
+    texts = card["verified_texts"]
     print(
-        f"the same ids in {card['verified_texts']:,} texts ({card['verified_bytes']:,} bytes)"
-        f" as {card['source']}"
+        f"the same ids in {texts - card['ties']:,} of {texts:,} texts"
+        f" ({card['verified_bytes']:,} bytes) as {card['source']}"
     )
     for name in ("pattern", "pat_str", "special_tokens", "tokenizer.ggml.pre"):
         if card.get(name):

@@ -58,24 +58,47 @@ class Documents:
         return {name: found[name] for name in ("read", "kept", "rejected", "corrupt")}
 
 
-def evaluate(tokenizers: list[Path], inputs: list[str], show: int, quiet: bool) -> dict[str, Any]:
+def evaluate(
+    tokenizers: list[Path],
+    inputs: list[str],
+    show: int,
+    quiet: bool,
+    pattern: str | None = None,
+    baseline: Path | None = None,
+) -> dict[str, Any]:
     """What `tokenize_kit.judge.compare` says, with the inputs and what was read of them.
 
-    UsageError where a tokenizer cannot be read or no document has text.
+    baseline: one of the tokenizers, or one more, which then comes last. UsageError where a
+    tokenizer cannot be read or no document has text.
     """
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.compare import compare
 
     documents = Documents(inputs, quiet)
+    if pattern is not None and not any(
+        _is_ranks(p) for p in [*tokenizers, *filter(None, [baseline])]
+    ):
+        raise UsageError("--pattern is for .tiktoken files, and none is given; leave it out")
+    if baseline is not None and baseline not in tokenizers:
+        tokenizers = [*tokenizers, baseline]
+    against = None if baseline is None else tokenizers.index(baseline)
     try:
-        found = compare(tokenizers, documents.batches(), GROUPS, show)
+        found = compare(tokenizers, documents.batches(), GROUPS, show, pattern, against)
     except TokenizerError as error:
         raise translated(error) from None
     if not found["tokenizers"][0]["bytes"]:
-        raise UsageError("no document with text in the input")
+        refused = documents.tally["rejected"] + documents.tally["corrupt"]
+        why = f": {refused:,} records could not be taken" if refused else ""
+        raise UsageError(f"no document with text in the input{why}")
     for row, name in zip(found["tokenizers"], names(tokenizers), strict=True):
         row["name"] = name
+    if against is not None:
+        found["baseline"] = found["tokenizers"][against]["name"]
     return {"inputs": inputs, **documents.tally, **found}
+
+
+def _is_ranks(path: Path) -> bool:
+    return path.suffix == ".tiktoken"
 
 
 def translated(error: Any) -> CurateError:
@@ -90,7 +113,9 @@ def names(paths: list[Path]) -> list[str]:
     for path in paths:
         folder = path.name in ("tokenizer.json", "tokenizer.model")
         own = path.resolve().parent.name if folder else path.resolve().name
-        short.append(own.removesuffix(".json").removesuffix(".model") or str(path))
+        short.append(
+            own.removesuffix(".json").removesuffix(".model").removesuffix(".tiktoken") or str(path)
+        )
     return short if len(set(short)) == len(short) else [str(p) for p in paths]
 
 

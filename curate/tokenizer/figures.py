@@ -14,8 +14,10 @@ def whole(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Three decimals."""
-    return NONE if value is None else f"{value:.3f}"
+    """Three decimals; one from a hundred on."""
+    if value is None:
+        return NONE
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def share(value: float | None) -> str:
@@ -35,9 +37,13 @@ ROWS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("vocab", "vocabulary", whole, 0),
     ("bytes_a_token", "bytes a token", ratio, 1),
     ("characters_a_token", "characters a token", ratio, 1),
+    ("nsl", "tokens over the baseline's (NSL)", ratio, -1),
     ("fertility", "tokens a word (fertility)", ratio, -1),
     ("whole_share", "words kept whole", share, 1),
     ("tokens_a_letter", "tokens a letter, scripts without spaces", ratio, -1),
+    ("gini_a_byte", "Gini of languages, tokens a byte", ratio, -1),
+    ("gini_a_character", "Gini of languages, a character", ratio, -1),
+    ("gini_a_text", "Gini of languages, a text", ratio, -1),
     ("unknown_share", "unknown tokens", share, -1),
     ("parts_share", "tokens that are parts of characters", share, -1),
     ("renyi_efficiency", "Rényi efficiency", ratio, 1),
@@ -61,7 +67,7 @@ def rows(found: list[dict[str, Any]]) -> list[tuple[str, list[str], list[int]]]:
     share."""
     lines = []
     for key, title, write, better in ROWS:
-        values = [one[key] for one in found]
+        values = [one.get(key) for one in found]
         if all(v is None for v in values):
             continue
         cells = [write(v) for v in values]

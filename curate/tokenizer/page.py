@@ -32,7 +32,7 @@ def render(found: Found) -> str:
     )
     head = f"<h1>{title}</h1><p class=lead>On {inputs}.</p><div class=tiles>{cells}</div>"
     chapters = [
-        _table(every),
+        _table(found),
         _shown(found),
         _languages(every),
         _sources(every),
@@ -43,9 +43,16 @@ def render(found: Found) -> str:
     return frame(f"{title}: llmcurate", head, chapters, "For programs: evaluation.json.")
 
 
-def _table(every: list[Found]) -> Chapter:
+def _table(found: Found) -> Chapter:
+    every = found["tokenizers"]
+    said = "The best of a row is bold." if len(every) > 1 else "One tokenizer: nothing to compare."
+    if "baseline" in found:
+        said += f" Baseline: {name(found['baseline'])}."
     body = [
-        [title, *(f"<b>{shown(c)}</b>" if i in best else shown(c) for i, c in enumerate(cells))]
+        [
+            title.replace("  ", "&emsp;"),
+            *(f"<b>{shown(c)}</b>" if i in best else shown(c) for i, c in enumerate(cells)),
+        ]
         for title, cells, best in rows(every)
     ]
     body.append(["encoded by", *(shown(one["engine"]) for one in every)])
@@ -53,7 +60,7 @@ def _table(every: list[Found]) -> Chapter:
     return section(
         "figures",
         "Figures",
-        lead("The best of a row is bold. What each line means stands at the end."),
+        lead(said + " What each line means stands at the end."),
         table(head, body, numbers=range(1, len(head))),
     )
 
@@ -116,6 +123,8 @@ def _languages(every: list[Found]) -> Chapter:
             ("premium_a_byte", "premium<br>a byte"),
             ("premium_a_text", "premium<br>a text"),
         ]
+    if "nsl" in first[0]:
+        kinds.append(("nsl", "over the<br>baseline"))
     parts = []
     for one in every:
         body = [
@@ -206,6 +215,17 @@ TERMS = (
         "Rényi efficiency",
         "log(sum of p^2.5) / (1 - 2.5) / log(vocabulary), p: a token's share of all tokens; 1 where"
         " all are as frequent (Zouhar et al. 2023). Below it the same over the tokens that occur.",
+    ),
+    (
+        "NSL",
+        "Normalised sequence length: tokens over those of the baseline on the same texts; less is"
+        " shorter (Dagan et al. 2024).",
+    ),
+    (
+        "Gini",
+        "Of the tokens that languages take, each language counted once: 0 where all take as many,"
+        " towards 1 where one takes them all. A byte and a character do not say the same in two"
+        " languages; on texts that do, look at tokens a text.",
     ),
     (
         "parts of characters",

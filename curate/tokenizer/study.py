@@ -104,6 +104,15 @@ def _advice(found: dict[str, Any]) -> list[str]:
     return advice
 
 
+def _apart(sizes: list[int]) -> list[int]:
+    """Those that have room for their name: each half as large again as the one before."""
+    kept: list[int] = []
+    for size in sizes:
+        if not kept or size >= 1.5 * kept[-1]:
+            kept.append(size)
+    return kept
+
+
 def render(found: dict[str, Any]) -> str:
     """study.html."""
     rows = found["rows"]
@@ -119,14 +128,15 @@ def render(found: dict[str, Any]) -> str:
     title = "How large a vocabulary"
     points = [(float(row["vocab"]), row["bytes_a_token"]) for row in rows]
     mark = [(x, y) for x, y in points if x == found["recommended"]]
-    chart = charts.curve([points, mark], "bytes a token by vocabulary", "vocabulary")
+    ticks = _apart([row["vocab"] for row in rows])
+    chart = charts.curve([points, mark], "bytes a token by vocabulary", "vocabulary", ticks)
     body = [_cells(row) for row in rows]
     chapter = section(
         "sizes",
         "Bytes a token by vocabulary",
         f"<figure>{chart}<figcaption>Bytes a token (upwards) by vocabulary; dot: recommended."
         "</figcaption></figure>",
-        table(HEAD, body, numbers=range(4)),
+        table(HEAD, body, numbers=range(1, 4)),
         lead("; ".join(_advice(found)).capitalize() + "."),
         lead(
             "Byte-level BPE. Saved by doubling: the share of tokens that a vocabulary of twice the"

@@ -32,6 +32,8 @@ def evaluate(
     show: int,
     color: bool | None,
     as_json: bool,
+    pattern: str | None = None,
+    baseline: Path | None = None,
 ) -> None:
     """Prints the figures; with OUT also evaluation.json and evaluate.html."""
     from curate.tokenizer.evaluate import evaluate as run
@@ -39,7 +41,7 @@ def evaluate(
 
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"OUT {out} is a file; name a folder")
-    found = run(tokenizers, inputs, show, as_json)
+    found = run(tokenizers, inputs, show, as_json, pattern, baseline)
     if not as_json:
         colours = coloured(sys.stdout) if color is None else color
         print(text(found, shutil.get_terminal_size().columns, colours))
@@ -64,6 +66,8 @@ def text(found: dict[str, Any], width: int, colours: bool) -> str:
     ]
     if any(best for _, best in body):
         lines.append(f"{'bold' if colours else '*'}: the best of a line")
+    if "baseline" in found:
+        lines.append(f"baseline: {_short(found['baseline'])}")
     for one in every:
         lines += _remarks(one)
     lines += _groups(every, names, colours)
@@ -132,6 +136,9 @@ def _groups(every: list[dict[str, Any]], names: list[str], colours: bool) -> lis
     if len(languages) > 1 and "premium_a_character" in languages[0]:
         title = "tokens a character over those of English"
         lines += [*_by("lang", "premium_a_character", title, every, names, colours), PREMIUM]
+    if languages and "nsl" in languages[0]:
+        title = "tokens over the baseline's by language"
+        lines += _by("lang", "nsl", title, every, names, colours)
     if len(sources) > 1:
         lines += _by("source", "bytes_a_token", "bytes a token by source", every, names, colours)
     return lines

@@ -34,7 +34,7 @@ def shards(out: Path) -> dict[str, str]:
 
 def arguments(out: str, *options: str) -> list[str]:
     line = ["tokenizer", "encode", "in.jsonl", "--tokenizer", "tok", "-o", out, "-q"]
-    return [*line, "--workers", "1", *options]
+    return [*line, "--workers", "2", *options]
 
 
 def test_the_options_of_the_command_reach_the_shards(corpus):

@@ -183,7 +183,7 @@ def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(bui
         ({"vocab": [400, 20]}, "vocab 20: ask for 258 or more"),
         ({"pattern": "gpt9"}, "choose gpt2, cl100k"),
         ({"digits": "double"}, "choose single, triples"),
-        ({"model": "unigram", "pad_to": 8}, "pad-to: only for the model bpe"),
+        ({"model": "unigram", "min_frequency": 8}, "min-frequency: not for unigram"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(value),
 )

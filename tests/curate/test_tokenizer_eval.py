@@ -77,6 +77,25 @@ def test_the_page_holds_what_the_json_says(judged: Path, capsys: Any) -> None:
     assert "premium<br>a text" in page
 
 
+def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
+    out = judged / "against"
+    given = (judged / "one", "--baseline", judged / "two", "-o", out)
+    code, said, _ = _eval(capsys, judged, *given)
+    assert code == 0
+    lines = {line.split("  ")[0]: line.split() for line in said.splitlines()}
+    assert lines["tokens over the baseline's (NSL)"][-2:][1].startswith("1.000")
+    assert "baseline: two" in said and "tokens over the baseline's by language" in said
+    one, two = json.loads((out / "evaluation.json").read_bytes())["tokenizers"]
+    assert one["nsl"] == one["tokens"] / two["tokens"] > 1
+    page = (out / "evaluate.html").read_text(encoding="utf-8")
+    assert "Baseline: " in page and "over the<br>baseline" in page and "Gini" in page
+
+
+def test_a_pattern_without_ranks_is_refused(judged: Path, capsys: Any) -> None:
+    code, _, err = _eval(capsys, judged, judged / "one", "--pattern", "gpt2")
+    assert code == 2 and ".tiktoken" in err
+
+
 def test_a_page_without_languages_has_no_chapter_on_them(tmp_path: Path, judged: Path) -> None:
     (tmp_path / "plain.jsonl").write_text('{"text": "the cat"}\n', encoding="utf-8")
     given = ["tokenizer", "eval", judged / "one", "--on", tmp_path / "plain.jsonl", "-o", tmp_path]

@@ -29,6 +29,7 @@ TEXTS = [
     "漢字とかなの文。Привет, мир! ﬁne ＦＵＬＬ",
     "def f(x):\n    return x[1:]  # the rest",
 ]
+ENGLISH = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer sunk"]
 HARD = st.one_of(
     st.text(st.sampled_from("abthe 1'sTกี่็漢é\n\t\u200dﬁ😀\u2581"), max_size=60),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
@@ -54,6 +55,11 @@ MODELS = {
         **WORDS,
     },
 }
+NO_TOKENS = (
+    b'{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,'
+    b'"pre_tokenizer":null,"post_processor":null,"decoder":null,'
+    b'"model":{"type":"BPE","vocab":{},"merges":[]}}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +125,28 @@ def test_a_model_comes_back_from_json(models, tmp_path, name):
     was = read_model(source.read_bytes())
     assert [text for text, _, _ in back.pieces] == [text for text, _, _ in was.pieces]
     assert ids_of(tmp_path / "back.model", TEXTS[:4]) == ids_of(source, TEXTS[:4])
+
+
+@settings(max_examples=80, deadline=None)
+@given(text=st.text(st.sampled_from("<>/sunkthe \u00e9"), max_size=20))
+def test_a_special_token_is_no_text_where_its_characters_are_unknown(plain, text):
+    """T5's vocabulary has no `<`: an unknown character must not cost more than the token."""
+    library, tokenizer = plain
+    for one in (text, f"{text}<unk>", f"the</s>{text}"):
+        assert tokenizer.encode(one, add_special_tokens=False).ids == library.encode(one)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """A Unigram of letters, by its library and as a tokenizer.json."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*ENGLISH] * 9), model_writer=model, vocab_size=40,
+        model_type="unigram", hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    tokenizer = to_tokenizer(read_model(model.getvalue()))
+    tokenizer.encode_special_tokens = True
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()), tokenizer
 
 
 def test_a_model_file_is_written_as_it_was_read(models):
@@ -195,8 +223,48 @@ def test_what_a_format_cannot_hold_is_named(models, byte_level, tmp_path, name, 
     assert not (tmp_path / "out").exists()
 
 
-def changed(byte_level, tmp_path, change):
-    parts = json.loads((byte_level / "gpt2" / "tokenizer.json").read_text())
+def test_a_pattern_is_known_however_it_is_written(byte_level, tmp_path):
+    """DeepSeek's own file does not escape what ours does."""
+
+    def rewrite(parts):
+        for split in parts["pre_tokenizer"]["pretokenizers"][:3]:
+            regex = split["pattern"]["Regex"]
+            split["pattern"]["Regex"] = regex.replace("\\r\\n", "\r\n").replace('\\"', '"')
+        parts["normalizer"] = {"type": "Sequence", "normalizers": []}
+
+    source = changed(byte_level, tmp_path, rewrite, "deepseek")
+    card = convert(source, tmp_path / "x.gguf", "gguf")
+    assert card["tokenizer.ggml.pre"] == "deepseek-v3"
+
+
+@pytest.mark.parametrize(("name", "alike"), [("gpt2", "phi-2"), ("llama3", "llama-v3")])
+def test_other_names_of_a_pattern_of_llama_cpp_are_read(byte_level, tmp_path, name, alike):
+    convert(byte_level / name, tmp_path / "x.gguf", "gguf")
+    raw = (tmp_path / "x.gguf").read_bytes()
+    pre = read_metadata(raw)["tokenizer.ggml.pre"].encode()
+    assert raw.count(len(pre).to_bytes(8, "little") + pre) == 1
+    other = alike.encode()
+    raw = raw.replace(
+        len(pre).to_bytes(8, "little") + pre, len(other).to_bytes(8, "little") + other
+    )
+    (tmp_path / "y.gguf").write_bytes(raw)
+    assert ids_of(tmp_path / "y.gguf", TEXTS) == ids_of(byte_level / name, TEXTS)
+
+
+def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_path):
+    """Under llama-bpe a piece of text is any token of the vocabulary, special ones too."""
+
+    def forge(parts):
+        parts["model"]["ignore_merges"] = True
+        token = parts["added_tokens"][0]
+        parts["added_tokens"].append(token | {"id": 420, "content": "hello"})
+
+    with pytest.raises(CannotHold, match="not be faithful: in 'hello'"):
+        convert(changed(byte_level, tmp_path, forge, "llama3"), tmp_path / "x.gguf", "gguf")
+
+
+def changed(byte_level, tmp_path, change, name="gpt2"):
+    parts = json.loads((byte_level / name / "tokenizer.json").read_text())
     change(parts)
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     return tmp_path / "tokenizer.json"
@@ -209,6 +277,19 @@ def test_merges_that_ids_do_not_give_are_no_ranks(byte_level, tmp_path):
 
     with pytest.raises(CannotHold, match="merges are not given by ranks"):
         convert(changed(byte_level, tmp_path, swap), tmp_path / "x.tiktoken", "tiktoken")
+
+
+def test_the_space_symbol_of_sentencepiece_is_named_where_it_is_text(tmp_path):
+    train_tokenizer(iter([*TEXTS, *SCRIPTS] * 9), tmp_path, vocab=560, model="unigram")
+    (tmp_path / "tokenizer.model").unlink()
+    with pytest.raises(CannotHold, match=r"U\+2581 is a character there and a space"):
+        convert(tmp_path, tmp_path / "x.model", "sentencepiece")
+    texts = packed(TEXTS)
+    convert(tmp_path, tmp_path / "x.model", "sentencepiece", batches=[texts])
+    assert ids_of(tmp_path / "x.model", TEXTS) == ids_of(tmp_path, TEXTS)
+    convert(tmp_path, tmp_path / "copy", "tokenizer.json")
+    own = (tmp_path / "tokenizer.json").read_bytes()
+    assert (tmp_path / "copy" / "tokenizer.json").read_bytes() == own
 
 
 def test_a_token_without_a_merge_is_no_rank(byte_level, tmp_path):
@@ -250,9 +331,12 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
         ("x.model", b"\x0a\xff\xff\xff\xff\x0f"),
         ("x.tiktoken", b"YQ== 0\n"),
         ("x.json", b"{}"),
+        ("x.json", NO_TOKENS),
+        ("x.json", NO_TOKENS.replace(b"{}", b'{"a":4000000000}')),
         ("x.bin", b"\0"),
     ],
-    ids="empty cut magic keys no-vocabulary no-model cut-model ranks json unknown".split(),
+    ids="empty cut magic keys no-vocabulary no-model cut-model ranks json no-tokens huge-ids"
+    " unknown".split(),
 )
 def test_what_is_no_tokenizer_is_refused_in_one_line(tmp_path, name, raw):
     (tmp_path / name).write_bytes(raw)
@@ -290,6 +374,8 @@ def test_the_command_says_what_was_verified(models, tmp_path):
     result = CliRunner().invoke(app, arguments)
     card = json.loads(result.stdout.splitlines()[-1])
     assert result.exit_code == 0 and card["verified_texts"] == 2
+    result = CliRunner().invoke(app, arguments[:-1])
+    assert "the same ids in 2 of 2 texts (16 bytes) as llama.model" in result.output
     assert {file.name for file in out.iterdir()} == {
         "tokenizer.json",
         "tokenizer_config.json",

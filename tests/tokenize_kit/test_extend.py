@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from curate.cli import app
 from tokenize_kit.byte_level import spelled, unspelled
+from tokenize_kit.change.convert import convert
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.extend_bpe import learn_more
 from tokenize_kit.change.opened import open_tokenizer
@@ -143,6 +144,28 @@ def test_no_new_token_is_spelled_as_a_special_one(old, tmp_path):
     assert tokenizer.encode("<|endoftext|>").tokens != ["<|endoftext|>"]
 
 
+def test_added_tokens_that_stand_beside_the_vocabulary_keep_their_ids(old, tmp_path):
+    """As Llama 3's special tokens do: the library would number them behind the new ones."""
+    parts = json.loads((old / "tokenizer.json").read_text())
+    token = parts["added_tokens"][0]
+    parts["added_tokens"] += [token | {"id": 280 + k, "content": f"<|x{k}|>"} for k in range(3)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    card = extend(tmp_path, [packed(NEW)], tmp_path / "out", 20)
+    tokenizer = load_tokenizer(tmp_path / "out" / "tokenizer.json")
+    assert [tokenizer.token_to_id(f"<|x{k}|>") for k in range(3)] == [280, 281, 282]
+    assert card["first_new_id"] == 283 and tokenizer.get_vocab_size() == 303
+
+
+def test_no_text_gives_a_special_token_for_its_spelling(old, tmp_path):
+    parts = json.loads((old / "tokenizer.json").read_text())
+    parts["model"]["ignore_merges"] = True
+    parts["added_tokens"].append(parts["added_tokens"][0] | {"id": 280, "content": "hello"})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    with pytest.raises(TokenizerError, match="its text would give special tokens"):
+        extend(tmp_path, [packed(NEW)], tmp_path / "out", 20)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_normaliser_is_kept_and_learned_behind(old, tmp_path):
     parts = json.loads((old / "tokenizer.json").read_text()) | {"normalizer": {"type": "NFC"}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
@@ -206,6 +229,16 @@ def test_the_pieces_of_a_model_are_those_that_sentencepiece_reads(unigram, tmp_p
     assert [library.id_to_piece(card["old_tokens"])] == card["examples"][:1]
 
 
+def test_characters_that_were_unknown_are_known_behind(unigram, tmp_path):
+    """Where `<` is unknown, unknown characters stand alone: new ones must not."""
+    convert(unigram / "x.model", tmp_path / "json", "tokenizer.json")
+    extend(unigram / "x.model", [packed(NEW)], tmp_path / "model", 30)
+    extend(tmp_path / "json", [packed(NEW)], tmp_path / "out", 30)
+    one, other = open_tokenizer(tmp_path / "out"), open_tokenizer(tmp_path / "model")
+    for text in [*NEW[:2], *OLD[:2], "<unk>ก</s>"]:
+        assert np.array_equal(one.encode(*packed([text]))[0], other.encode(*packed([text]))[0])
+
+
 def checkpoint(path, size, kind="F32", **more):
     """Tables of `size` rows, as float32: input, and what else is given."""
     rows = np.random.default_rng(1).normal(2, 3, (size, 8)).astype(np.float32)
@@ -260,6 +293,14 @@ def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp
         spread = stored.std(0).max()
         assert np.abs(new.mean(0) - stored.mean(0)).max() < 0.35 * spread
         assert np.abs(np.cov(new.T) - np.cov(stored.T)).max() < 0.5 * spread**2
+
+
+def test_rows_that_are_no_numbers_are_nothing_to_draw_from(old, tmp_path):
+    rows = np.full((280, 4), np.nan, np.float32)
+    write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32")})
+    with pytest.raises(TokenizerError, match="NaN or infinity"):
+        file = tmp_path / "x.safetensors"
+        extend(old, [packed(NEW)], tmp_path / "out", 9, embeddings=file, init="random")
 
 
 def test_the_file_of_embeddings_is_one_of_safetensors(tmp_path):

@@ -187,8 +187,6 @@ def test_the_card_says_what_the_sample_was_drawn_from(tmp_path):
         ({"by": "lang"}, "by: only with temperature"),
         ({"sample_bytes": 0}, "sample-bytes 0"),
         ({"seed": -1}, "seed -1"),
-        ({"model": "unigram", "weights": "lang=th:2"}, "weights: not for unigram"),
-        ({"model": "unigram", "temperature": 2.0}, "temperature: not for unigram"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(map(str, value.values())),
 )

@@ -155,3 +155,29 @@ def test_rules_that_do_not_go_together_are_one_line(wrong, said):
         TrainingOptions(**wrong)
     assert caught.value.exit_code == 2
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+RULES = {
+    "runs": {"space_runs": 9, "newlines": "runs", "forbid": ("\n", "if", "  r")},
+    "scripts": {"script_boundaries": True, "newlines": "single", "pattern": "llama3"},
+    "graphemes": {"graphemes": True, "digits": "triples"},
+    "own": {"regex": (r"[a-z]+", r"\s")},
+}
+
+
+@pytest.fixture(scope="module", params=[f"{m}-{r}" for m in ("bpe", "char-bpe") for r in RULES])
+def ruled(request, tmp_path_factory):
+    """A tokenizer of each model with each set of rules."""
+    model, _, rules = request.param.rpartition("-")
+    out = tmp_path_factory.mktemp("ruled")
+    card = train_tokenizer([CODE, MIXED], out, model=model, vocab=420, **RULES[rules])
+    assert card["lossless"] is True
+    return load_tokenizer(out / "tokenizer.json")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("  \n\tifr<0x4A>ก่1\u200d"))
+)
+def test_any_text_comes_back_exactly_whatever_the_rules(ruled, text):
+    assert ruled.decode(ruled.encode(text).ids) == text

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.byte_level import spelled, unspelled
 from tokenize_kit.change.forms import Added, ByteBpe, CannotHold
 from tokenize_kit.encode.ranks import read_ranks, special_of
 from tokenize_kit.encode.reading import NotOurs, _patterns
+from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS, chosen
+from tokenize_kit.pattern.parse import UnsupportedPattern
 
 
 def is_byte_bpe(parts: dict[str, Any]) -> bool:
     """Whether a tokenizer.json spells its text in the letters of bytes."""
     return parts["model"].get("type") == "BPE" and "ByteLevel" in json.dumps(parts["pre_tokenizer"])
+
+
+def normalizers_of(parts: dict[str, Any]) -> list[str]:
+    """The kinds of normalisers of a tokenizer.json, one after the other."""
+
+    def kinds(step: dict[str, Any] | None) -> list[str]:
+        if step is None:
+            return []
+        if step["type"] == "Sequence":
+            return [kind for inner in step["normalizers"] for kind in kinds(inner)]
+        return [step["type"]]
+
+    return kinds(parts.get("normalizer"))
 
 
 def from_json(parts: dict[str, Any]) -> ByteBpe:
@@ -27,8 +44,8 @@ def from_json(parts: dict[str, Any]) -> ByteBpe:
     A post-processor is left out: it puts tokens around text and changes none of it.
     """
     model = parts["model"]
-    if parts.get("normalizer"):
-        raise CannotHold(f"it normalises text ({parts['normalizer']['type']})")
+    if kinds := normalizers_of(parts):
+        raise CannotHold(f"it normalises text ({', '.join(kinds)})")
     for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise CannotHold(f"its model has the setting {name}")
@@ -79,10 +96,33 @@ def add_tokens(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
     )
 
 
+@lru_cache
+def _table(part: str) -> Table | None:
+    try:
+        return compile_pattern(part)
+    except UnsupportedPattern:
+        return None
+
+
+def cut_alike(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether patterns cut every text alike, however they are written: their tables are equal."""
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a != b:
+            first, second = _table(a), _table(b)
+            if first is None or second is None:
+                return False
+            tables = zip(first.kernel, second.kernel, strict=True)
+            if not all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in tables):
+                return False
+    return True
+
+
 def pattern_name(parts: tuple[str, ...]) -> str | None:
     """The name of published patterns, as Oniguruma or as Rust's regex reads them."""
     for name, pattern in PATTERNS.items():
-        if parts in (pattern.parts, chosen(name, pattern.digits).parts):
+        if parts == pattern.parts or cut_alike(parts, chosen(name, pattern.digits).parts):
             return name
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from tokenize_kit.change import byte_bpe_files, pieces_json
-from tokenize_kit.change.forms import CONTROL, ByteBpe, CannotHold, Form
+from tokenize_kit.change.forms import CONTROL, SPACE, ByteBpe, CannotHold, Form
 from tokenize_kit.change.gguf_file import read_metadata, write_metadata
 from tokenize_kit.change.gguf_vocabulary import from_metadata, obstacle, to_metadata
 from tokenize_kit.change.reading import FILES, Source, open_source, runs_as
@@ -56,6 +56,8 @@ def convert(
     source = open_source(path, pattern)
     try:
         data, about = written(source.form, to)
+        if source.kind == to == "tokenizer.json":  # as it is, whatever else it holds
+            data = source.path.read_bytes()
         encode = _opened(data, to, about)
         texts = hard_texts(source.form) if batches is None else batches
         libraries = {source.kind, to} & {"sentencepiece", "gguf"}
@@ -63,6 +65,11 @@ def convert(
         checked = compare(source.encode, encode, texts, scores)
     except CannotHold as error:
         more = obstacle(source.form) if to == "gguf" else ""
+        if source.kind == "tokenizer.json" and SPACE in str(error):
+            more = (
+                "; U+2581 is a character there and a space in SentencePiece: verify on texts of"
+                " your own (--verify), or convert the tokenizer.model that was trained with it"
+            )
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not checked.texts:
         raise TokenizerError("no document with text to verify on", exit_code=2)

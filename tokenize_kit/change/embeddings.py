@@ -19,6 +19,7 @@ INPUT = (
 )  # fmt: skip
 OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "head.weight")
 FILE = "embeddings.safetensors"
+_ROWS = 8192  # widened at once
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     vocabulary: rows that a table has at least. Raises TokenizerError where none or several fit.
     """
     checkpoint = Checkpoint(path)
+    if len(names) > 2:
+        raise TokenizerError("tensor: give two at most, input and output", exit_code=2)
     if names:
         found = list(zip(names, ("input", "output"), strict=False))
     else:
@@ -85,20 +88,35 @@ def extended(
     how: `mean` of the rows of a token's parts; or `random`, drawn from the normal distribution
     with the mean and the covariance of the old rows (Hewitt 2021), by seed.
     """
-    old = widened(table.stored[:vocabulary])
     if how == "mean":
-        rows = np.array([old[list(ids)].mean(0, dtype=np.float64) for ids in parts])
+        means = [widened(table.stored[list(ids)]).mean(0, dtype=np.float64) for ids in parts]
+        rows = np.array(means, np.float32)
     else:
-        # A sum of the old rows' deviations with normal weights has just their covariance.
-        middle = old.mean(0, dtype=np.float64)
-        draw = np.random.default_rng(seed).standard_normal((len(parts), len(old)))
-        rows = middle + draw @ (old - middle) / np.sqrt(len(old))
-    stored = narrowed(rows.astype(np.float32), table.kind)
+        rows = _drawn(table.stored[:vocabulary], len(parts), seed)
+    stored = narrowed(rows, table.kind)
     total = max(len(table.stored), vocabulary + len(parts))
     out = np.zeros((total, table.stored.shape[1]), table.stored.dtype)
     out[: len(table.stored)] = table.stored
     out[vocabulary : vocabulary + len(parts)] = stored
     return out
+
+
+def _drawn(stored: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """float32[count, width]: rows of the normal distribution with mean and covariance of others."""
+    blocks = [stored[first : first + _ROWS] for first in range(0, len(stored), _ROWS)]
+    middle = sum(widened(block).sum(0, dtype=np.float64) for block in blocks) / len(stored)
+    covariance = np.zeros((stored.shape[1], stored.shape[1]))
+    for block in blocks:
+        away = widened(block) - middle.astype(np.float32)
+        covariance += away.T @ away
+    covariance /= len(stored)
+    if not np.isfinite(covariance).all():
+        raise TokenizerError("the embeddings hold NaN or infinity: nothing is drawn like them")
+    # So much more on the diagonal that fewer rows than columns have a root, too.
+    covariance[np.diag_indices_from(covariance)] += 1e-6 * covariance.diagonal().mean() + 1e-30
+    root = np.linalg.cholesky(covariance)
+    draw = np.random.default_rng(seed).standard_normal((count, stored.shape[1]))
+    return (draw @ root.T + middle).astype(np.float32)
 
 
 def write_extended(
@@ -112,7 +130,8 @@ def write_extended(
     same = tied(tables)
     found = {}
     for number, table in enumerate(tables):
-        rows = extended(table, vocabulary, parts, how, seed if same else seed + number)
+        if not same or not number:
+            rows = extended(table, vocabulary, parts, how, seed + number)
         found[table.name] = (rows, table.kind)
     write_tensors(out / FILE, found)
     return _about(tables, same) | {

@@ -21,7 +21,7 @@ from tokenize_kit.change.embeddings import read_tables, write_extended
 from tokenize_kit.change.extend_bpe import learn_more, pieces_of
 from tokenize_kit.change.extend_unigram import learn_pieces
 from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
-from tokenize_kit.change.opened import Opened, open_tokenizer, write_beside
+from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
 from tokenize_kit.change.spm_file import add_pieces
 from tokenize_kit.change.verify import Buffers, Encode, packed
 from tokenize_kit.errors import TokenizerError
@@ -210,7 +210,7 @@ def _bpe(
     ids, sizes = pieces_of(plan, np.frombuffer(b"".join(new), np.uint8), ends)
     old = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
     shown = [token.decode("utf-8", "backslashreplace") for token in new]
-    return _Extension(_pretty(parts), old, shown, len(merges))
+    return _Extension(file_with(parts, form.added), old, shown, len(merges))
 
 
 def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:
@@ -227,10 +227,6 @@ def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) ->
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
         escaped = pieces_json.escapes(parts)
         vocab += [[t if escaped else t.replace("\u2581", " "), s] for t, s in new]
-        data = _pretty(parts)
+        text = json.dumps(pieces_json.renewed(parts))
+        data = Tokenizer.from_str(text).to_str(pretty=True).encode()
     return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])
-
-
-def _pretty(parts: dict[str, Any]) -> bytes:
-    """A tokenizer.json as `tokenizers` writes it."""
-    return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()

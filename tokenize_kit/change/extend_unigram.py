@@ -66,7 +66,8 @@ def learn_pieces(
 
     texts: normalised as the model does. A Unigram is trained on them; of its pieces those that the
     old one lacks are taken, with their score there, or a little more than that of their old parts
-    together, whichever is more: so each is used where it stands alone.
+    together, whichever is more: so each is used where it stands alone. Where there are no bytes to
+    fall back to, a piece's characters come before it.
     """
     from tokenize_kit.unigram import spill, train_unigram
 
@@ -89,4 +90,19 @@ def learn_pieces(
             old, ids = segments.best(text)
             # Whole 1/64, as in training: their sums are exact in float32.
             new.append((text, max(score, round((old + _ABOVE) * 64) / 64), ids))
-    return new[:tokens]
+    return new[:tokens] if form.byte_fallback else _with_characters(form, new, tokens)
+
+
+def _with_characters(
+    form: Pieces, new: list[tuple[str, float, list[int]]], tokens: int
+) -> list[tuple[str, float, list[int]]]:
+    """So many new pieces, each behind the characters that it has and the model had not: without
+    bytes to fall back to, these would be unknown where they stand alone."""
+    by_text = {piece[0]: piece for piece in new}
+    chosen: dict[str, tuple[str, float, list[int]]] = {}
+    for piece in new:
+        own = [c for c in dict.fromkeys(piece[0]) if c in by_text and c not in chosen]
+        group = dict.fromkeys([*own, piece[0]])
+        if len(chosen) + len(group) <= tokens:
+            chosen |= {text: by_text[text] for text in group}
+    return list(chosen.values())

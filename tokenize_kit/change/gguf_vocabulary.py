@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tokenize_kit.byte_level import spelled, unspelled
+from tokenize_kit.change.byte_bpe_files import cut_alike
 from tokenize_kit.change.forms import (
     BYTE,
     CONTROL,
@@ -48,7 +49,18 @@ LLAMA_CPP: dict[str, tuple[str, ...]] = {
         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     ),
     "deepseek-v3": PATTERNS["deepseek"].parts,
+    "smollm": (r"\p{N}", *PATTERNS["gpt2"].parts),
 }
+# Other names of the same patterns.
+_ALIKE = {
+    "gpt-2": ("phi-2", "mpt", "olmo", "jina-es", "jina-de", "modern-bert", "exaone4"),
+    "llama-bpe": ("llama3", "llama-v3", "falcon3", "pixtral", "lfm2"),
+    "qwen2": ("deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan"),
+    "gpt-4o": ("llama4", "kanana2", "minimax-m2"),
+    "deepseek-v3": ("hunyuan-dense",),
+    "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
+}
+_NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
 # Names under which a piece of text that is a token is that token, whatever merging gives.
 _WHOLE = frozenset({"llama-bpe"})
 
@@ -93,12 +105,12 @@ def to_metadata(form: Form) -> dict[str, Typed]:
 
 
 def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
-    name = next((p.gguf for p in PATTERNS.values() if p.gguf and p.parts == form.parts), None)
-    name = name or next((n for n, parts in LLAMA_CPP.items() if parts == form.parts), None)
+    known = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
+    fit = [*known.items(), *LLAMA_CPP.items()]
+    name = next((n for n, parts in fit if cut_alike(form.parts, parts)), None)
     if name is None:
-        known = ", ".join(n for n, p in PATTERNS.items() if p.gguf)
         raise CannotHold(
-            f"llama.cpp knows patterns by name and has none for this one (it has those of {known})"
+            f"llama.cpp knows patterns by name, and none of {', '.join(LLAMA_CPP)} is this one"
         )
     tokens = [f"[PAD{number}]" for number in range(form.size)]
     types = [UNUSED] * form.size
@@ -208,7 +220,8 @@ def from_metadata(values: dict[str, Any]) -> Form:
 
 def _read_bpe(values: dict[str, Any], tokens: list[str], types: list[int]) -> ByteBpe:
     pre = values.get(f"{_PREFIX}pre")
-    if pre not in LLAMA_CPP:
+    pre = _NAMES.get(pre, pre) if isinstance(pre, str) else pre
+    if not isinstance(pre, str) or pre not in LLAMA_CPP:
         raise CannotHold(f"it is cut by llama.cpp's pattern {pre!r}; known: {', '.join(LLAMA_CPP)}")
     plain: dict[bytes, int] = {}
     added = []

@@ -12,15 +12,14 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.change import byte_bpe_files, pieces_json
-from tokenize_kit.change.forms import ByteBpe, CannotHold, Form, Pieces
-from tokenize_kit.change.reading import file_of, kind_of
+from tokenize_kit.change.forms import Added, ByteBpe, CannotHold, Form, Pieces
+from tokenize_kit.change.reading import checked, file_of, kind_of
 from tokenize_kit.change.spm_file import read_model
-from tokenize_kit.change.verify import Encode
+from tokenize_kit.change.verify import Encode, packed
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.reading import Plan
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, to_json, write_atomic
-from tokenize_kit.load import load_tokenizer
 from tokenize_kit.transformers_files import write_transformers
 from tokenize_kit.vocabulary import open_vocabulary
 
@@ -64,17 +63,17 @@ def open_tokenizer(path: Path) -> Opened:
             f"{file}: convert it first (llmcurate tokenizer convert --to tokenizer.json)",
             exit_code=2,
         )
+    tokenizer = checked(file) if kind == "tokenizer.json" else None
     encode = open_vocabulary(file).encode
     parts: dict[str, Any] | None = None
     prepared: Callable[[str], str] | None
     try:
-        if kind == "sentencepiece":
+        if tokenizer is None:
             raw = file.read_bytes()
             form: Form = read_model(raw)
             prepared = _by_sentencepiece(raw)
         else:
             raw = b""
-            tokenizer = load_tokenizer(file)
             parts = json.loads(tokenizer.to_str())
             form, prepared = _json(tokenizer, parts)
     except CannotHold as error:
@@ -89,7 +88,8 @@ def open_tokenizer(path: Path) -> Opened:
 def _json(tokenizer: Tokenizer, parts: dict[str, Any]) -> tuple[Form, Callable[[str], str] | None]:
     steps = tokenizer.normalizer
     if byte_bpe_files.is_byte_bpe(parts):
-        if (parts.get("normalizer") or {}).get("type") in _UNICODE:
+        kinds = byte_bpe_files.normalizers_of(parts)
+        if kinds and all(kind in _UNICODE for kind in kinds):
             return byte_bpe_files.from_json(parts | {"normalizer": None}), steps.normalize_str
         return byte_bpe_files.from_json(parts), None
     form = pieces_json.from_json(parts)
@@ -135,3 +135,26 @@ def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
     except (ValueError, AttributeError, IndexError) as error:
         raise TokenizerError(f"{file}: not of this tokenizer ({error})", exit_code=2) from None
     return to_json(config)
+
+
+def file_with(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
+    """A changed tokenizer.json of byte-level BPE as `tokenizers` writes it.
+
+    added: its added tokens with their ids. They are put into the vocabulary: the library numbers
+    those that stand beside it anew. Raises CannotHold where one would then come out of text.
+    """
+    vocab = parts["model"]["vocab"]
+    for token in added:
+        if vocab.setdefault(token.content, token.number) != token.number:
+            raise CannotHold(f"the added token {token.content!r} is spelled as an ordinary one")
+    tokenizer = Tokenizer.from_str(json.dumps(parts))
+    special = [token for token in added if token.special]
+    plain = Tokenizer.from_str(json.dumps(parts))
+    plain.encode_special_tokens = True
+    encode = Encoder(plain).encode
+    ids, _ = encode(*packed([token.content for token in special]))
+    if np.isin(ids, [token.number for token in special]).any():
+        raise CannotHold("its text would give special tokens (ignore_merges)")
+    if any(tokenizer.token_to_id(token.content) != token.number for token in added):
+        raise CannotHold("its added tokens would have other ids")
+    return tokenizer.to_str(pretty=True).encode()

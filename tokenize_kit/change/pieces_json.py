@@ -40,6 +40,8 @@ def to_tokenizer(model: Pieces) -> Tokenizer:
     steps = _normalizers(model)
     tokenizer.normalizer = normalizers.Sequence(steps)
     cuts = [pre_tokenizers.Split(Regex(_WORDS), "isolated")] if model.starts_words else []
+    if known := _known(model):
+        cuts.insert(0, pre_tokenizers.Split(Regex(known), "isolated"))
     own = sorted((t for t, _, k in model.pieces if k == USER_DEFINED), key=len, reverse=True)
     if model.kind == "bpe" and own:
         spelled = "|".join(re.sub(r"([^\w\s])", r"\\\1", text) for text in own)
@@ -73,6 +75,39 @@ def _normalizers(model: Pieces) -> list[Any]:
     if model.squeeze:
         steps.append(normalizers.Replace(Regex(rf"{SPACE}+\z"), ""))
     return steps
+
+
+def _known(model: Pieces) -> str | None:
+    """A pattern of runs of characters that pieces have, where it is needed.
+
+    The library makes an unknown character cost more than any piece, so `</s>` as text would be that
+    token where `<` is unknown. No piece goes on over the end of such a run: a cut changes nothing
+    else.
+    """
+    usable = {c for t, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED) for c in t}
+    others = {
+        c for t, _, kind in model.pieces if kind not in (NORMAL, USER_DEFINED, BYTE) for c in t
+    }
+    if model.kind != "unigram" or model.byte_fallback or others <= usable or not usable:
+        return None
+    codes = sorted(map(ord, usable))
+    ranges: list[list[int]] = []
+    for code in codes:
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "[" + "".join(rf"\x{{{a:x}}}-\x{{{z:x}}}" for a, z in ranges) + "]+"
+
+
+def renewed(parts: dict[str, Any]) -> dict[str, Any]:
+    """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
+    known = _known(from_json(parts))
+    for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
+        if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
+            # Where none are needed any more, one piece: what was cut stays uncut.
+            cut["pattern"]["Regex"] = known or _ALL
+    return parts
 
 
 def _unigram(model: Pieces) -> Any:
@@ -127,7 +162,7 @@ def from_json(parts: dict[str, Any]) -> Pieces:
     model = parts["model"]
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
-        raise CannotHold(f"SentencePiece has no model of the type {model.get('type')}")
+        raise CannotHold(f"no other format has a model of the type {model.get('type')}")
     charsmap, squeeze, prefix, escaped = _prepared(parts)
     special = {t["content"] for t in parts["added_tokens"] if t["special"]}
     added = {t["content"] for t in parts["added_tokens"]}
@@ -203,17 +238,21 @@ def _prepared(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
         elif kind == "Replace" and pattern.get("Regex") in (r"\A +", " {2,}", rf"{SPACE}+\z"):
             squeeze = True
         else:
-            raise CannotHold(f"SentencePiece has no place for the normaliser {kind}")
+            raise CannotHold(f"no other format has a place for the normaliser {kind}")
     for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
         regex = cut.get("pattern", {}).get("Regex")
         if cut["type"] == "Metaspace" and cut["replacement"] == SPACE:
             escaped, prefix = True, prefix or cut["prepend_scheme"] != "never"
-        elif regex not in (_WORDS, _TRAINED_HERE):
-            raise CannotHold("SentencePiece has no pattern that cuts text")
+        elif regex not in (_WORDS, _TRAINED_HERE, _ALL) and not _RUNS.fullmatch(regex or ""):
+            raise CannotHold(
+                "it cuts text by a pattern, which no other format has for tokens of characters"
+            )
     return charsmap, squeeze, prefix, escaped
 
 
 _TRAINED_HERE = r"\n| +[^ \n]*|[^ \n]+"  # unigram.convert
+_ALL = r"[\s\S]+"
+_RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
 
 
 def _flat(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import copy
 import io
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,8 @@ from tokenize_kit.byte_level import spelled
 from tokenize_kit.change.convert import end_of
 from tokenize_kit.change.embeddings import read_tables, write_cut
 from tokenize_kit.change.forms import ByteBpe, CannotHold
-from tokenize_kit.change.opened import Opened, open_tokenizer, write_beside
+from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
+from tokenize_kit.change.pieces_json import NEVER, renewed
 from tokenize_kit.change.prune_choice import choose
 from tokenize_kit.change.spm_file import keep_pieces
 from tokenize_kit.change.verify import Buffers, Encode
@@ -162,12 +163,18 @@ def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
         ]
     else:
         rows = model["vocab"]
-        model["vocab"] = [rows[old] for old in kept if old < len(rows)]
+        # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
+        rows += [[text, NEVER] for text, _, _ in opened.form.pieces[len(rows) :]]
+        model["vocab"] = [rows[old] for old in kept]
         model["unk_id"] = int(new[model["unk_id"]])
     for token in parts["added_tokens"]:
         token["id"] = int(new[token["id"]])
     if parts.get("post_processor"):
         parts["post_processor"] = _renumbered(parts["post_processor"], new)
+    if isinstance(opened.form, ByteBpe):
+        added = [replace(token, number=int(new[token.number])) for token in opened.form.added]
+        return file_with(parts, tuple(added))
+    renewed(parts)
     return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
 
 

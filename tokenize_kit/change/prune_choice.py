@@ -77,7 +77,9 @@ def _unigram(form: Pieces, counts: np.ndarray, most: int | None, least: int) -> 
         # They decide what unknown characters and user-defined pieces score.
         fixed |= {min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)}
     if not form.byte_fallback:  # the texts' characters, or some would become unknown
-        used = {letter for n in scores if counts[n] for letter in form.pieces[n][0]}
+        # Those of special tokens, too: where one is unknown, the library finds the token in text.
+        shown = [text for n, (text, _, _) in enumerate(form.pieces) if n not in scores or counts[n]]
+        used = {letter for text in shown for letter in text}
         fixed |= {n for n in scores if form.pieces[n][0] in used}
     others = sorted((n for n in scores if n not in fixed), key=lambda n: (-int(counts[n]), n))
     others = [n for n in others if counts[n] >= least]

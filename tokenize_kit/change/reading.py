@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from tokenize_kit.change import byte_bpe_files, pieces_json
 from tokenize_kit.change.forms import MOST_TOKENS, ByteBpe, CannotHold, Form, Pieces
 from tokenize_kit.change.gguf_file import read_metadata
@@ -80,8 +82,9 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
             form = _gguf(file)
             encode = runs_as(form)
         else:
+            tokenizer = checked(file) if kind == "tokenizer.json" else None
             encode = open_vocabulary(file, pattern).encode
-            form = _form(file, kind, pattern, notes)
+            form = _form(file, kind, pattern, tokenizer, notes)
     except CannotHold as error:
         raise CannotHold(f"{file}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -91,14 +94,25 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
     return Source(file, kind, form, encode, sha256(file), tuple(notes))
 
 
-def _form(file: Path, kind: str, pattern: str | None, notes: list[str]) -> Form:
+def checked(file: Path) -> Tokenizer:
+    """A tokenizer.json whose ids are no larger than any vocabulary; raises TokenizerError."""
+    tokenizer = load_tokenizer(file)
+    vocab = tokenizer.get_vocab(with_added_tokens=True)
+    if not vocab:
+        raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
+    if max(vocab.values()) >= MOST_TOKENS:
+        raise TokenizerError(f"{file}: ids of {MOST_TOKENS:,} and more", exit_code=2)
+    return tokenizer
+
+
+def _form(
+    file: Path, kind: str, pattern: str | None, tokenizer: Tokenizer | None, notes: list[str]
+) -> Form:
     if kind == "sentencepiece":
         return read_model(file.read_bytes())
     if kind == "tiktoken":
         return byte_bpe_files.from_ranks(file.read_bytes(), pattern or "")
-    tokenizer = load_tokenizer(file)
-    if max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_TOKENS:
-        raise ValueError(f"ids of {MOST_TOKENS:,} and more")
+    assert tokenizer is not None
     parts: dict[str, Any] = json.loads(tokenizer.to_str())
     post = parts.get("post_processor")
     if post and post["type"] != "ByteLevel":

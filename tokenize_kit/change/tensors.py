@@ -114,5 +114,5 @@ def write_tensors(path: Path, tensors: dict[str, tuple[np.ndarray, str]]) -> Non
         at += stored.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    data = [np.ascontiguousarray(stored).tobytes() for stored, _ in tensors.values()]
-    write_atomic(path, b"".join([struct.pack("<Q", len(text)), text, *data]))
+    data = [np.ascontiguousarray(stored).data.cast("B") for stored, _ in tensors.values()]
+    write_atomic(path, struct.pack("<Q", len(text)), text, *data)

@@ -47,7 +47,8 @@ def packed(texts: list[str]) -> Buffers:
 
 def hard_texts(form: Form) -> Iterator[Buffers]:
     """The built-in texts, and the text of every token alone and behind a letter."""
-    yield packed([*HARD_TEXTS, *SCRIPTS])
+    own = [] if isinstance(form, Pieces) else [token.content for token in form.added]
+    yield packed([*HARD_TEXTS, *SCRIPTS, *own])
     if isinstance(form, Pieces):
         words = [text.replace("\u2581", " ") for text, _, kind in form.pieces if kind == NORMAL]
     else:

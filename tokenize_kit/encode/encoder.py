@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -13,6 +14,8 @@ from tokenize_kit.encode.json_pieces import Pieces, is_of_pieces
 from tokenize_kit.encode.odd_rows import find_odd, form_table
 from tokenize_kit.encode.reading import NotOurs, Plan, read
 from tokenize_kit.encode.words import encode_pieces, new_cache
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.load import panicked
 from tokenize_kit.pattern.scan import cut_rows
 
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -92,12 +95,21 @@ class Encoder:
         ]
         return np.concatenate([ids for ids, _ in parts]), np.concatenate([n for _, n in parts])
 
+    def _encoded(self, texts: list[str]) -> list[Any]:
+        try:
+            return list(self.tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        except BaseException as error:  # the library raises bare Exception, and panics
+            if not (isinstance(error, Exception) or panicked(error)):
+                raise
+            said = " ".join(str(error).split())[:200]
+            raise TokenizerError(f"this tokenizer cannot encode the texts: {said}") from error
+
     def _by_library(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, sizes = [], []
         for first in range(0, len(offsets) - 1, _ROWS):
             bounds = offsets[first : first + _ROWS + 1].tolist()
             texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(bounds)]
-            for found in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False):
+            for found in self._encoded(texts):
                 ids.append(np.array(found.ids, np.uint32))
                 sizes.append(len(found.ids))
         return np.concatenate([np.empty(0, np.uint32), *ids]), np.array(sizes, np.int64)

@@ -134,6 +134,22 @@ def token_of(slots, found, data, a, z):
     return np.int64(found[place])
 
 
+@njit(nogil=True)
+def all_ends(slots, data, a, z, ends):
+    """Puts the ends of all tokens that data[a:z] begins with into ends: int64[]; how many."""
+    unit = slots[np.uint64(0)]
+    count = 0
+    for k in range(a, z):
+        byte = np.uint32(data[np.uint64(k)])
+        unit = slots[np.uint64((unit >> _BASE) + byte)]
+        if unit & _LABEL != byte | _TAKEN:
+            break
+        if unit & _TOKEN:
+            ends[count] = k + 1
+            count += 1
+    return count
+
+
 @njit(cache=True, nogil=True)
 def shorter_tokens(slots, found, data, ends, ids, count):
     """int32[count]: of each token the longest one that is a proper beginning of it, -1 for none.

@@ -18,7 +18,6 @@ from tokenize_kit.byte_level import unspelled
 from tokenize_kit.errors import TokenizerError
 
 Buffers = tuple[np.ndarray, np.ndarray]
-MOST_IDS = 1 << 24  # of a vocabulary: a larger id is a damaged file, and would cost its memory
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _ROWS = 256  # texts given to a library at once
 
@@ -97,11 +96,6 @@ class Json:
         self.path = str(path)
         self._tokenizer = load_tokenizer(file)
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
-        largest = max(vocab.values(), default=0)
-        if largest >= MOST_IDS:  # asked first: all that follows counts up to the largest
-            raise TokenizerError(
-                f"{file}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken", exit_code=2
-            )
         self._encoder = Encoder(self._tokenizer)
         self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}

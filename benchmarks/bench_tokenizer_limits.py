@@ -1,0 +1,119 @@
+"""What is large: a vocabulary of 1,000,000, a text of one line of 60 MB, a word of 60 MB.
+
+    python benchmarks/bench_tokenizer_limits.py
+
+Each a command of its own on one core: `tokenizer encode` and `tokenizer eval` with the vocabulary
+on a thousand generated documents, and of the texts with a small one. Prints seconds
+and the most memory. Exit status 1 where one fails, or takes more than its limit: memory that is a
+part of the design (a constant, and a number of bytes a byte of text), and minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.shared_texts import ROOT, watched
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+VOCAB = 1_000_000
+MB = 60
+# MiB, seconds
+LIMITS = {
+    "encode, vocabulary of a million": (2000, 120),
+    "eval, vocabulary of a million": (2200, 300),
+    "encode, a line of prose": (1200, 120),
+    "eval, a line of prose": (3500, 300),
+    "encode, one word": (1800, 120),
+}
+
+
+def words() -> list[str]:
+    """A generated word a number, without a pattern to it."""
+    return [
+        "".join(LETTERS[(n * 7919 + k * 104_729 + n * n * k) % 26] for k in range(2 + n % 9))
+        for n in range(5000)
+    ]
+
+
+def large_vocabulary(small: Path, out: Path) -> None:
+    """A byte-level BPE of all words of two letters, of four, and many of five."""
+    parts = json.loads(small.read_text(encoding="utf-8"))
+    vocab = {
+        token: number
+        for token, number in parts["model"]["vocab"].items()
+        if len(token) == 1 or token.startswith("<|")
+    }
+    vocab = {token: number for number, token in enumerate(sorted(vocab, key=vocab.__getitem__))}
+    merges = []
+    twos = list(map("".join, itertools.product(LETTERS, repeat=2)))
+    fours = map("".join, itertools.product(twos, repeat=2))
+    fives = itertools.product(map("".join, itertools.product(twos, repeat=2)), LETTERS)
+    pairs = itertools.chain(
+        ((w[0], w[1]) for w in twos), ((w[:2], w[2:]) for w in fours), ((a, b) for a, b in fives)
+    )
+    for left, right in pairs:
+        if len(vocab) == VOCAB:
+            break
+        vocab[left + right] = len(vocab)
+        merges.append([left, right])
+    parts["model"] |= {"vocab": vocab, "merges": merges}
+    out.mkdir()
+    (out / "tokenizer.json").write_text(json.dumps(parts), encoding="utf-8")
+
+
+def main() -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from tokenize_kit.training import train_tokenizer
+
+    failed = False
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        some = words()
+        prose = " ".join(some)
+        train_tokenizer([prose], folder / "small", vocab=2000)
+        large_vocabulary(folder / "small" / "tokenizer.json", folder / "large")
+        documents = [" ".join(some[k : k + 50]) for k in range(1000)]
+        inputs = {
+            "documents": documents,
+            "line": [(prose + " ") * (MB * 1_000_000 // len(prose))],
+            "word": ["th" * (MB * 500_000)],
+        }
+        for kind, texts in inputs.items():
+            table = pa.table({"id": [str(k) for k in range(len(texts))], "text": texts})
+            pq.write_table(table, folder / f"{kind}.parquet")
+        tokenizer, encode = "tokenizer", ("--workers", "1", "-q")
+        commands = [
+            ["encode", "documents", "large"],
+            ["eval", "documents", "large"],
+            ["encode", "line", "small"],
+            ["eval", "line", "small"],
+            ["encode", "word", "small"],
+        ]
+        for (what, (most, limit)), (verb, kind, own) in zip(LIMITS.items(), commands, strict=True):
+            source, model = str(folder / f"{kind}.parquet"), str(folder / own)
+            line = [source, "--tokenizer", model, *encode, "-o", str(folder / f"out-{kind}")]
+            if verb == "eval":
+                line = [model, "--on", source]
+            done = watched([sys.executable, "-m", "curate.cli", tokenizer, verb, *line])
+            bad = done.status != 0 or done.peak_mib > most or done.seconds > limit
+            failed |= bad
+            print(
+                f"{what}: {done.seconds:.0f} s (limit {limit}), {done.peak_mib:.0f} MiB (limit"
+                f" {most}){'  FAILED' if bad else ''}",
+                flush=True,
+            )
+            if done.status:
+                print(done.output[-1000:])
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()

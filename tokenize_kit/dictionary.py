@@ -1,0 +1,152 @@
+"""Thai, Lao, Khmer and Burmese text cut into the words of a list, before BPE or Unigram learns.
+
+A stretch of letters and marks of these scripts is cut so that the fewest grapheme clusters lie
+outside words, then into the fewest words (maximal matching, Sornlertlamvanich 1993); of equals, the
+longer word comes first. What the list lacks stays in one piece. This is for training alone, so that
+no token is learned over the end of a word; the tokenizer needs no list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from tokenize_kit.encode.trie import all_ends, build_trie
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.pattern.categories import members
+
+SCRIPTS = ("Thai", "Lao", "Khmer", "Myanmar")
+_LETTER, _MARK, _LINKER = 1, 2, 3
+_ATTACHED = (0x0E33, 0x0EB3)  # SARA AM: letters, but with the character before them
+_LINKERS = (0x17D2, 0x1039)  # of Khmer and Burmese: the letter behind belongs to the cluster
+
+
+@lru_cache(maxsize=1)
+def _kinds() -> np.ndarray:
+    """uint8[0x10000]: 0 outside the stretches, 1 begins a cluster, 2 goes on with it, 3 links the
+    next letter to it. Letters and marks of the scripts are all three bytes in UTF-8."""
+    inside = np.logical_or.reduce([members(name) for name in SCRIPTS])
+    kinds = np.zeros(0x10000, np.uint8)
+    kinds[(inside & members("L"))[:0x10000]] = _LETTER
+    kinds[(inside & members("M"))[:0x10000]] = _MARK
+    kinds[list(_ATTACHED)] = _MARK
+    kinds[list(_LINKERS)] = _LINKER
+    return kinds
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """words: how many are of these scripts; ignored: lines that are not; sha256: of the file."""
+
+    words: int
+    ignored: int
+    sha256: str
+    slots: np.ndarray
+
+    def cut(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """int64[]: the offsets with those of words put in between.
+
+        data: uint8[], valid UTF-8; offsets: int64[rows + 1].
+        """
+        return _cut(data, offsets, _kinds(), self.slots)
+
+    def card(self) -> dict[str, int | str]:
+        used = "in training alone"
+        return {"used": used, "words": self.words, "ignored": self.ignored, "sha256": self.sha256}
+
+
+def read_dictionary(path: Path) -> Dictionary:
+    """A list of words, one a line, UTF-8; raises TokenizerError naming the file."""
+    try:
+        raw = path.read_bytes()
+        lines = {line.strip() for line in raw.decode("utf-8-sig").splitlines()} - {""}
+    except OSError as error:
+        raise TokenizerError(f"dictionary {path}: {error.strerror}", exit_code=2) from None
+    except UnicodeDecodeError:
+        raise TokenizerError(f"dictionary {path}: not UTF-8 text", exit_code=2) from None
+    kinds = _kinds()
+    words = sorted(line for line in lines if all(ord(c) < 0x10000 and kinds[ord(c)] for c in line))
+    if not words:
+        raise TokenizerError(
+            f"dictionary {path}: no word of {', '.join(SCRIPTS)} in it; write one a line",
+            exit_code=2,
+        )
+    try:
+        slots, _ = build_trie([word.encode() for word in words], np.arange(len(words)))
+    except ValueError:
+        raise TokenizerError(
+            f"dictionary {path}: {len(words)} words are too many; leave out rare ones", exit_code=2
+        ) from None
+    digest = hashlib.sha256(raw).hexdigest()
+    return Dictionary(len(words), len(lines) - len(words), digest, slots)
+
+
+@njit(nogil=True)
+def _kind_at(data, at, kinds):
+    """Of the character at a place of valid UTF-8; those that are not three bytes are outside."""
+    if data[at] & 0xF0 != 0xE0:
+        return np.uint8(0)
+    code = (data[at] & 0x0F) << 12 | (data[at + 1] & 0x3F) << 6 | data[at + 2] & 0x3F
+    return kinds[code]
+
+
+@njit(nogil=True)
+def _stretch(data, start, end, kinds, slots, found, count):
+    """Appends the ends of words within a stretch to found: int64[]; their new count."""
+    size = (end - start) // 3
+    begins = np.ones(size + 1, np.bool_)
+    for k in range(1, size):
+        kind = _kind_at(data, start + 3 * k, kinds)
+        begins[k] = kind == 1 and _kind_at(data, start + 3 * k - 3, kinds) != 3
+    # From the end: the least cost of cutting the rest, where its first piece ends, and whether that
+    # is a word. A cluster outside words costs more than all words of the stretch.
+    outside = size + 1
+    cost = np.zeros(size + 1, np.int64)
+    following = np.full(size + 1, size, np.int64)
+    is_word = np.zeros(size + 1, np.bool_)
+    ends = np.empty(size + 1, np.int64)
+    last = size
+    for k in range(size - 1, -1, -1):
+        if not begins[k]:
+            continue
+        cost[k], following[k] = cost[last] + outside, last
+        for w in range(all_ends(slots, data, start + 3 * k, end, ends)):
+            stop = (ends[w] - start) // 3
+            if begins[stop] and cost[stop] + 1 <= cost[k]:
+                cost[k], following[k], is_word[k] = cost[stop] + 1, stop, True
+        last = k
+    k = 0
+    while following[k] < size:
+        stop = following[k]
+        if is_word[k] or is_word[stop]:
+            found[count] = start + 3 * stop
+            count += 1
+        k = stop
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _cut(data, offsets, kinds, slots):
+    found = np.empty(len(offsets) + (offsets[-1] - offsets[0]) // 3 + 1, np.int64)
+    found[0] = offsets[0]
+    count = 1
+    for row in range(len(offsets) - 1):
+        at, end = offsets[row], offsets[row + 1]
+        while at < end:
+            if data[at] & 0xF0 != 0xE0:  # one byte further, within a character or not
+                at += 1
+                continue
+            stop = at
+            while stop < end and _kind_at(data, stop, kinds):
+                stop += 3
+            if stop - at > 3:
+                count = _stretch(data, at, stop, kinds, slots, found, count)
+            at = max(stop, at + 3)
+        found[count] = end
+        count += 1
+    return found[:count]

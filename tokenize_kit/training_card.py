@@ -1,0 +1,220 @@
+"""The files of a trained tokenizer: tokenizer.json, what transformers reads, and the card."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+from tokenizers import Tokenizer
+from tokenizers.normalizers import Normalizer
+
+from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.options import UNKNOWN, TrainingOptions
+from tokenize_kit.pattern.named import PATTERNS
+from tokenize_kit.transformers_files import special_tokens_map, tokenizer_config
+
+_ALGORITHMS = {
+    "bpe": "byte-level BPE",
+    "char-bpe": "character BPE with byte fallback",
+    "wordpiece": "WordPiece",
+    "unigram": "Unigram",
+}
+# Characters at once where digits are grouped from the right: there the library's time grows with
+# the square of a number's length, and a document may be one number.
+_PROBE_DIGITS = 10_000
+
+# What tokenizers get wrong: control characters, both line ends, runs of spaces, marks without a
+# base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
+HARD_TEXTS = (
+    "a\x00b\x1f\x7f",
+    "one\ntwo\r\nthree\rfour\n\n\n",
+    " lead  and   trail    ",
+    "\t\tif x:\n\t\t\treturn",
+    " " * 5000 + "x",
+    "\u0e48\u0301\u093f",
+    "👩‍👩‍👧‍👦🏳️‍🌈",
+    "\u2581a\u2581\u2581 \u2581",
+    "<0x41><0x0A><unk><|endoftext|>",
+    "\ufeff\ufffd\U0010fffd",
+)
+
+
+class Reading(Protocol):
+    """What was read: documents, bytes, and the first texts, to try the round trip on."""
+
+    documents: int
+    bytes: int
+    probe: list[str]
+
+
+@dataclass
+class Trained:
+    """A tokenizer, what its card says of how it was made, SentencePiece's form if it has one."""
+
+    tokenizer: Tokenizer
+    details: dict[str, Any]
+    spm: bytes | None = None
+
+
+def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
+    """The texts that do not come back exactly from encode and decode."""
+    before = tokenizer.encode_special_tokens
+    tokenizer.encode_special_tokens = True
+    try:
+        return [
+            text
+            for text in texts
+            if tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids) != text
+        ]
+    finally:
+        tokenizer.encode_special_tokens = before
+
+
+def cutting_of(options: TrainingOptions) -> dict[str, Any]:
+    """How the text was cut, for the card."""
+    pattern, name = options.cutting, options.pattern_name
+    gguf = pattern.gguf if options.model == "bpe" else None
+    return {
+        "pattern": name,
+        "pattern_source": pattern.source,
+        "forbidden": list(options.forbid),
+        "newlines": options.newlines,
+        "space_runs": options.space_runs,
+        "script_boundaries": options.script_boundaries,
+        "regex": list(pattern.parts),
+        "gguf_pattern": gguf,
+        "min_frequency": options.min_frequency if options.learner != "sentencepiece" else None,
+        "max_token_length": options.max_token_length,
+        "byte_fallback": False,
+        "notes": [] if gguf else [_without_gguf(options)],
+    }
+
+
+def _without_gguf(options: TrainingOptions) -> str:
+    """Why llama.cpp could not run a model with this tokenizer, and what to train instead."""
+    begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
+    if options.model != "bpe":
+        return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
+    known = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
+    own = PATTERNS.get(options.pattern_name)
+    around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
+    if own is None or not own.gguf or around:
+        hint = f"--pattern {known} alone"
+    else:
+        hint = f"--digits {own.digits}"
+    return (
+        f"{begin}no pattern {options.pattern_name} with these rules; if you"
+        f" want to run a model there, train with {hint}; any other program can use it"
+    )
+
+
+def write(
+    trained: Trained,
+    folder: Path,
+    size: int,
+    options: TrainingOptions,
+    counted: Reading,
+    more_warnings: list[str],
+    normal: Normalizer | None,
+    template: str | None,
+) -> dict[str, Any]:
+    """Writes the files of one size; its card."""
+    tokenizer, details = trained.tokenizer, trained.details
+    decoder = tokenizer.get_added_tokens_decoder()
+    special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
+    actual = tokenizer.get_vocab_size(with_added_tokens=True)
+    padding = len(special) - len(options.first_tokens) + (options.space_token is not None)
+    warnings = [*_coverage_warnings(size, options, details), *more_warnings]
+    if actual - padding < size:
+        warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
+    probe = _probe(options, counted)
+    if options.model != "unigram" and options.cutting.digits == "triples-right":
+        starts = [(text, k) for text in probe for k in range(0, len(text), _PROBE_DIGITS)]
+        probe = [text[k : k + _PROBE_DIGITS] for text, k in starts]
+    if normal:  # and no further
+        probe = [normal.normalize_str(text) for text in probe]
+    for text in round_trip_failures(tokenizer, probe):
+        warnings.append(f"does not round-trip: {text[:40]!r}")
+    if options.model == "wordpiece":
+        warnings += _unknown_warnings(tokenizer, counted.probe)
+    data = tokenizer.to_str(pretty=True).encode("utf-8")
+    merges = json.loads(data)["model"].get("merges")
+    end_of_text = options.special_tokens[0]
+    card: dict[str, Any] = {
+        "algorithm": _ALGORITHMS[options.model],
+        "model": options.model,
+        "trainer": _trainer(options.learner),
+        "vocab_asked": size,
+        "vocab": actual,
+        "merges": None if merges is None else len(merges),
+        **details,
+        "digits": _digits(options),
+        "normalisation": options.normalise,
+        "space_token": options.space_token,
+        "lossless": options.lossless,
+        "special_tokens": special,
+        "end_of_text": end_of_text,
+        "reserved": options.reserved,
+        "padding": padding,
+        "documents": counted.documents,
+        "bytes": counted.bytes,
+        "round_trip_checked": len(probe),
+        "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
+        "warnings": warnings,
+    }
+    if trained.spm is not None:
+        write_atomic(folder / "tokenizer.model", trained.spm)
+    roles = special_tokens_map(list(special), end_of_text)
+    write_atomic(folder / "special_tokens_map.json", to_json(roles))
+    config = tokenizer_config(tokenizer, end_of_text)
+    if template is not None:
+        config["chat_template"] = template
+    write_atomic(folder / "tokenizer_config.json", to_json(config))
+    write_atomic(folder / "tokenizer.json", data)
+    write_atomic(folder / "tokenizer_card.json", to_json(card))
+    return card
+
+
+def _probe(options: TrainingOptions, counted: Reading) -> list[str]:
+    """Texts that have to come back as they were."""
+    if options.model == "wordpiece":
+        return []
+    texts, space = [*HARD_TEXTS, *counted.probe], options.space_token
+    return [text for text in texts if space not in text] if space else texts
+
+
+def _digits(options: TrainingOptions) -> str | None:
+    if options.regex:
+        return None
+    return "single" if options.model == "unigram" else options.cutting.digits
+
+
+def _trainer(learner: str) -> str:
+    return "llmcurate" if learner == "own" else f"{learner} {version(learner)}"
+
+
+def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, Any]) -> list[str]:
+    """Where so small a vocabulary holds fewer characters than were asked for."""
+    coverage = details.get("character_coverage")
+    if coverage is None or coverage >= options.coverage:
+        return []
+    fate = "unknown" if options.model == "wordpiece" else "spelled in bytes"
+    return [
+        f"vocab {size} is small for this corpus: characters beyond the commonest "
+        f"{coverage:.4%} of the text are {fate}"
+    ]
+
+
+def _unknown_warnings(tokenizer: Tokenizer, probe: list[str]) -> list[str]:
+    """The share of tokens that stand for words the vocabulary cannot spell."""
+    unknown = tokenizer.token_to_id(UNKNOWN)
+    tokens = lost = 0
+    for text in probe:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        tokens, lost = tokens + len(ids), lost + sum(number == unknown for number in ids)
+    return [f"{lost / tokens:.2%} of the tokens of its own corpus are {UNKNOWN}"] if lost else []
