@@ -225,6 +225,7 @@ def merge_characters(bpe, numbers, n, room, path, ends):
         # Up to where no token that stands in the text reaches further.
         z = np.int64(a + 1)
         at = a
+        loose = False
         while at < z:
             longest[at] = numbers[at]
             if (
@@ -233,7 +234,9 @@ def merge_characters(bpe, numbers, n, room, path, ends):
                 and numbers[at + 1] > 0
                 and _has(beside, numbers[at], numbers[at + 1])
             ):
-                if numbers[at] >= dense:
+                # Behind a character of another script each pair counts: a token may begin there.
+                loose = loose or numbers[at] < dense
+                if not loose:
                     longest[at] = _longest(links, found, numbers, at, n)
                     z = max(z, at + np.int64(tokens[longest[at], LENGTH]))
                 else:
