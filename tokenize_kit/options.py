@@ -195,7 +195,7 @@ class TrainingOptions:
         if self.digits not in (None, "single"):
             raise _wrong("unigram splits digits one by one: use digits single")
         given = {
-            "pattern": self.pattern is not None,
+            "pattern": self.pattern not in (None, "metaspace"),  # SentencePiece's own
             "regex": bool(self.regex),
             "graphemes": self.graphemes,
             "forbid": bool(self.forbid),

@@ -298,3 +298,25 @@ def test_sentencepiece_as_the_backend_shares_most_tokens_with_ours(real_texts, t
 def test_a_backend_that_fails_says_so_in_one_line():
     with pytest.raises(TokenizerError, match="use own"):
         learn_sentencepiece(as_words([((0, 1), 2)], 200_000), 200_001, 9, [])
+
+
+@pytest.mark.parametrize("model, most", [("char-bpe", 400), ("wordpiece", 90)])
+def test_a_pair_under_the_least_frequency_is_not_merged(tmp_path, model, most):
+    found = []
+    for least in (1, 2, 3, 4):
+        card = train_tokenizer(
+            ["ab " * 3 + "cd " * 2], tmp_path, model=model, vocab=most, min_frequency=least
+        )
+        found.append(card["merges"])
+        assert card["min_frequency"] == least
+        assert f"{card['vocab']} tokens instead of {most}" in card["warnings"][-1]
+    assert found == ([4, 4, 1, 0] if model == "char-bpe" else [2, 2, 1, 0])
+
+
+@pytest.mark.parametrize("backend", ["own", "sentencepiece"])
+def test_no_token_has_more_characters_than_asked(tmp_path, backend):
+    train_tokenizer(
+        TEXTS, tmp_path, model="char-bpe", backend=backend, vocab=420, max_token_length=3
+    )
+    tokens = [t for t in model_of(tmp_path)["vocab"] if not t.startswith("<")]
+    assert max(map(len, tokens)) == 3

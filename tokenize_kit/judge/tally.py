@@ -166,8 +166,11 @@ class Tally:
 
 
 def _running(marks: np.ndarray) -> np.ndarray:
-    """int64[n + 1]: how many are set before each place."""
-    return np.concatenate([[0], np.cumsum(marks, dtype=np.int64)])
+    """int[n + 1]: how many are set before each place; in 32 bits where that is enough, for a text
+    may be a long one."""
+    found = np.zeros(len(marks) + 1, np.int32 if len(marks) < 1 << 31 else np.int64)
+    np.cumsum(marks, out=found[1:])
+    return found
 
 
 def _difference(one: str, other: str) -> int:
