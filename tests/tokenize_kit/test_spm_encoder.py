@@ -141,13 +141,13 @@ SCORES = st.sampled_from([-1.0, -1.5, -2.0, -2.7, -3.1, -7.3, 0.0, 0.3, 1e-3])
 @settings(max_examples=70, deadline=None)
 @given(
     st.dictionaries(
-        st.text("ab\u2581", min_size=1, max_size=5),
+        st.text("ab\u2581我们", min_size=1, max_size=5),
         st.tuples(SCORES, st.sampled_from([NORMAL, NORMAL, NORMAL, UNUSED, USER_DEFINED])),
         min_size=1,
         max_size=12,
     ),
     st.sampled_from(["unigram", "bpe"]),
-    st.lists(st.text("ab c\u2581", max_size=60), min_size=1, max_size=4),
+    st.lists(st.text("ab c\u2581我们", max_size=60), min_size=1, max_size=4),
 )
 def test_any_vocabulary_gives_the_ids_of_the_library(pieces, kind, texts):
     """Equal scores, unused pieces, symbols, characters without a piece, spaces anywhere."""
@@ -160,6 +160,16 @@ def test_any_vocabulary_gives_the_ids_of_the_library(pieces, kind, texts):
 
 
 BARE = {kind: trained(kind, vocab_size=60) for kind in ("unigram", "bpe")}
+
+
+def test_a_token_over_two_scripts_is_found():
+    """One that begins with a space and goes on in characters of which most pairs are rare."""
+    names = ["a", "\u2581", "臣", "闻", "之", "闻之", "\u2581臣", "\u2581臣闻之"]
+    own = [Piece(name, -float(k), NORMAL) for k, name in enumerate(sorted(names, key=len))]
+    encoder, library = opened(with_pieces(BARE["bpe"], [Piece("<unk>", 0.0, UNKNOWN), *own]))
+    texts = ["a 臣闻之", "臣闻之 臣闻 a", "之 臣闻之闻之 之"]
+    assert encoder.reason is None
+    assert encoded(encoder, texts) == library.Encode(texts)
 
 
 def test_real_texts_have_the_ids_of_the_library(real_texts):

@@ -27,6 +27,8 @@ from tokenize_kit.encode.greedy import (
 )
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
 
+DENSE = "\u2e80"  # ideographs, kana, Hangul: thousands of characters, so few tokens of each two
+ASK = -1  # instead of the longest token: not looked for yet
 LACKING = -1  # instead of an id: a character that the vocabulary does not spell
 _40, _6, _63, _ONE = np.uint64(40), np.uint64(6), np.uint64(63), np.uint64(1)
 _32 = np.uint64(32)
@@ -36,9 +38,12 @@ _32 = np.uint64(32)
 # token; joins: the same of those between which tokens merge; trie: characters.Trie of numbers;
 # tokens: int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for
 # what must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers;
+# dense: the number of the first character of scripts of which most neighbours are in no token;
 # pairs: merges.pair_table; orderly: whether tokens may be looked for from left to right, else
 # pairs are those of all merges.
-CharBpe = namedtuple("CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends")
+CharBpe = namedtuple(
+    "CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends dense"
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,10 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     inner[ends[1:] - 1] = False
     places = np.flatnonzero(inner)
     beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
-    return CharBpe(alphabet, beside, _bits(borders), trie, tokens, pairs, orderly, parts, part_ends)
+    dense = 1 + sum(character < DENSE for character in characters)
+    return CharBpe(
+        alphabet, beside, _bits(borders), trie, tokens, pairs, orderly, parts, part_ends, dense
+    )
 
 
 def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -163,10 +171,10 @@ def _longest(links, found, data, a, z):
 
 
 @njit(nogil=True)
-def _greedy(tokens, slots, bits, joins, data, longest, a, z, out, dead):
+def _greedy(links, found, tokens, slots, bits, joins, data, longest, a, z, out, dead):
     """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
 
-    longest: int64[], the longest token at each of them. Returns how many.
+    longest: int64[], the longest token at each of them, or ASK. Returns how many.
     """
     n = 0
     at = np.int64(a)
@@ -182,6 +190,8 @@ def _greedy(tokens, slots, bits, joins, data, longest, a, z, out, dead):
                 at = end
                 if at < z:
                     token = longest[at]
+                    if token == ASK:
+                        token = longest[at] = _longest(links, found, data, at, z)
                 break
             token = np.int64(tokens[token, SHORTER])
             if token < 0:
@@ -206,7 +216,7 @@ def merge_characters(bpe, numbers, n, room, path, ends):
     room: (merged, ranks, longest: int64[n + 1], dead: bool[n + 1], all False). Returns how many.
     """
     merged, ranks, longest, dead = room
-    _, beside, joins, trie, tokens, pairs, orderly, parts, part_ends = bpe
+    _, beside, joins, trie, tokens, pairs, orderly, parts, part_ends, dense = bpe
     links, found = trie
     slots, bits = pairs
     count = 0
@@ -215,6 +225,7 @@ def merge_characters(bpe, numbers, n, room, path, ends):
         # Up to where no token that stands in the text reaches further.
         z = np.int64(a + 1)
         at = a
+        loose = False
         while at < z:
             longest[at] = numbers[at]
             if (
@@ -223,14 +234,24 @@ def merge_characters(bpe, numbers, n, room, path, ends):
                 and numbers[at + 1] > 0
                 and _has(beside, numbers[at], numbers[at + 1])
             ):
-                longest[at] = _longest(links, found, numbers, at, n)
-                z = max(z, at + np.int64(tokens[longest[at], LENGTH]))
+                # Behind a character of another script each pair counts: a token may begin there.
+                loose = loose or numbers[at] < dense
+                if not loose:
+                    longest[at] = _longest(links, found, numbers, at, n)
+                    z = max(z, at + np.int64(tokens[longest[at], LENGTH]))
+                else:
+                    longest[at] = ASK
+                    z = max(z, at + 2)
             at += 1
+        if orderly and longest[a] == ASK:
+            longest[a] = _longest(links, found, numbers, a, z)
         if orderly and np.int64(tokens[longest[a], LENGTH]) == z - a:
             merged[0] = longest[a]  # a text that is a token becomes that token
             m = np.int64(1)
         elif orderly:
-            m = _greedy(tokens, slots, bits, joins, numbers, longest, a, z, merged, dead)
+            m = _greedy(
+                links, found, tokens, slots, bits, joins, numbers, longest, a, z, merged, dead
+            )
         else:
             m = z - a
             for k in range(m):

@@ -37,7 +37,7 @@ def _stretch(data, a, z, bpe, fallback, room, out, w):
     numbers, tokens, ranks, longest_at, dead, path, ends = room
     n = number_characters(bpe.alphabet, data, a, z, numbers)
     count = merge_characters(bpe, numbers, n, (tokens, ranks, longest_at, dead), path, ends)
-    return spell(fallback, path, ends, count, data, a, out, w)
+    return spell(fallback.unknown, fallback.bytes, path, ends, count, data, a, out, w)
 
 
 @njit(nogil=True)

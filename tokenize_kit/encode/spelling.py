@@ -19,11 +19,11 @@ def _width(byte):
 
 
 @njit(nogil=True)
-def spell(fallback, path, ends, count, data, a, ids, w):
+def spell(unknown, byte_ids, path, ends, count, data, a, ids, w):
     """Writes to ids[w:] the path, -1 of it as what it falls back to; returns the new length.
 
-    path, ends: count of them, tokens and the characters of data[a:] they end at. A space stands for
-    U+2581.
+    unknown, byte_ids: a Fallback's; path, ends: count of them, tokens and the characters of
+    data[a:] they end at. A space stands for U+2581.
     """
     place, seen = np.int64(a), 0
     for k in range(count):
@@ -32,21 +32,21 @@ def spell(fallback, path, ends, count, data, a, ids, w):
             ids[w] = token
             w += 1
             continue
-        if len(fallback.bytes) == 0:
-            ids[w] = fallback.unknown
+        if len(byte_ids) == 0:
+            ids[w] = unknown
             w += 1
             continue
         while seen < np.int64(ends[k]) - 1:
             place += _width(data[place])
             seen += 1
         if data[place] == _SPACE:
-            ids[w] = fallback.bytes[0xE2]
-            ids[w + 1] = fallback.bytes[0x96]
-            ids[w + 2] = fallback.bytes[0x81]
+            ids[w] = byte_ids[0xE2]
+            ids[w + 1] = byte_ids[0x96]
+            ids[w + 2] = byte_ids[0x81]
             w += 3
             continue
         for i in range(_width(data[place])):
-            ids[w] = fallback.bytes[data[place + i]]
+            ids[w] = byte_ids[data[place + i]]
             w += 1
     return w
 

@@ -39,7 +39,10 @@ def _safe_below(unigram, margin, n):
 def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room, own, out, w):
     """Appends the ids of data[a:row_end] to out[:w]; returns the new length."""
     entries, letters, ids, used, seen = cache
-    sums, rounds = unigram.sums, unigram.rounds
+    trie, scores, rounded, lacking, lacking32, sums, rounds, _, _ = unigram
+    links, found = trie
+    numbers, best, best32, gaps, starts, tokens, ends, path = room
+    unknown, byte_ids, joined = fallback
     before = w
     total = np.float32(0)
     # Where no sum within a word comes to be reset.
@@ -52,16 +55,18 @@ def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room,
             slot = look_up(entries, letters, low, high, data, a, z)
             known = entries[slot, 1] != 0
             if not known and (z - a <= INLINE or seen_before(seen, low)):
-                n = number_characters(alphabet, data, a, z, room.numbers)
-                safe = _safe_below(unigram, best_path(unigram, room, n), n)
-                count = trace(room, n)
-                m = spell(fallback, room.path, room.ends, count, data, a, own, np.int64(0))
-                if not fallback.joined:
-                    m = join_unknown(fallback.unknown, own, np.int64(0), m)
+                n = number_characters(alphabet, data, a, z, numbers)
+                margin = best_path(
+                    links, found, scores, lacking, numbers, best, gaps, starts, tokens, n
+                )
+                count = trace(starts, tokens, path, ends, n)
+                m = spell(unknown, byte_ids, path, ends, count, data, a, own, np.int64(0))
+                if not joined:
+                    m = join_unknown(unknown, own, np.int64(0), m)
                 if m <= LONGEST:
                     remember(entries, letters, ids, used, slot, low, high, data, a, z, own, m)
                     slot = look_up(entries, letters, low, high, data, a, z)
-                    entries[slot, 3] |= np.uint64(safe) << _32
+                    entries[slot, 3] |= np.uint64(_safe_below(unigram, margin, n)) << _32
                     known = True
             if known and rounds:
                 size = np.float64(abs(total))
@@ -73,19 +78,21 @@ def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room,
                     for k in range(first, w):
                         total += sums[out[k]]
         if not known:
-            n = number_characters(alphabet, data, a, z, room.numbers)
+            n = number_characters(alphabet, data, a, z, numbers)
             if rounds:
-                total = best_path_rounded(unigram, room, n, total)
+                total = best_path_rounded(
+                    links, found, rounded, lacking32, numbers, best32, starts, tokens, n, total
+                )
             else:
-                best_path(unigram, room, n)
-            count = trace(room, n)
+                best_path(links, found, scores, lacking, numbers, best, gaps, starts, tokens, n)
+            count = trace(starts, tokens, path, ends, n)
             first = w
-            w = spell(fallback, room.path, room.ends, count, data, a, out, w)
-            if not fallback.joined:
-                w = join_unknown(fallback.unknown, out, first, w)
+            w = spell(unknown, byte_ids, path, ends, count, data, a, out, w)
+            if not joined:
+                w = join_unknown(unknown, out, first, w)
         a = z
-    if fallback.joined and len(fallback.bytes) == 0:
-        w = join_unknown(fallback.unknown, out, before, w)
+    if joined and len(byte_ids) == 0:
+        w = join_unknown(unknown, out, before, w)
     return w
 
 

@@ -44,15 +44,12 @@ def make_room_for(n):
 
 
 @njit(nogil=True)
-def best_path(unigram, room, n):
-    """The best path of room.numbers[:n] by sums of float64.
+def best_path(links, found, scores, lacking, numbers, best, gaps, starts, tokens, n):
+    """The best path of numbers[:n] by sums of float64.
 
-    Returns by how much it is better than any other.
+    Returns by how much it is better than any other. The first four are of a Unigram, the others of
+    a Room.
     """
-    numbers, best, gaps, starts, tokens = (
-        room.numbers, room.best, room.gaps, room.starts, room.tokens
-    )  # fmt: skip
-    links, found, scores = unigram.trie.links, unigram.trie.found, unigram.scores
     for k in range(1, n + 1):
         best[k] = -np.inf
         gaps[k] = np.inf
@@ -83,7 +80,7 @@ def best_path(unigram, room, n):
                 node = child
                 k += 1
         if not single:
-            way = here + unigram.lacking
+            way = here + lacking
             if way > best[i + 1]:
                 gaps[i + 1] = way - best[i + 1]
                 best[i + 1] = way
@@ -100,10 +97,8 @@ def best_path(unigram, room, n):
 
 
 @njit(nogil=True)
-def best_path_rounded(unigram, room, n, total):
+def best_path_rounded(links, found, scores, lacking, numbers, best, starts, tokens, n, total):
     """The best path by sums of float32 that begin at `total`; returns the sum."""
-    numbers, best, starts, tokens = room.numbers, room.best32, room.starts, room.tokens
-    links, found, scores = unigram.trie.links, unigram.trie.found, unigram.rounded
     for k in range(1, n + 1):
         best[k] = -np.inf
     best[0] = total
@@ -138,7 +133,7 @@ def best_path_rounded(unigram, room, n, total):
                 k += 1
         if not single:
             farthest = max(farthest, i + 1)
-            way = np.float32(here + unigram.lacking32)
+            way = np.float32(here + lacking)
             if way > best[i + 1]:
                 best[i + 1] = way
                 starts[i + 1] = i
@@ -147,16 +142,16 @@ def best_path_rounded(unigram, room, n, total):
 
 
 @njit(nogil=True)
-def trace(room, n):
-    """Writes the path to room.path, where each token ends to room.ends; returns how many."""
+def trace(starts, tokens, path, ends, n):
+    """Writes the path, and where each of its tokens ends; returns how many they are."""
     count = 0
     at = n
     while at > 0:
         count += 1
-        at = np.int64(room.starts[at])
+        at = np.int64(starts[at])
     at = n
     for k in range(count - 1, -1, -1):
-        room.path[k] = room.tokens[at]
-        room.ends[k] = at
-        at = np.int64(room.starts[at])
+        path[k] = tokens[at]
+        ends[k] = at
+        at = np.int64(starts[at])
     return count

@@ -17,7 +17,7 @@ from tokenize_kit.encode.greedy import encode_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short
 from tokenize_kit.encode.trie import token_of
 
-SLOTS = 1 << 17  # words of the cache, half of them in use at most
+SLOTS = 1 << 18  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
 LONGEST = 64  # bytes of a word that is kept: longer ones hardly come again
 SEEN = 1 << 17
@@ -37,7 +37,7 @@ Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots found whole")
 
 
 def new_cache() -> Cache:
-    """An empty one, 12 MiB."""
+    """An empty one, 16 MiB."""
     return Cache(
         np.zeros((SLOTS, 4), np.uint64),
         np.empty(ARENA, np.uint8),
