@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from tokenize_kit.byte_level import spelled, unspelled
 from tokenize_kit.change.forms import Added, ByteBpe, CannotHold
 from tokenize_kit.encode.ranks import read_ranks, special_of
-from tokenize_kit.encode.reading import NotOurs, _patterns
+from tokenize_kit.encode.reading import NotOurs, patterns_of
 from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS, chosen
 from tokenize_kit.pattern.parse import UnsupportedPattern
@@ -50,7 +50,7 @@ def from_json(parts: dict[str, Any]) -> ByteBpe:
         if model.get(name):
             raise CannotHold(f"its model has the setting {name}")
     try:
-        patterns = _patterns(parts["pre_tokenizer"])
+        patterns = patterns_of(parts["pre_tokenizer"])
     except NotOurs as error:
         raise CannotHold(f"it cuts text in a way that no other file holds: {error}") from None
     added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])

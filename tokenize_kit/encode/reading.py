@@ -37,7 +37,7 @@ class Plan:
     form: Form | None = None
 
 
-def _patterns(step: dict[str, Any] | None) -> list[str]:
+def patterns_of(step: dict[str, Any] | None) -> list[str]:
     """Patterns of a pre-tokeniser that ends in ByteLevel, in order."""
     if step is None:
         raise NotOurs("no pre-tokeniser")
@@ -48,7 +48,7 @@ def _patterns(step: dict[str, Any] | None) -> list[str]:
         for number, part in enumerate(parts):
             if part["type"] == "ByteLevel" and number < len(parts) - 1:
                 raise NotOurs("a pre-tokeniser behind ByteLevel")
-            found += _patterns(part)
+            found += patterns_of(part)
         if not parts or parts[-1]["type"] != "ByteLevel":
             raise NotOurs("a pre-tokeniser that does not end in ByteLevel")
         return found
@@ -117,7 +117,7 @@ def read(parts: dict[str, Any]) -> Plan:
         if not token["special"] and (token["lstrip"] or token["rstrip"] or token["single_word"]):
             raise NotOurs("an added token that takes its surroundings")
     try:
-        tables = tuple(compile_pattern(p) for p in _patterns(parts["pre_tokenizer"]))
+        tables = tuple(compile_pattern(p) for p in patterns_of(parts["pre_tokenizer"]))
     except UnsupportedPattern as error:
         raise NotOurs(str(error)) from None
     if not tables:
