@@ -1,11 +1,14 @@
-"""A worker started before the command's own imports, so that both load their libraries at once.
+"""Workers that wait for an engine: started ahead of it, or left by the one before.
 
-The command line starts one where documents are sure to be worked on; the local engine takes it as
-its first worker. One that nobody takes ends with this process.
+The command line starts one before its own imports where documents are sure to be worked on, so that
+both load their libraries at once. Where one process runs several recipes, `keep` lets engines leave
+their idle workers to the next; these have their libraries and machine code loaded. Workers that
+nobody takes end with this process.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
@@ -13,7 +16,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-_waiting: list[subprocess.Popen[bytes]] = []
+# Workers, each with the folder and environment that it was started in.
+_waiting: list[tuple[subprocess.Popen[bytes], object]] = []
+_kept = 0
+
+
+def keep(count: int) -> None:
+    """How many idle workers engines leave behind from now on: 0, for a waiting worker keeps the
+    memory it had."""
+    global _kept
+    _kept = count
+
+
+def here() -> object:
+    """What a worker takes over from this process when it is started."""
+    # pytest says in one of its variables where it is.
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    return Path.cwd(), variables
 
 
 def spawn(environment: Mapping[str, str], *modules: str) -> subprocess.Popen[bytes]:
@@ -36,21 +55,38 @@ def start() -> None:
     """Starts a worker that somebody will take."""
     if not _waiting:
         with suppress(OSError):  # then the engine tries again, and says what is wrong
-            _waiting.append(spawn({}, "curate.stage", "curate.text.warm"))
+            _waiting.append((spawn({}, "curate.stage", "curate.text.warm"), here()))
 
 
-def take() -> subprocess.Popen[bytes] | None:
-    """The worker that was started ahead, if it still lives."""
-    process = _waiting.pop() if _waiting else None
-    return process if process is not None and process.poll() is None else None
+def take() -> tuple[subprocess.Popen[bytes], object] | None:
+    """A waiting worker that lives and was started as one would be now, and what `give` needs."""
+    now = here() if _waiting else None
+    for place, (process, began) in enumerate(_waiting):
+        if process.poll() is None and began == now:
+            return _waiting.pop(place)
+    return None
+
+
+def give(process: subprocess.Popen[bytes], began: object) -> bool:
+    """Leaves an idle worker to the next engine; whether it was taken."""
+    if len(_waiting) >= _kept or process.poll() is not None:
+        return False
+    _waiting.append((process, began))
+    return True
 
 
 def stop() -> None:
-    """Ends a worker that nobody took."""
-    process = take()
-    if process is not None:
+    """Ends those that nobody took, but for as many as are kept."""
+    while len(_waiting) > _kept:
+        process, _ = _waiting.pop(0)
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+@atexit.register
+def _end() -> None:
+    keep(0)
+    stop()

@@ -52,6 +52,8 @@ class _Worker:
     task: Task | None = None
     buffer: bytearray = field(default_factory=bytearray)
     documents: tuple[int, int] | None = None
+    # Where it was started, of one that the next engine may take.
+    began: object = None
 
 
 class LocalEngine:
@@ -79,11 +81,17 @@ class LocalEngine:
         self.close()
 
     def _start(self) -> _Worker:
-        process = None if self._environment else ahead.take()
-        process = process or ahead.spawn(self._environment)
+        began = None
+        waiting = None if self._environment else ahead.take()
+        if waiting is not None:
+            process, began = waiting
+        else:
+            if not self._environment:
+                began = ahead.here()
+            process = ahead.spawn(self._environment)
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
-        worker = _Worker(process)
+        worker = _Worker(process, began=began)
         self._pool.append(worker)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         return worker
@@ -161,7 +169,11 @@ class LocalEngine:
         return status
 
     def close(self) -> None:
-        """Ends all workers. Between tasks they hold nothing that an orderly end would save."""
+        """Ends all workers, or leaves idle ones to the next engine (ahead.keep). Between tasks they
+        hold nothing that an orderly end would save."""
+        for worker in [w for w in self._pool if w.task is None and w.began is not None]:
+            if not worker.buffer and ahead.give(worker.process, worker.began):
+                self._pool.remove(worker)
         for worker in self._pool:
             worker.process.kill()
         for worker in self._pool:

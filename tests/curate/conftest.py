@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from curate.engines import ahead
 from curate.outcome import Options, Outcome
 from curate.recipe import parse
 from curate.run import run_recipe
@@ -22,6 +23,8 @@ from curate.run import run_recipe
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCE = "The river runs past the old mill and nobody works there."
 OUTPUTS = ("corpus", "rejected", "decisions.parquet")
+
+ahead.keep(2)  # the runs of all tests of a process share workers: starting one takes a second
 
 
 class Bench:

@@ -14,10 +14,46 @@ from curate.engines import ahead
 from curate.engines.local import LocalEngine
 
 
+@pytest.fixture(autouse=True)
+def nobody_waits():
+    ahead.keep(0)
+    ahead.stop()
+    yield
+    ahead.stop()
+    ahead.keep(2)  # as conftest.py
+
+
+def pid_of_worker(engine: LocalEngine) -> int:
+    list(engine.map("builtins:bool", [{}]))
+    (worker,) = engine._pool
+    return worker.process.pid
+
+
+def test_idle_workers_are_left_to_the_next_engine_where_that_is_wanted(tmp_path, monkeypatch):
+    ahead.keep(1)
+    with LocalEngine(1) as engine:
+        first = pid_of_worker(engine)
+    with LocalEngine(1) as engine:
+        assert pid_of_worker(engine) == first
+    monkeypatch.setenv("SOMETHING", "else")
+    with LocalEngine(1) as engine:
+        assert pid_of_worker(engine) != first, "it was started with another environment"
+    ahead.keep(0)
+    ahead.stop()
+    assert not psutil.pid_exists(first) and ahead.take() is None
+
+
+def test_a_worker_that_was_at_work_is_not_left_to_the_next_engine():
+    ahead.keep(1)
+    with LocalEngine(1) as engine:
+        engine._start().task = {"spec": "not finished"}
+    assert ahead.take() is None
+
+
 def test_the_engine_takes_the_worker_that_is_there() -> None:
     ahead.start()
     ahead.start()  # one is enough
-    (process,) = ahead._waiting
+    ((process, _),) = ahead._waiting
     with LocalEngine(1) as engine:
         tasks = [{"spec": "nowhere"}]
         with pytest.raises(Exception, match="nowhere"):
@@ -27,7 +63,7 @@ def test_the_engine_takes_the_worker_that_is_there() -> None:
 
 def test_an_engine_with_variables_of_its_own_starts_its_own_worker() -> None:
     ahead.start()
-    (process,) = ahead._waiting
+    ((process, _),) = ahead._waiting
     try:
         with LocalEngine(1, environment={"X": "1"}) as engine:
             worker = engine._start()
@@ -46,7 +82,7 @@ def test_a_command_that_fails_leaves_no_worker(capsys: pytest.CaptureFixture[str
 def test_a_killed_parent_takes_its_worker_with_it() -> None:
     code = (
         "import time; from curate.engines import ahead; ahead.start()\n"
-        "print(ahead._waiting[0].pid, flush=True); time.sleep(60)"
+        "print(ahead._waiting[0][0].pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
