@@ -209,16 +209,17 @@ def _greedy(links, found, tokens, slots, bits, joins, data, longest, a, z, out, 
     return n
 
 
-@njit(nogil=True)
-def merge_characters(bpe, numbers, n, room, path, ends):
+@njit(nogil=True, inline="always")
+def merge_characters(
+    beside, joins, links, found, tokens, pairs, slots, bits, orderly, parts, part_ends, dense,
+    numbers, n, merged, ranks, longest, dead, path, ends,
+):  # fmt: skip
     """Tokens of numbers[:n] as ids, LACKING where there is none, and the characters they end at.
 
-    room: (merged, ranks, longest: int64[n + 1], dead: bool[n + 1], all False). Returns how many.
+    The first are of a CharBpe, one by one: it is asked for every word, and a tuple taken apart
+    counts references. merged, ranks, longest: int64[n + 1], dead: bool[n + 1], all False: room.
+    Returns how many.
     """
-    merged, ranks, longest, dead = room
-    _, beside, joins, trie, tokens, pairs, orderly, parts, part_ends, dense = bpe
-    links, found = trie
-    slots, bits = pairs
     count = 0
     a = np.int64(0)
     while a < n:

@@ -32,39 +32,27 @@ def make_symbols(ids: dict[bytes, int]) -> Symbols:
 
 
 @njit(nogil=True)
-def _stretch(data, a, z, bpe, fallback, room, out, w):
-    """Appends the ids of data[a:z], which has no symbol, to out[:w]; returns the new length."""
-    numbers, tokens, ranks, longest_at, dead, path, ends = room
-    n = number_characters(bpe.alphabet, data, a, z, numbers)
-    count = merge_characters(bpe, numbers, n, (tokens, ranks, longest_at, dead), path, ends)
-    return spell(fallback.unknown, fallback.bytes, path, ends, count, data, a, out, w)
-
-
-@njit(nogil=True)
-def _word(data, a, z, bpe, symbols, fallback, room, out, w):
-    """Appends the ids of a word to out[:w]; returns the new length."""
-    if len(symbols.ids) == 0:
-        return _stretch(data, a, z, bpe, fallback, room, out, w)
-    at = a
-    while at < z:
-        place = np.int64(-1)
-        if symbols.first[data[at]]:
-            place = longest(symbols.slots, symbols.found, data, at, z)
-        if place < 0:
-            at += 1
-            continue
-        w = _stretch(data, a, at, bpe, fallback, room, out, w)
-        out[w] = symbols.ids[place]
-        w += 1
-        at += symbols.sizes[place]
-        a = at
-    return _stretch(data, a, z, bpe, fallback, room, out, w)
+def _next_symbol(first, slots, found, data, a, z):
+    """(place, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
+    for at in range(a, z):
+        if first[data[at]]:
+            place = longest(slots, found, data, at, z)
+            if place >= 0:
+                return at, place
+    return z, np.int64(-1)
 
 
 @njit(nogil=True)
 def _encode(data, a, row_end, bpe, symbols, fallback, crossed, cache, room, own, out, w):
     """Appends the ids of data[a:row_end] to out[:w]; returns the new length."""
     entries, letters, ids, used, seen = cache
+    alphabet, beside, joins, trie, tokens, pairs, orderly, parts, part_ends, dense = bpe
+    low_numbers, blocks, table = alphabet
+    links, found = trie
+    slots, bits = pairs
+    first, symbol_slots, symbol_found, symbol_ids, symbol_sizes = symbols
+    unknown, byte_ids, joined = fallback
+    numbers, merged, ranks, longest_at, dead, path, ends = room
     before = w
     while a < row_end:
         z = word_end(data, a, row_end, crossed)
@@ -77,16 +65,30 @@ def _encode(data, a, row_end, bpe, symbols, fallback, crossed, cache, room, own,
         if known:
             w = recall(entries, ids, slot, z - a, out, w)
         else:
-            first = w
-            w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
-            if kept and w - first <= LONGEST:
-                for k in range(first, w):
-                    own[k - first] = out[k]
-                n = w - first
+            begin, at = w, a
+            while True:  # what stands before, between and behind symbols
+                stop, symbol = z, np.int64(-1)
+                if len(symbol_ids):
+                    stop, symbol = _next_symbol(first, symbol_slots, symbol_found, data, at, z)
+                n = number_characters(low_numbers, blocks, table, data, at, stop, numbers)
+                count = merge_characters(
+                    beside, joins, links, found, tokens, pairs, slots, bits, orderly, parts,
+                    part_ends, dense, numbers, n, merged, ranks, longest_at, dead, path, ends,
+                )  # fmt: skip
+                w = spell(unknown, byte_ids, path, ends, count, data, at, out, w)
+                if symbol < 0:
+                    break
+                out[w] = symbol_ids[symbol]
+                w += 1
+                at = stop + symbol_sizes[symbol]
+            if kept and w - begin <= LONGEST:
+                for k in range(begin, w):
+                    own[k - begin] = out[k]
+                n = w - begin
                 remember(entries, letters, ids, used, slot, low, high, data, a, z, own, n)
         a = z
-    if len(fallback.bytes) == 0 and fallback.joined:
-        w = join_unknown(fallback.unknown, out, before, w)
+    if len(byte_ids) == 0 and joined:
+        w = join_unknown(unknown, out, before, w)
     return w
 
 

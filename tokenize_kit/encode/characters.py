@@ -129,14 +129,17 @@ def _build(numbers, ends, ids, alphabet):
 
 
 @njit(nogil=True, inline="always")
-def number_characters(alphabet, data, a, z, numbers):
-    """Writes to numbers: int32[] those of the characters of data[a:z]; returns how many."""
+def number_characters(ascii_numbers, blocks, table, data, a, z, numbers):
+    """Writes to numbers: int32[] those of the characters of data[a:z]; returns how many.
+
+    The first three are what an Alphabet holds.
+    """
     n = 0
     i, end = np.uint64(a), np.uint64(z)
     while i < end:
         b = np.uint64(data[i])
         if b < np.uint64(0x80):
-            numbers[n] = alphabet.ascii[b]
+            numbers[n] = ascii_numbers[b]
             i += np.uint64(1)
         else:
             second = np.uint64(data[i + np.uint64(1)]) & np.uint64(0x3F)
@@ -157,7 +160,7 @@ def number_characters(alphabet, data, a, z, numbers):
                         | fourth
                     )
                     i += np.uint64(4)
-            block = np.uint64(alphabet.blocks[point >> np.uint64(8)])
-            numbers[n] = alphabet.table[block << np.uint64(8) | point & np.uint64(0xFF)]
+            block = np.uint64(blocks[point >> np.uint64(8)])
+            numbers[n] = table[block << np.uint64(8) | point & np.uint64(0xFF)]
         n += 1
     return n

@@ -17,36 +17,34 @@ from tokenize_kit.encode.spelling import join_unknown, spell
 from tokenize_kit.encode.viterbi import RESET, best_path, best_path_rounded, make_room_for, trace
 from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before, word_key
 
-_ALWAYS = 1 << 31
+_ALWAYS = np.int64(1 << 31)
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 
 
 @njit(nogil=True)
-def _safe_below(unigram, margin, n):
+def _safe_below(margin, n, worst):
     """How large a sum before a word of n characters may be, so that rounding changes nothing.
 
     Sums below 2**E are rounded by 2**(E - 25) at most, once for each of n tokens at most, on either
-    path; twice that much is allowed for.
+    path; twice that much is allowed for. worst: of a Unigram.
     """
-    if not unigram.rounds or unigram.exact:
-        return _ALWAYS
-    sum_below = margin * 2.0**22 / n - 2 * n * unigram.worst
-    return np.int64(min(max(sum_below, 0.0), 1e9))
+    return np.int64(min(max(margin * 2.0**22 / n - 2 * n * worst, 0.0), 1e9))
 
 
 @njit(nogil=True)
 def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room, own, out, w):
     """Appends the ids of data[a:row_end] to out[:w]; returns the new length."""
     entries, letters, ids, used, seen = cache
-    trie, scores, rounded, lacking, lacking32, sums, rounds, _, _ = unigram
+    low_numbers, blocks, table = alphabet
+    trie, scores, rounded, lacking, lacking32, sums, rounds, exact, worst = unigram
     links, found = trie
     numbers, best, best32, gaps, starts, tokens, ends, path = room
     unknown, byte_ids, joined = fallback
     before = w
     total = np.float32(0)
     # Where no sum within a word comes to be reset.
-    calm = np.float64(RESET) - LONGEST * unigram.worst
+    calm = np.float64(RESET) - LONGEST * worst
     while a < row_end:
         z = word_end(data, a, row_end, crossed)
         known = z - a <= LONGEST
@@ -55,7 +53,7 @@ def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room,
             slot = look_up(entries, letters, low, high, data, a, z)
             known = entries[slot, 1] != 0
             if not known and (z - a <= INLINE or seen_before(seen, low)):
-                n = number_characters(alphabet, data, a, z, numbers)
+                n = number_characters(low_numbers, blocks, table, data, a, z, numbers)
                 margin = best_path(
                     links, found, scores, lacking, numbers, best, gaps, starts, tokens, n
                 )
@@ -66,7 +64,10 @@ def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room,
                 if m <= LONGEST:
                     remember(entries, letters, ids, used, slot, low, high, data, a, z, own, m)
                     slot = look_up(entries, letters, low, high, data, a, z)
-                    entries[slot, 3] |= np.uint64(_safe_below(unigram, margin, n)) << _32
+                    safe = _ALWAYS
+                    if rounds and not exact:
+                        safe = _safe_below(margin, n, worst)
+                    entries[slot, 3] |= np.uint64(safe) << _32
                     known = True
             if known and rounds:
                 size = np.float64(abs(total))
@@ -78,7 +79,7 @@ def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room,
                     for k in range(first, w):
                         total += sums[out[k]]
         if not known:
-            n = number_characters(alphabet, data, a, z, numbers)
+            n = number_characters(low_numbers, blocks, table, data, a, z, numbers)
             if rounds:
                 total = best_path_rounded(
                     links, found, rounded, lacking32, numbers, best32, starts, tokens, n, total
