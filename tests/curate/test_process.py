@@ -67,7 +67,7 @@ def test_killed_three_times_a_run_ends_with_the_same_bytes():
         [sys.executable, str(script), "--kills", "3", "--documents", "250"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         cwd=ROOT,
     )
     assert result.returncode == 0, result.stdout + result.stderr
