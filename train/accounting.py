@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from train.config import ModelConfig
+from train.model.config import ModelConfig
 
 
 def matmul_parameters(config: ModelConfig) -> int:

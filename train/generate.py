@@ -10,9 +10,9 @@ from tokenizers import Tokenizer
 
 from train.accounting import parameters
 from train.checkpoint import load_model, load_plan, newest
+from train.data.shards import end_of_text
 from train.errors import TrainError
-from train.model import Decoder
-from train.shards import end_of_text
+from train.model.decoder import Decoder
 
 
 def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:

@@ -34,14 +34,16 @@ from train.checkpoint import (
     sync,
     write_atomic,
 )
-from train.config import ModelConfig, TrainConfig, preset
-from train.data import Rows, Sampler, split
+from train.config import TrainConfig
+from train.data.rows import Rows, Sampler, split
+from train.data.shards import Shards, read_shards
 from train.errors import TrainError
 from train.evaluate import HeldOut, choose, evaluate, token_losses
 from train.generate import continue_text, load_tokenizer
-from train.model import Decoder
-from train.optim import adamw, learning_rate
-from train.shards import Shards, read_shards
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.model.presets import preset
+from train.optim.adamw import adamw, learning_rate
 
 Progress = Callable[[dict[str, Any]], None]
 

@@ -7,9 +7,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from train.accounting import flops_per_token, matmul_parameters, parameters
-from train.config import ModelConfig, TrainConfig, from_dict, preset, small, tiny, to_dict
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.model import Decoder
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.model.presets import preset, small, tiny
+from train.settings import from_dict, to_dict
 
 SHAPE = ModelConfig(
     vocab=97, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=48, context=64

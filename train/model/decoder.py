@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.attention import Mask, attend
-from train.config import ModelConfig
+from train.model.config import ModelConfig
 
 
 @dataclass
