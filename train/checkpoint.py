@@ -10,10 +10,8 @@ The sampler and the schedule are functions of the step, so nothing else has to b
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,62 +22,13 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.files import encode_json, sync
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.settings import from_dict, to_dict
+from train.plan import Plan
+from train.settings import from_dict
 
 _NAME = re.compile(r"step-(\d{7,})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a run is: its model, how it trains, and the fingerprint of the shards."""
-
-    model: ModelConfig
-    train: TrainConfig
-    shards: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "version": 1,
-            "model": to_dict(self.model),
-            "train": to_dict(self.train),
-            "shards": self.shards,
-        }
-
-    def differences(self, other: Plan) -> list[str]:
-        """Settings that decide the result and differ, as "name: ours, not theirs"."""
-        pairs = [("shards", self.shards[:12], other.shards[:12])]
-        for mine, theirs in ((self.model, other.model), (self.train, other.train)):
-            ours, others = to_dict(mine), to_dict(theirs)
-            pairs += [(name, ours[name], others[name]) for name in ours]
-        return [
-            f"{name}: {a}, not {b}"
-            for name, a, b in pairs
-            if a != b and name not in TrainConfig.FREE
-        ]
-
-
-def sync(path: Path) -> None:
-    """fsync a file or a folder by name."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``; a crash leaves the old file or the new one."""
-    aside = path.with_name(f".{path.name}.partial")
-    aside.write_bytes(data)
-    sync(aside)
-    aside.replace(path)
-    sync(path.parent)
-
-
-def encode_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def save(

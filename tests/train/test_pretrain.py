@@ -77,7 +77,7 @@ def test_the_folder_holds_what_generation_needs(trained):
 
 
 def test_a_batch_in_which_nothing_is_a_number_stops_the_run(shard_folder, tmp_path, monkeypatch):
-    import train.loop as loop
+    import train.run as loop
 
     losses = loop.token_losses
     calls = []
