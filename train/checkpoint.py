@@ -1,7 +1,7 @@
 """Checkpoints that are whole or not there, hold no pickle, and resume bit for bit.
 
     checkpoints/step-0000020/model.safetensors      the weights, float32
-                             optimizer.safetensors  AdamW's state, "<state>.<parameter>"
+                             optimizer.safetensors  the optimiser's state, "<state>.<parameter>"
                              config.json            model, train, shards: the plan of the run
                              state.json             step, tokens
 The sampler and the schedule are functions of the step, so nothing else has to be kept.
@@ -15,7 +15,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -25,6 +24,7 @@ from train.errors import TrainError
 from train.files import encode_json, sync
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.optim.part import Optimizers
 from train.plan import Plan
 from train.settings import from_dict
 
@@ -36,7 +36,7 @@ def save(
     *,
     plan: Plan,
     model: Decoder,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizers,
     step: int,
     tokens: int,
     keep: int,
@@ -48,11 +48,7 @@ def save(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     save_file(_on_cpu(model.state_dict()), aside / "model.safetensors")
-    moments: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state[parameter].items():
-            moments[f"{key}.{name}"] = value
-    save_file(_on_cpu(moments), aside / "optimizer.safetensors")
+    save_file(_on_cpu(optimizer.dump(model)), aside / "optimizer.safetensors")
     (aside / "config.json").write_bytes(encode_json(plan.to_json()))
     (aside / "state.json").write_bytes(encode_json({"version": 1, "step": step, "tokens": tokens}))
     for file in sorted(aside.iterdir()):
@@ -72,6 +68,11 @@ def complete(folder: Path) -> list[Path]:
         return []
     found = [(int(match[1]), path) for path in folder.iterdir() if (match := _named(path))]
     return [path for _, path in sorted(found)]
+
+
+def step_of(checkpoint: Path) -> int:
+    """Steps done, by the folder's name."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def newest(folder: Path) -> Path | None:
@@ -110,21 +111,13 @@ def load_model(checkpoint: Path, model: Decoder) -> None:
     model.load_state_dict(weights)
 
 
-def load_optimizer(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
-    """Fill ``optimizer`` with AdamW's state for the parameters of ``model``."""
-    moments = _read_tensors(checkpoint / "optimizer.safetensors")
-    for name, parameter in model.named_parameters():
-        for key in ("step", "exp_avg", "exp_avg_sq"):
-            value = moments.get(f"{key}.{name}")
-            shape = torch.Size() if key == "step" else parameter.shape
-            if value is None or value.shape != shape:
-                raise TrainError(
-                    f"{checkpoint}: {key} of {name} is missing or misshapen; delete the folder"
-                )
-            # A fused optimiser keeps its step count on the device, a plain one on the CPU.
-            fused = bool(optimizer.defaults.get("fused"))
-            device = parameter.device if key != "step" or fused else torch.device("cpu")
-            optimizer.state[parameter][key] = value.to(device)
+def load_optimizer(checkpoint: Path, model: Decoder, optimizer: Optimizers) -> None:
+    """Fill ``optimizer`` with its state for the parameters of ``model``."""
+    state = _read_tensors(checkpoint / "optimizer.safetensors")
+    for name, shape in optimizer.expected(model).items():
+        if name not in state or state[name].shape != shape:
+            raise TrainError(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
+    optimizer.load(model, state)
 
 
 def _named(path: Path) -> re.Match[str] | None:

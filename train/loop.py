@@ -13,12 +13,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from train.checkpoint import load_plan, load_state, newest
+from train.checkpoint import complete, load_plan, load_state, newest, step_of
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import write_atomic
 from train.model.config import ModelConfig
-from train.plan import make_plan
+from train.plan import Plan, make_plan
 from train.run import Progress, Run
 
 
@@ -44,19 +44,38 @@ def pretrain(
     out.mkdir(parents=True, exist_ok=True)
     if not resume:
         shutil.rmtree(checkpoints, ignore_errors=True)
-    start = newest(checkpoints)
-    if start is not None and (differ := plan.differences(load_plan(start))):
-        raise TrainError(
-            f"{start} was made under other settings ({'; '.join(differ)}): use those, another "
-            "output folder, or no resume",
-            exit_code=2,
-        )
+    start = _start(plan, checkpoints)
     done = start is not None and load_state(start)[0] == plan.train.steps
     if done and (summary := _finished(out / "train.json")):
         return summary
     (out / "train.json").unlink(missing_ok=True)
     write_atomic(out / "tokenizer.json", (shards / "tokenizer.json").read_bytes())
     return Run(plan, data, out).go(start, on_progress)
+
+
+def _start(plan: Plan, checkpoints: Path) -> Path | None:
+    """The checkpoint to go on from, or None; raises where going on would not be exact."""
+    start = newest(checkpoints)
+    if start is None:
+        return None
+    made = load_plan(start)
+    if differ := plan.differences(made):
+        raise TrainError(
+            f"{start} was made under other settings ({'; '.join(differ)}): use those, another "
+            "output folder, or no resume",
+            exit_code=2,
+        )
+    settled = plan.settled(made)
+    if step_of(start) > settled:
+        early = [path for path in complete(checkpoints) if step_of(path) <= settled]
+        first = f"delete those after {early[-1].name}" if early else "use another output folder"
+        raise TrainError(
+            f"{start} was made for {made.train.steps} steps, and from step {int(settled) + 1} the "
+            f"learning rates of schedule {plan.train.schedule} depend on that: use "
+            f"{made.train.steps} steps, or to train {plan.train.steps}, {first}",
+            exit_code=2,
+        )
+    return start
 
 
 def _finished(path: Path) -> dict[str, Any] | None:

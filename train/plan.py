@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from train.device import pick_device
 from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.presets import preset
+from train.optim.registry import check
+from train.optim.schedules import schedule
 from train.settings import to_dict
 
 
@@ -41,8 +44,18 @@ class Plan:
         return [
             f"{name}: {a}, not {b}"
             for name, a, b in pairs
-            if a != b and name not in TrainConfig.FREE
+            if a != b and name not in TrainConfig.FREE and name != "steps"
         ]
+
+    def settled(self, other: Plan) -> float:
+        """How many first steps of this plan are those of ``other``, which may differ in the number
+        of steps alone: all, or those whose learning rate does not depend on that number.
+        """
+        if self.train.steps == other.train.steps:
+            return math.inf
+        ours, theirs = self.train, other.train
+        settled = schedule(ours.schedule).settled
+        return min(settled(ours), settled(theirs), ours.steps)
 
 
 def make_plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tuple[Plan, Shards]:
@@ -66,5 +79,7 @@ def make_plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tup
             f"attention {train.attention!r}: choose auto or one of {', '.join(BACKENDS)}",
             exit_code=2,
         )
+    check(train.optimizer)
+    schedule(train.schedule)
     pick_device(train.device)  # refuse before anything is written
     return Plan(model=model, train=train, shards=data.fingerprint), data

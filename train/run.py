@@ -21,7 +21,8 @@ from train.evaluate import HeldOut, choose, evaluate, token_losses
 from train.files import sync
 from train.metrics import truncate
 from train.model.decoder import Decoder
-from train.optim.adamw import adamw, learning_rate
+from train.optim.registry import optimizers
+from train.optim.schedules import learning_rate
 from train.plan import Plan
 from train.summary import summarise
 
@@ -47,7 +48,7 @@ class Run:
         self.model = Decoder(plan.model, attention=settings.attention)
         self.model.initialise(settings.seed)
         self.model.to(self.device).train()
-        self.optimizer = adamw(self.model, settings)
+        self.optimizer = optimizers(self.model, settings)
         self.tokens = 0
         self.scores: HeldOut | None = None
 
@@ -89,13 +90,12 @@ class Run:
         for step in range(first, settings.steps):
             began = time.perf_counter()
             rate = learning_rate(settings, step)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
+            self.optimizer.rate(rate)
             batch = self.sampler.batch(step)
             with autocast(self.device):
                 losses = token_losses(self.model, batch, self.device)
             loss = losses.sum() / max(1, batch.tokens)  # of a batch in which nothing counts: 0
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
             values = {"loss": float(loss.detach()), "lr": rate, "grad_norm": float(norm)}
