@@ -4,6 +4,7 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       metrics.jsonl               a line a step: what is reproducible, and "timing"
       train.json                  the summary; written last, so its presence means done
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
+      spikes.json  tensorboard/   what a rollback passes over; by option
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any
 
 from train.checkpoint import complete, load_plan, load_state, newest, step_of
 from train.config import TrainConfig
+from train.data.shards import Shards
+from train.distributed import Ranks, ranks
 from train.errors import TrainError
 from train.files import write_atomic
 from train.model.config import ModelConfig
 from train.plan import Plan, make_plan
 from train.run import Progress, Run
+from train.summary import summarise
 
 
 def pretrain(
@@ -40,17 +44,31 @@ def pretrain(
     diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig())
+    with ranks(plan.train) as group:
+        return _pretrain(plan, data, out, resume, on_progress if group.first else None, group)
+
+
+def _pretrain(
+    plan: Plan, data: Shards, out: Path, resume: bool, on_progress: Progress | None, group: Ranks
+) -> dict[str, Any]:
     checkpoints = out / "checkpoints"
-    out.mkdir(parents=True, exist_ok=True)
-    if not resume:
-        shutil.rmtree(checkpoints, ignore_errors=True)
+    if group.first:
+        out.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+            (out / "spikes.json").unlink(missing_ok=True)
+    group.wait()
     start = _start(plan, checkpoints)
-    done = start is not None and load_state(start)[0] == plan.train.steps
+    done = start is not None and load_state(start).step == plan.train.steps
     if done and (summary := _finished(out / "train.json")):
         return summary
-    (out / "train.json").unlink(missing_ok=True)
-    write_atomic(out / "tokenizer.json", (shards / "tokenizer.json").read_bytes())
-    return Run(plan, data, out).go(start, on_progress)
+    group.wait()  # all have looked at what is there
+    if group.first:
+        (out / "train.json").unlink(missing_ok=True)
+        write_atomic(out / "tokenizer.json", (data.folder / "tokenizer.json").read_bytes())
+    run = Run(plan, data, out, group)
+    run.go(start, on_progress)
+    return summarise(run)
 
 
 def _start(plan: Plan, checkpoints: Path) -> Path | None:

@@ -12,6 +12,8 @@ from train.config import TrainConfig
 from train.data.shards import Shards, read_shards
 from train.device import pick_device
 from train.errors import TrainError
+from train.files import VERSION
+from train.metrics import need_tensorboard
 from train.model.config import ModelConfig
 from train.model.presets import preset
 from train.optim.registry import check
@@ -29,7 +31,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "version": 1,
+            "version": VERSION,
             "model": to_dict(self.model),
             "train": to_dict(self.train),
             "shards": self.shards,
@@ -81,5 +83,7 @@ def make_plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tup
         )
     check(train.optimizer)
     schedule(train.schedule)
+    if train.tensorboard:
+        need_tensorboard()
     pick_device(train.device)  # refuse before anything is written
     return Plan(model=model, train=train, shards=data.fingerprint), data

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from train.attention import Mask, attend
 from train.model.config import ModelConfig
@@ -32,6 +33,7 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
         super().__init__()
         self.config = config
+        self.recompute = False
         self.embedding = nn.Embedding(config.vocab, config.hidden)
         self.blocks = nn.ModuleList(Block(config, attention) for _ in range(config.layers))
         self.norm = RMSNorm(config.hidden, config.norm_eps)
@@ -64,17 +66,30 @@ class Decoder(nn.Module):
         """``documents`` [batch, length]: positions of different documents do not see each other.
         With a ``cache`` the tokens continue what it holds, and are added to it.
         """
+        return self.logits(self.features(tokens, documents=documents, cache=cache))
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[..., hidden] to [..., vocab] in float32."""
+        weight = self.embedding.weight if self.head is None else self.head.weight
+        return F.linear(features, weight).float()
+
+    def features(
+        self, tokens: Tensor, *, documents: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """What the head reads: [batch, length, hidden]."""
         length = tokens.shape[1]
         start = cache.length if cache is not None else 0
         mask = Mask(queries=length, keys=start + length, device=tokens.device, documents=documents)
         rotation = rotations(self.config, start, length, tokens.device)
         x = self.embedding(tokens)
         for layer, block in enumerate(self.blocks):
-            x = block(x, rotation, mask, cache, layer)
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(block, x, rotation, mask, cache, layer, use_reentrant=False)
+            else:
+                x = block(x, rotation, mask, cache, layer)
         if cache is not None:
             cache.length += length
-        weight = self.embedding.weight if self.head is None else self.head.weight
-        return F.linear(self.norm(x), weight).float()
+        return self.norm(x)
 
     def empty_cache(self, batch: int) -> Cache:
         """A cache for ``config.context`` tokens."""
