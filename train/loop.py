@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from train.accounting import flops_per_token, parameters
-from train.attention import BACKENDS
+from train.attention import check_name
 from train.checkpoint import (
     Plan,
     encode_json,
@@ -100,11 +100,7 @@ def _plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tuple[P
             "make one fit the other",
             exit_code=2,
         )
-    if train.attention != "auto" and train.attention not in BACKENDS:
-        raise TrainError(
-            f"attention {train.attention!r}: choose auto or one of {', '.join(BACKENDS)}",
-            exit_code=2,
-        )
+    check_name(train.attention)
     pick_device(train.device)  # refuse before anything is written
     return Plan(model=model, train=train, shards=data.fingerprint), data
 
@@ -247,10 +243,9 @@ class _Run:
         )
         write_atomic(self.out / "sample.txt", (sample + "\n").encode("utf-8"))
         seconds = sum(line["timing"]["seconds"] for line in lines)
-        attended = (settings.context + 1) / 2
         summary = {
             "parameters": parameters(self.plan.model),
-            "flops_per_token": flops_per_token(self.plan.model, attended),
+            "flops_per_token": flops_per_token(self.plan.model, settings.context),
             "steps": settings.steps,
             "tokens": self.tokens,
             "epochs": settings.steps * settings.rows / self.sampler.rows.count,
