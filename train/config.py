@@ -20,9 +20,9 @@ class TrainConfig:
     gradient, ``z_loss`` weighs the square of the log normaliser (losses.py), ``ema`` is the decay
     of an average of the weights (average.py), 0 for none.
 
-    ``held_out`` is the share of documents kept from training; ``eval_tokens`` bounds how much of
-    them is scored. ``precision``: auto, fp32 or bf16. ``device``: auto, cpu, cuda or cuda:N.
-    ``parallel``: ddp or fsdp, for several processes. ``accumulate``: into how many micro-batches a
+    ``objective``: objectives.py. ``held_out`` is the share of documents kept from training;
+    ``eval_tokens`` bounds how much of them is scored. ``precision``: auto, fp32 or bf16.
+    ``device``: auto, cpu, cuda or cuda:N. ``parallel``: ddp or fsdp, for several processes. ``accumulate``: into how many micro-batches a
     step's rows are cut, on each process. ``loss_chunk``: tokens whose logits are held at once, 0
     for a size that fits. ``recompute``: keep no activations inside blocks. ``spike``: stop, skip or
     rollback, by the rule of spikes.py.
@@ -35,6 +35,7 @@ class TrainConfig:
     steps: int = 400
     rows: int = 4
     context: int = 256
+    objective: str = "causal"
     optimizer: str = "adamw"
     lr: float = 3e-3
     schedule: str = "cosine"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.attention import BACKENDS
+from train.attention import check_name
 from train.config import TrainConfig
 from train.data.shards import Shards, read_shards
 from train.device import pick_device
@@ -16,6 +16,7 @@ from train.files import VERSION
 from train.metrics import need_tensorboard
 from train.model.config import ModelConfig
 from train.model.presets import preset
+from train.objectives import objective
 from train.optim.registry import check
 from train.optim.schedules import schedule
 from train.settings import to_dict
@@ -76,11 +77,8 @@ def make_plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tup
             "make one fit the other",
             exit_code=2,
         )
-    if train.attention != "auto" and train.attention not in BACKENDS:
-        raise TrainError(
-            f"attention {train.attention!r}: choose auto or one of {', '.join(BACKENDS)}",
-            exit_code=2,
-        )
+    check_name(train.attention)
+    objective(train.objective)
     check(train.optimizer)
     schedule(train.schedule)
     if train.tensorboard:

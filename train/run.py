@@ -60,7 +60,7 @@ class Run:
         )
         self.passed = PassedOver(out / "spikes.json")
         self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
-        self.flops = flops_per_token(plan.model, (settings.context + 1) / 2)
+        self.flops = flops_per_token(plan.model, settings.context)
         self.peak = peak_of(ranks.device)
         self.build()
 

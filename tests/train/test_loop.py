@@ -63,6 +63,27 @@ def test_micro_batches_are_the_same_step_within_rounding(shard_folder, tmp_path,
             torch.testing.assert_close(weights(out)[name], value, atol=2e-4, rtol=0, msg=name)
 
 
+def test_a_prefix_is_read_and_not_scored_and_micro_batches_do_not_change_it(
+    shard_folder, tmp_path, plain
+):
+    run(shard_folder, tmp_path / "one", objective="prefix")
+    run(shard_folder, tmp_path / "two", objective="prefix", accumulate=2)
+    ours, theirs = lines(tmp_path / "one"), lines(tmp_path / "two")
+    assert [line["tokens"] for line in ours] == [line["tokens"] for line in theirs]
+    assert ours[-1]["tokens"] < 0.8 * lines(plain)[-1]["tokens"]
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
+
+
+def test_dropout_follows_from_seed_and_step_alone(shard_folder, tmp_path, plain):
+    torch.set_num_threads(1)
+    model = dataclasses.replace(MODEL, dropout=0.2)
+    for folder, noise in (("a", 1), ("b", 2)):
+        torch.manual_seed(noise)
+        pretrain(shard_folder, tmp_path / folder, model=model, train=TRAIN)
+        assert torch.initial_seed() == noise  # and leaves the generator as it was
+    assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(plain)
+
+
 def test_recomputed_activations_give_the_same_bits(shard_folder, tmp_path, plain):
     run(shard_folder, tmp_path, recompute=True)
     assert losses(tmp_path) == losses(plain)

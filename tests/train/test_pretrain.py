@@ -113,9 +113,10 @@ def test_scored_documents_fit_the_budget_or_are_one(shard_folder):
     [
         (dataclasses.replace(MODEL, vocab=10), {}, "raise vocab"),
         (dataclasses.replace(MODEL, context=16), {}, "context is 16"),
-        ("huge", {}, "choose one of"),
+        ("huge", {}, "not a preset"),
         (MODEL, {"device": "tpu:0"}, "device 'tpu:0'"),
         (MODEL, {"attention": "magic"}, "attention 'magic'"),
+        (MODEL, {"objective": "mlm"}, "objective 'mlm'"),
         (MODEL, {"optimizer": "sgd"}, "optimizer 'sgd'"),
         (MODEL, {"schedule": "steps"}, "schedule 'steps'"),
     ],

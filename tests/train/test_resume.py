@@ -40,11 +40,19 @@ VARIANTS = {
         **{"log_every": 4, "z_loss": 1e-3},
     },
     "adafactor, wsd": {"optimizer": "adafactor", "lr": 0.05, "schedule": "wsd", "recompute": True},
-    "lion, bf16": {"optimizer": "lion", "lr": 3e-4, "precision": "bf16", "spike": "skip"},
+    "lion, bf16, dropout": {
+        "optimizer": "lion",
+        "lr": 3e-4,
+        "precision": "bf16",
+        "spike": "skip",
+        "dropout": 0.1,
+    },
 }
 
 
-def train_and_die(shards: Path, out: Path, when: str, plan: TrainConfig) -> None:
+def train_and_die(
+    shards: Path, out: Path, when: str, plan: TrainConfig, model: ModelConfig
+) -> None:
     """Train, and be killed: at the end of a step, or between or within the files of a save."""
     import train.checkpoint as checkpoint
 
@@ -74,14 +82,16 @@ def train_and_die(shards: Path, out: Path, when: str, plan: TrainConfig) -> None
         return rename(self, target)
 
     checkpoint.save_file, Path.rename = save_file, killing_rename
-    pretrain(shards, out, model=MODEL, train=plan, on_progress=progress)
+    pretrain(shards, out, model=model, train=plan, on_progress=progress)
 
 
-def run(shards: Path, out: Path, when: str, plan: TrainConfig = TRAIN) -> int:
+def run(
+    shards: Path, out: Path, when: str, plan: TrainConfig = TRAIN, model: ModelConfig = MODEL
+) -> int:
     """``train_and_die`` in a new process; its exit status."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["train.loop"])
-    process = context.Process(target=train_and_die, args=(shards, out, when, plan))
+    process = context.Process(target=train_and_die, args=(shards, out, when, plan, model))
     process.start()
     process.join()
     assert process.exitcode is not None
@@ -138,13 +148,15 @@ def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
 @pytest.mark.parametrize("name", VARIANTS)
 def test_so_it_is_whatever_the_optimiser_and_the_state(shard_folder, tmp_path, name):
     torch.set_num_threads(1)
-    plan = dataclasses.replace(TRAIN, **VARIANTS[name])
-    pretrain(shard_folder, tmp_path / "straight", model=MODEL, train=plan)
+    changes = dict(VARIANTS[name])
+    model = dataclasses.replace(MODEL, dropout=changes.pop("dropout", 0.0))
+    plan = dataclasses.replace(TRAIN, **changes)
+    pretrain(shard_folder, tmp_path / "straight", model=model, train=plan)
     files = 3 if plan.ema else 2
     for when in ("step 4", f"save {files + 2}"):
         out = tmp_path / when
-        assert run(shard_folder, out, when, plan) == -signal.SIGKILL
-        pretrain(shard_folder, out, model=MODEL, train=plan)
+        assert run(shard_folder, out, when, plan, model) == -signal.SIGKILL
+        pretrain(shard_folder, out, model=model, train=plan)
         assert same(result(out), result(tmp_path / "straight"))
 
 
