@@ -22,10 +22,10 @@ class TrainConfig:
 
     ``objective``: objectives.py. ``held_out`` is the share of documents kept from training;
     ``eval_tokens`` bounds how much of them is scored. ``precision``: auto, fp32 or bf16.
-    ``device``: auto, cpu, cuda or cuda:N. ``parallel``: ddp or fsdp, for several processes. ``accumulate``: into how many micro-batches a
-    step's rows are cut, on each process. ``loss_chunk``: tokens whose logits are held at once, 0
-    for a size that fits. ``recompute``: keep no activations inside blocks. ``spike``: stop, skip or
-    rollback, by the rule of spikes.py.
+    ``device``: auto, cpu, cuda or cuda:N. ``parallel``: ddp or fsdp, for several processes.
+    ``accumulate``: into how many micro-batches a step's rows are cut, on each process.
+    ``loss_chunk``: tokens whose logits are held at once, 0 for a size that fits. ``recompute``:
+    keep no activations inside blocks. ``spike``: stop, skip or rollback, by the rule of spikes.py.
 
     The lines of metrics, one a step, are written every ``log_every`` steps; between them nothing
     waits for the device. ``keep_checkpoints`` newest stay, and with ``keep_best`` the one of the
