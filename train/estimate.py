@@ -25,9 +25,6 @@ from train.model.decoder import Decoder
 # Bytes of optimiser state a parameter: (in matrices of the blocks, in all else).
 STATES = {"adamw": (8, 8), "muon": (4, 8), "lion": (4, 4), "adafactor": (0, 0)}
 
-# On a CPU the C library's heap takes 5 to 15 % more than the tensors (bench_training_memory.py).
-HEAP = 1.08
-
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
@@ -88,7 +85,9 @@ def training_memory(
 
     ``precision``: fp32, or bf16 (autocast over float32 weights). ``losses(model, tokens,
     documents)`` is the loss to differentiate; by default cross-entropy over all logits. Buffers
-    inside kernels, the allocator's waste and PyTorch itself (some hundred MB) are not counted.
+    inside kernels, PyTorch itself (some hundred MB) and what an allocator holds beyond its tensors
+    are not counted: the C library's heap takes 5 to 40 % more on a CPU, unless it is told to give
+    large blocks back (MALLOC_MMAP_THRESHOLD_=65536).
     """
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
