@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -150,6 +152,18 @@ class ShardsProduct(Product):
         digest = _file_digest(self._own()) if self.tokenizer else None
         return super().identity() | {"tokenizer": digest}
 
+    @staticmethod
+    def _clear_others(context: ProductContext) -> None:
+        """Removes what a stopped run of this stage with another input or other settings has left:
+        nothing will go on from there."""
+        stage = context.out.name.rpartition("-")[0]
+        for left in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
+            if left.parent != context.out:
+                shutil.rmtree(left, ignore_errors=True)
+                context.say(
+                    "begun anew: the input or a setting is not that of the run that was stopped"
+                )
+
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
         from tokenize_kit.shards import Layout, encode_shards
@@ -179,8 +193,10 @@ class ShardsProduct(Product):
             columns = ["id", "source", "lang", "text"]
             if self.loss_mask is not None and self.loss_mask not in columns:
                 columns.append(self.loss_mask)
+            self._clear_others(context)
+            documents = context.corpus(columns)
             manifest = encode_shards(
-                context.corpus(columns), path, context.out, layout, context.workers
+                documents, path, context.out, layout, context.workers, context.say
             )
         except TokenizerError as error:
             raise _translated(error) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curate.cli import invoke
 from tests.curate.conftest import environment
 
 PRODUCTS = ("tokens-*", "documents-*", "*.bin", "manifest.json", "tokenizer.json", "val/*")
@@ -92,6 +94,54 @@ def test_killed_while_encoding_it_ends_with_the_same_bytes(corpus, place):
     assert again.returncode == 0, again.stderr
     assert shards(out) == shards(corpus.folder / "whole")
     assert not list(out.rglob(".shards.partial"))
+
+
+@pytest.fixture
+def stopped(corpus, monkeypatch):
+    """stopped(out): what an encode leaves that Ctrl-C ends behind the last document."""
+    import tokenize_kit.progress
+    import tokenize_kit.shards
+
+    monkeypatch.setattr(tokenize_kit.progress, "EVERY", 2000)
+    monkeypatch.chdir(corpus.folder)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def stop(out):
+        with monkeypatch.context() as patch:
+            patch.setattr(tokenize_kit.shards, "_manifests", interrupt)
+            assert invoke([*arguments(out, "--workers", "1")]) == 130
+        assert not shards(corpus.folder / out)
+        return [option for option in arguments(out) if option != "-q"]
+
+    return stop
+
+
+def test_a_stopped_encode_goes_on_and_says_how_much_is_not_encoded_again(stopped, corpus, capsys):
+    again = stopped("stopped")
+    assert invoke(again) == 0
+    said = re.search(r"(\d+) documents were encoded before it was", capsys.readouterr().err)
+    assert 100 < int(said[1]) <= 150
+    assert invoke(arguments("undisturbed")) == 0
+    assert shards(corpus.folder / "stopped") == shards(corpus.folder / "undisturbed")
+
+
+@pytest.mark.parametrize("change", ["settings", "input"])
+def test_a_stopped_encode_of_something_else_is_begun_anew_with_a_line(
+    stopped, corpus, capsys, change
+):
+    again = stopped(f"other-{change}")
+    if change == "settings":
+        again.append("--no-eos")
+    else:
+        rows = (corpus.folder / "in.jsonl").read_text().splitlines()[:-1]
+        (corpus.folder / "fewer.jsonl").write_text("\n".join(rows) + "\n")
+        again[again.index("in.jsonl")] = "fewer.jsonl"
+    assert invoke(again) == 0
+    said = capsys.readouterr().err
+    assert "begun anew: the input or a setting is not that of the run that was stopped" in said
+    assert not list((corpus.folder / f"other-{change}").rglob(".shards.partial"))
 
 
 def test_shards_do_not_depend_on_workers(corpus):
