@@ -22,9 +22,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from train.config import ModelConfig, TrainConfig, from_dict, to_dict
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.model import Decoder
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.settings import from_dict, to_dict
 
 _NAME = re.compile(r"step-(\d{7,})")
 

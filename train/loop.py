@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from train.accounting import flops_per_token, parameters
-from train.attention import BACKENDS
+from train.attention import check_name
 from train.checkpoint import (
     Plan,
     encode_json,
@@ -34,14 +34,16 @@ from train.checkpoint import (
     sync,
     write_atomic,
 )
-from train.config import ModelConfig, TrainConfig, preset
-from train.data import Rows, Sampler, split
+from train.config import TrainConfig
+from train.data.rows import Rows, Sampler, split
+from train.data.shards import Shards, read_shards
 from train.errors import TrainError
 from train.evaluate import HeldOut, choose, evaluate, token_losses
 from train.generate import continue_text, load_tokenizer
-from train.model import Decoder
-from train.optim import adamw, learning_rate
-from train.shards import Shards, read_shards
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.model.presets import preset
+from train.optim.adamw import adamw, learning_rate
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -98,11 +100,7 @@ def _plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tuple[P
             "make one fit the other",
             exit_code=2,
         )
-    if train.attention != "auto" and train.attention not in BACKENDS:
-        raise TrainError(
-            f"attention {train.attention!r}: choose auto or one of {', '.join(BACKENDS)}",
-            exit_code=2,
-        )
+    check_name(train.attention)
     pick_device(train.device)  # refuse before anything is written
     return Plan(model=model, train=train, shards=data.fingerprint), data
 
@@ -245,10 +243,9 @@ class _Run:
         )
         write_atomic(self.out / "sample.txt", (sample + "\n").encode("utf-8"))
         seconds = sum(line["timing"]["seconds"] for line in lines)
-        attended = (settings.context + 1) / 2
         summary = {
             "parameters": parameters(self.plan.model),
-            "flops_per_token": flops_per_token(self.plan.model, attended),
+            "flops_per_token": flops_per_token(self.plan.model, settings.context),
             "steps": settings.steps,
             "tokens": self.tokens,
             "epochs": settings.steps * settings.rows / self.sampler.rows.count,

@@ -18,8 +18,8 @@ from tokenize_kit.loss_mask import mask_of
 from tokenize_kit.shards import Layout, encode_shards
 from tokenize_kit.texts import texts_of
 from tokenize_kit.training import train_tokenizer
+from train.data.shards import read_shards
 from train.errors import TrainError
-from train.shards import read_shards
 
 PAIRS = pa.list_(pa.list_(pa.int64()))
 

@@ -18,8 +18,8 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.shards import Layout, encode_shards
 from tokenize_kit.vocabulary import open_vocabulary
+from train.data.shards import read_shards
 from train.errors import TrainError
-from train.shards import read_shards
 
 TEXTS = ["the cat sat on the mat, then that", "กินข้าวที่บ้าน กินที่บ้าน", "a1b22 can't 'LL \n\t x  ", ""]
 HARD = st.one_of(

@@ -14,9 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 from train.checkpoint import complete
-from train.config import ModelConfig, TrainConfig
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.loop import pretrain
+from train.model.config import ModelConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ModelConfig(
@@ -67,7 +68,8 @@ def run(shards: Path, out: Path, when: str) -> int:
     folder = out.parent / "code"
     folder.mkdir(exist_ok=True)
     (folder / "tests_resume.py").write_text(
-        f"from train.config import ModelConfig, TrainConfig\nMODEL = {MODEL!r}\nTRAIN = {TRAIN!r}\n"
+        "from train.config import TrainConfig\nfrom train.model.config import ModelConfig\n"
+        f"MODEL = {MODEL!r}\nTRAIN = {TRAIN!r}\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     command = [sys.executable, "-c", CODE, str(shards), str(out), when]

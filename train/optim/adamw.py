@@ -7,7 +7,7 @@ import math
 import torch
 
 from train.config import TrainConfig
-from train.model import Decoder
+from train.model.decoder import Decoder
 
 
 def learning_rate(plan: TrainConfig, step: int) -> float:
