@@ -6,8 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from tokenize_kit.change.forms import CONTROL, ByteBpe, Form
+from tokenize_kit.change.forms import ByteBpe, Form
 from tokenize_kit.options import END_OF_TEXT
+from tokenize_kit.spm_file import CONTROL
 
 
 def end_of(form: Form) -> str | None:

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenize_kit.card.page import write_card
 from tokenize_kit.change import byte_bpe_files, pieces_json
 from tokenize_kit.change.about import algorithm_of, described, end_of
-from tokenize_kit.change.forms import SPACE, ByteBpe, CannotHold, Form
+from tokenize_kit.change.forms import ByteBpe, CannotHold, Form
 from tokenize_kit.change.gguf_file import read_metadata, write_metadata
 from tokenize_kit.change.gguf_vocabulary import from_metadata, obstacle, to_metadata
 from tokenize_kit.change.reading import FILES, Source, open_source, runs_as
@@ -33,6 +33,7 @@ from tokenize_kit.files import write_atomic
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
+from tokenize_kit.spm_file import SPACE
 from tokenize_kit.transformers_files import write_transformers
 from tokenize_kit.vocabulary import open_vocabulary
 

@@ -29,6 +29,7 @@ from tokenize_kit.change.spm_file import add_pieces
 from tokenize_kit.change.verify import Buffers, Encode, packed
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
+from tokenize_kit.spm_file import SPACE
 from tokenize_kit.vocabulary import open_vocabulary
 
 HELD_OUT = 0.1  # of the texts, by hash of the text
@@ -239,7 +240,7 @@ def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) ->
         if len(vocab) != len(form.pieces):
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
         escaped = pieces_json.escapes(parts)
-        vocab += [[t if escaped else t.replace("\u2581", " "), s] for t, s in new]
+        vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
         text = json.dumps(pieces_json.renewed(parts))
         data = Tokenizer.from_str(text).to_str(pretty=True).encode()
     return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])
