@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.cli import invoke
+from curate.errors import UsageError
 from tests.curate.conftest import environment
 
 PRODUCTS = ("tokens-*", "documents-*", "*.bin", "manifest.json", "tokenizer.json", "val/*")
@@ -197,3 +198,26 @@ def test_a_column_of_json_lines_says_which_characters_count(corpus):
     assert question[0] == 0 and question[-1] == 1 and whole.all() and not none.any()
     wrong = corpus.command(*line, "--loss-mask", "learnt")
     assert wrong.returncode == 2 and "no column 'learnt'" in wrong.stderr
+
+
+@pytest.mark.parametrize("form", ["ranges", "json", "booleans"])
+def test_ranges_of_a_text_that_a_step_changed_are_refused_by_name(corpus, form):
+    """One boolean a document says nothing of characters and stays right."""
+    mail = "write to nobody@example.com today, and then again tomorrow"
+    masks = {"ranges": [[0, 5]], "json": "[[0, 5]]", "booleans": True}
+    texts = enumerate(["a text of no mail", mail])
+    rows = [{"id": f"m{k}", "text": text, "learn": masks[form]} for k, text in texts]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (corpus.folder / f"{form}.jsonl").write_text(lines)
+    settings = {"tokenizer": str(corpus.folder / "tok"), "loss_mask": "learn"}
+    given = [{"shards": settings}], corpus.folder / f"{form}.jsonl"
+    corpus.run(*given, out=f"as-it-is-{form}")
+    steps = ["pii", *given[0]]
+    if form == "booleans":
+        corpus.run(steps, given[1], out=form)
+        mask = np.fromfile(corpus.folder / form / "loss-00000.mask", np.uint8)
+        assert mask.all()
+        return
+    with pytest.raises(UsageError, match="document m1: the step pii changed its text, so the ran"):
+        corpus.run(steps, given[1], out=form)
+    assert not (corpus.folder / form / "manifest.json").exists()
