@@ -151,6 +151,15 @@ def pretrain(
     out: Out = None,
     model: Annotated[str, typer.Option(help="A preset (llmcurate model list).")] = "tiny",
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
+    lr: Annotated[Optional[float], typer.Option(help="The highest learning rate.")] = None,  # noqa: UP045
+    optimizer: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="adamw, muon, adafactor or lion."),
+    ] = None,
+    schedule: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides weights and the order of rows.")] = 0,
     sets: Sets = None,
     workers: Workers = 0,
@@ -160,12 +169,14 @@ def pretrain(
 ) -> None:
     """Train a small language model on token shards; resumes from its newest checkpoint.
 
-    Example: llmcurate pretrain shards/ -o model --steps 200 --set pretrain.lr=0.001
+    Example: llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --set pretrain.rows=8
     """
     from curate import commands
 
+    settings = {"steps": steps, "lr": lr, "optimizer": optimizer, "schedule": schedule}
+    given = {name: value for name, value in settings.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.pretrain(shards, model, steps, seed, tuple(sets or ()), how)
+    commands.pretrain(shards, {"model": model, "seed": seed, **given}, tuple(sets or ()), how)
 
 
 @app.command()
