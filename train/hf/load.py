@@ -22,7 +22,7 @@ from train.accounting import parameters
 from train.checkpoint import complete, load_plan, newest
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.files import encode_json, sync, write_atomic
+from train.files import VERSION, encode_json, sync, write_atomic
 from train.generate import load_tokenizer
 from train.hf.families import FAMILIES
 from train.hf.family import Family
@@ -92,7 +92,7 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict
     aside.mkdir()
     save_file(weights, aside / "model.safetensors")
     (aside / "config.json").write_bytes(encode_json(plan.to_json()))
-    (aside / "state.json").write_bytes(encode_json({"version": 1, "step": 0, "tokens": 0}))
+    (aside / "state.json").write_bytes(encode_json({"version": VERSION, "step": 0, "tokens": 0}))
     for file in sorted(aside.iterdir()):
         sync(file)
     sync(aside)
