@@ -1,17 +1,14 @@
-"""Words that were met, asked for: what all encoders do with the memory of words.py.
-
-Arrays come one by one: to take one out of a tuple counts a reference, at every word a cost.
-"""
+"""Words that were met, asked for: what all encoders do with the memory of words.py."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tokenize_kit.bytes8 import stir
-from tokenize_kit.encode.words import INLINE, SLOTS, Cache, new_cache, same_bytes
+from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode.borders import word_end
+from tokenize_kit.encode.words import LONGEST, Cache, look_up, new_cache, recall, word_key
 
-_32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
 
 
 class Memories:
@@ -32,32 +29,34 @@ class Memories:
         self._idle.append(memory)
 
 
-@njit(nogil=True)
-def look_up(entries, letters, low, high, data, a, z):
-    """The slot of the word of data[a:z], found by `low` and `high`, or the one that it would take:
-    free, where its second number is 0."""
-    mask = np.uint64(SLOTS - 1)
-    slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
-    while entries[slot, 1] != 0:
-        if entries[slot, 0] == low and entries[slot, 1] == high:
-            if z - a <= INLINE:
-                break
-            if same_bytes(letters, np.int64(entries[slot, 2] >> _32), data, a, z - a):
-                break
-        slot = (slot + np.uint64(1)) & mask
-    return slot
+@njit_bare
+def known_words(data, a, z, crossed, cache, sums, rounds, total, calm, out, w):
+    """Writes to out[w:] the ids of the words of data[a:z] up to the first one that is not known.
 
-
-@njit(nogil=True, inline="always")
-def recall(entries, ids, slot, size, out, w):
-    """Writes to out[w:] the ids of a known word of `size` bytes; returns the new length."""
-    n = np.int64(entries[slot, 3] & _LOW)
-    if n <= 2 and size <= INLINE:
-        out[w] = np.uint32(entries[slot, 2] & _LOW)
-        if n == 2:
-            out[w + 1] = np.uint32(entries[slot, 2] >> _32)
-    else:
-        first = np.int64(entries[slot, 2] & _LOW)
-        for k in range(n):
-            out[w + k] = ids[first + k]
-    return w + n
+    crossed: borders.Crossed; sums, rounds: of a Unigram, where words have sums (then float32 total
+    is that of the text before a, and beyond calm no path is safe); out: with room for two ids more
+    than there may be. Returns (where that word begins, z for none; where it ends; its slot, free
+    where it is new; the new length; the new sum).
+    """
+    end = np.int64(a)
+    slot = np.uint64(0)
+    while a < z:
+        end = word_end(data, a, z, crossed)
+        n = end - a
+        if n > LONGEST:
+            break
+        low, high = word_key(data, a, end)
+        slot = look_up(cache, low, high, data, a, n)
+        if cache.entries[slot, 1] == 0:
+            break
+        if rounds:
+            size = abs(np.float64(total))
+            if size >= calm or size >= np.float64(cache.entries[slot, 3] >> _32):
+                break
+        before = w
+        w = recall(cache, slot, n, out, w)
+        if rounds:
+            for k in range(before, w):
+                total += sums[out[k]]
+        a = end
+    return a, end, slot, w, total
