@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from train.data import IGNORED, Batch, Rows, scatter
+from train.data.rows import IGNORED, Batch, Rows, scatter
+from train.data.shards import Shards
 from train.errors import TrainError
-from train.model import Decoder
-from train.shards import Shards
+from train.model.decoder import Decoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from tokenizers import Tokenizer
 
 from train.accounting import parameters
 from train.checkpoint import load_model, load_plan, newest
+from train.data.shards import end_of_text
 from train.errors import TrainError
-from train.model import Decoder
-from train.shards import end_of_text
+from train.model.decoder import Decoder
 
 
 def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
@@ -29,7 +29,7 @@ def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
     if not weights.is_file() or 4 * parameters(config) > weights.stat().st_size:
         raise TrainError(f"{weights}: missing, or smaller than config.json says; delete the folder")
     model = Decoder(config)
-    load_model(checkpoint, model)
+    load_model(checkpoint, model, average=True)
     tokenizer = load_tokenizer(model_dir / "tokenizer.json")
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:
@@ -116,10 +116,11 @@ def continue_ids(
     generator = torch.Generator().manual_seed(seed)
     known = list(ids)
     fresh = known[-context:]
-    cache = model.empty_cache(1)
+    cache, held = model.empty_cache(), 0
     while True:
-        if cache.length + len(fresh) > context:
-            cache, fresh = model.empty_cache(1), known[-max(1, context // 2) :]
+        if held + len(fresh) > context:
+            cache, held, fresh = model.empty_cache(), 0, known[-max(1, context // 2) :]
+        held += len(fresh)
         logits = model(torch.tensor([fresh], device=device), cache=cache)[0, -1].cpu()
         token = pick(logits, temperature=temperature, top_k=top_k, generator=generator)
         known.append(token)

@@ -15,7 +15,7 @@ from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.shards import Layout, encode_shards
 from tokenize_kit.training import train_tokenizer
 from tokenize_kit.vocabulary import open_vocabulary
-from train.shards import read_shards
+from train.data.shards import read_shards
 
 
 @pytest.fixture(scope="module")

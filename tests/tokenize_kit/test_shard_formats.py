@@ -22,8 +22,8 @@ from tokenize_kit.shard_formats import megatron_index, token_dtype
 from tokenize_kit.shards import Layout, encode_shards
 from tokenize_kit.shuffle import Shuffle
 from tokenize_kit.training import train_tokenizer
+from train.data.shards import read_shards
 from train.errors import TrainError
-from train.shards import read_shards
 
 END, BEGIN = "<|endoftext|>", "<s>"
 ROWS = [(f"d{k}", "the cat sat on the mat " * (k % 5), "web", "en") for k in range(60)]

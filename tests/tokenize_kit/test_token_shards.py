@@ -12,7 +12,7 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.load import load_tokenizer
 from tokenize_kit.shards import Layout, encode_shards
 from tokenize_kit.training import train_tokenizer
-from train.shards import read_shards
+from train.data.shards import read_shards
 
 END = "<|endoftext|>"
 
@@ -126,7 +126,7 @@ def test_failure_leaves_the_old_shards_and_nothing_else(batch_of, tokenizer_json
 def test_writer_and_reader_know_the_same_end_of_text():
     """``train`` knows only the shard folder, so it keeps the list a second time."""
     from tokenize_kit.options import END_OF_TEXT
-    from train.shards import end_of_text
+    from train.data.shards import end_of_text
 
     for place, name in enumerate(END_OF_TEXT):
         names = END_OF_TEXT[place:][::-1]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from train.data import IGNORED, Rows, Sampler, split
+from train.data.rows import IGNORED, Rows, Sampler, split
+from train.data.shards import end_of_text, read_shards
 from train.errors import TrainError
-from train.shards import end_of_text, read_shards
 
 
 @pytest.fixture(scope="module")

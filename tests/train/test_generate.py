@@ -7,11 +7,12 @@ import shutil
 import pytest
 import torch
 
-from train.config import ModelConfig, TrainConfig
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate import continue_ids, generate, load
 from train.loop import pretrain
-from train.model import Decoder
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
 
 MODEL = ModelConfig(
     vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32

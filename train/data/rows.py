@@ -25,8 +25,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from train.data.shards import Shards
 from train.errors import TrainError
-from train.shards import Shards
 
 IGNORED = -100  # a target that is not scored (torch's cross_entropy default)
 _PREFIX = 512  # tokens of a document that decide its side of the split

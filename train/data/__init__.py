@@ -1,0 +1,1 @@
+"""Which tokens a step trains on."""

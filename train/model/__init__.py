@@ -1,0 +1,1 @@
+"""The decoder family: its configuration, its presets and its modules."""

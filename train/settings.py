@@ -1,0 +1,83 @@
+"""Frozen dataclasses of settings, checked, and read from JSON that anyone may have written."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import typing
+from typing import Any, TypeVar
+
+from train.errors import TrainError
+
+Config = TypeVar("Config")
+
+
+def positive(config: Any, *names: str) -> None:
+    """Raise ``TrainError`` naming the first of these fields that is not over 0 and finite."""
+    for name in names:
+        value = getattr(config, name)
+        if not 0 < value < math.inf:  # false for a NaN too
+            raise TrainError(f"{name} is {value}: it must be over 0 and finite", exit_code=2)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    return dataclasses.asdict(config)
+
+
+def from_dict(kind: type[Config], values: Any, where: str) -> Config:
+    """Build a config from parsed JSON that may have been written by anyone.
+
+    Fields are int, float, bool, str, other such dataclasses, tuples of one of these
+    (``tuple[int, ...]``), or one of these or None. Raises ``TrainError`` naming ``where`` and the
+    key for unknown, missing or mistyped values.
+    """
+    if not isinstance(values, dict):
+        raise TrainError(f"{where}: expected an object of settings")
+    hints = typing.get_type_hints(kind)
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for name in values:
+        if name not in names:
+            close = difflib.get_close_matches(str(name), sorted(names), n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise TrainError(f"{where}: unknown setting {name!r}{hint}")
+    parsed = {name: _value(hints[name], value, where, name) for name, value in values.items()}
+    try:
+        return kind(**parsed)
+    except TypeError as error:
+        raise TrainError(f"{where}: {error}") from error
+
+
+_PLAIN: dict[Any, tuple[type, ...]] = {
+    int: (int,),
+    float: (int, float),
+    bool: (bool,),
+    str: (str,),
+    type(None): (type(None),),
+}
+
+
+def _value(kind: Any, value: Any, where: str, name: str) -> Any:
+    """``value``, as JSON gives it, as the type of a field."""
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        if isinstance(value, (list, tuple)):
+            return tuple(_value(inner[0], item, where, name) for item in value)
+    elif inner:  # a union: at most one of its members is not plain
+        plain = [one for one in inner if one in _PLAIN]
+        if any(_is(one, value) for one in plain):
+            return value
+        if len(plain) < len(inner):
+            return _value(next(one for one in inner if one not in _PLAIN), value, where, name)
+    elif dataclasses.is_dataclass(kind):
+        return from_dict(typing.cast(type, kind), value, f"{where}: {name}")
+    elif _is(kind, value):
+        return value
+    shown = kind.__name__ if isinstance(kind, type) else str(kind)
+    raise TrainError(f"{where}: {name} is {value!r}, expected {shown}")
+
+
+def _is(plain: Any, value: Any) -> bool:
+    if isinstance(value, bool):
+        return plain is bool
+    return isinstance(value, _PLAIN[plain])
