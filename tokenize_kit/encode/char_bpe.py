@@ -46,8 +46,8 @@ CharBpe = namedtuple(
     "CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends dense"
 )
 # Room for n characters. numbers: int32[n + 1], of characters; merged, ranks, longest, path, ends:
-# int64[n + 1]; dead: bool[n + 1], all False; sums: float32[0], for known_words.
-Room = namedtuple("Room", "numbers merged ranks longest dead path ends sums")
+# int64[n + 1]; dead: bool[n + 1], all False; sums: float32[0], words: for remembered.py.
+Room = namedtuple("Room", "numbers merged ranks longest dead path ends sums words")
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from numba import njit
 from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.char_bpe import Room, merge_characters
 from tokenize_kit.encode.characters import number_characters
-from tokenize_kit.encode.remembered import known_words
+from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
 from tokenize_kit.encode.spelling import join_unknown, spell
 from tokenize_kit.encode.trie import build_trie, longest
-from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before, word_key
+from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before
 
 # Tokens that are found before anything is merged, the longest at every place from left to right.
 # first: uint8[256]: 1 for a byte that one begins with; slots, found: trie.build_trie, of places in
@@ -65,22 +65,26 @@ def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, ou
     w = np.int64(0)
     for row in range(len(sizes)):
         a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
-        while True:
-            a, z, slot, w, none = known_words(
-                data, a, row_end, crossed, cache, sums, False, none, 0.0, out, w
-            )
-            if a == row_end:
-                break
-            begin = w
-            w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
-            n = w - begin
-            if z - a <= LONGEST and n <= LONGEST:
-                low, high = word_key(data, a, z)
-                if z - a <= INLINE or seen_before(cache.seen, low):
-                    for k in range(n):
-                        own[k] = out[begin + k]
+        while a < row_end:
+            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            k = np.int64(0)
+            while True:
+                k, a, slot, w, none = known_words(
+                    data, a, room.words, k, count, cache, sums, False, none, 0.0, out, w
+                )
+                if k == count:
+                    break
+                z, low, high = np.int64(room.words[k, END]), room.words[k, LOW], room.words[k, HIGH]
+                begin = w
+                w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
+                n = w - begin
+                kept = z - a <= LONGEST and n <= LONGEST
+                if kept and (z - a <= INLINE or seen_before(cache.seen, low)):
+                    for i in range(n):
+                        own[i] = out[begin + i]
                     remember(cache, slot, low, high, data, a, z, own, n, 0)
-            a = z
+                a = z
+                k += 1
         if fallback.joined and len(fallback.bytes) == 0:
             w = join_unknown(fallback.unknown, out, before, w)
         sizes[row] = w - before
@@ -108,6 +112,7 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
         np.empty(0, np.float32),
+        np.empty((BATCH, 4), np.uint64),
     )
     w = _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes)
     return out[:w], sizes

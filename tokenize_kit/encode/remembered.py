@@ -6,8 +6,19 @@ import numpy as np
 
 from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.borders import word_end
-from tokenize_kit.encode.words import LONGEST, Cache, look_up, new_cache, recall, word_key
+from tokenize_kit.encode.words import (
+    LONGEST,
+    Cache,
+    first_slot,
+    look_up,
+    new_cache,
+    recall,
+    word_key,
+)
+from tokenize_kit.prefetch import prefetch
 
+BATCH = 64  # words that are looked for at once
+END, LOW, HIGH, SLOT = range(4)
 _32 = np.uint64(32)
 
 
@@ -30,23 +41,42 @@ class Memories:
 
 
 @njit_bare
-def known_words(data, a, z, crossed, cache, sums, rounds, total, calm, out, w):
-    """Writes to out[w:] the ids of the words of data[a:z] up to the first one that is not known.
+def cut_words(data, a, z, crossed, cache, words):
+    """Cuts data[a:z] into words, BATCH of them at most; returns how many.
 
-    crossed: borders.Crossed; sums, rounds: of a Unigram, where words have sums (then float32 total
-    is that of the text before a, and beyond calm no path is safe); out: with room for two ids more
-    than there may be. Returns (where that word begins, z for none; where it ends; its slot, free
-    where it is new; the new length; the new sum).
+    words: uint64[BATCH, 4]: where each ends, its key and the slot it would take, which is on its
+    way into the processor's caches: most words are rare, and the table is large.
     """
-    end = np.int64(a)
-    slot = np.uint64(0)
-    while a < z:
+    count = 0
+    while a < z and count < BATCH:
         end = word_end(data, a, z, crossed)
+        words[count, END] = end
+        if end - a <= LONGEST:
+            low, high = word_key(data, a, end)
+            slot = first_slot(low, high)
+            prefetch(cache.entries, np.int64(slot) * 4)
+            words[count, LOW], words[count, HIGH], words[count, SLOT] = low, high, slot
+        a = end
+        count += 1
+    return count
+
+
+@njit_bare
+def known_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
+    """Writes to out[w:] the ids of words[k:count] up to the first one that is not known.
+
+    a: where the first of them begins; sums, rounds: of a Unigram, where words have sums (then
+    float32 total is that of the text before a, and beyond calm no path is safe); out: with room for
+    two ids more than there may be. Returns (that word, `count` for none; where it begins; its slot,
+    free where it is new; the new length; the new sum).
+    """
+    slot = np.uint64(0)
+    while k < count:
+        end = np.int64(words[k, END])
         n = end - a
         if n > LONGEST:
             break
-        low, high = word_key(data, a, end)
-        slot = look_up(cache, low, high, data, a, n)
+        slot = look_up(cache, words[k, SLOT], words[k, LOW], words[k, HIGH], data, a, n)
         if cache.entries[slot, 1] == 0:
             break
         if rounds:
@@ -56,7 +86,8 @@ def known_words(data, a, z, crossed, cache, sums, rounds, total, calm, out, w):
         before = w
         w = recall(cache, slot, n, out, w)
         if rounds:
-            for k in range(before, w):
-                total += sums[out[k]]
+            for at in range(before, w):
+                total += sums[out[at]]
         a = end
-    return a, end, slot, w, total
+        k += 1
+    return k, a, slot, w, total

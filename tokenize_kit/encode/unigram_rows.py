@@ -12,10 +12,10 @@ from numba import njit
 
 from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.characters import number_characters
-from tokenize_kit.encode.remembered import known_words
+from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
 from tokenize_kit.encode.spelling import join_unknown, spell
 from tokenize_kit.encode.viterbi import RESET, Room, best_path, trace
-from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before, word_key
+from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before
 
 _ALWAYS = np.int64((1 << 32) - 1)
 
@@ -54,36 +54,43 @@ def _word(data, a, z, unigram, fallback, rounds, total, room, out, w):
 def _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w = np.int64(0)
+    sums, rounds = unigram.sums, unigram.rounds
     calm = RESET - LONGEST * unigram.worst  # below it no sum within a word comes to be reset
     exactly = np.bool_(0)  # a literal would have numba compile _word anew
     for row in range(len(sizes)):
         a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
         total = np.float32(0)
-        while True:
-            a, z, slot, w, total = known_words(
-                data, a, row_end, crossed, cache, unigram.sums, unigram.rounds, total, calm, out, w
-            )
-            if a == row_end:
-                break
-            if z - a <= LONGEST and cache.entries[slot, 1] == 0:
-                low, high = word_key(data, a, z)
-                if z - a <= INLINE or seen_before(cache.seen, low):
-                    m, _, margin, n = _word(
-                        data, a, z, unigram, fallback, exactly, 0.0, room, own, np.int64(0)
-                    )
-                    if m <= LONGEST:
-                        safe = _ALWAYS
-                        if unigram.rounds and not unigram.exact:
-                            safe = _safe_below(margin, n, unigram.worst)
-                        remember(cache, slot, low, high, data, a, z, own, m, safe)
-                        size = np.float64(abs(total))
-                        if not unigram.rounds or (size < calm and size < np.float64(safe)):
-                            continue  # known now
-            w, summed, _, _ = _word(
-                data, a, z, unigram, fallback, unigram.rounds, np.float64(total), room, out, w
-            )
-            total = np.float32(summed)
-            a = z
+        while a < row_end:
+            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            k = np.int64(0)
+            while True:
+                k, a, slot, w, total = known_words(
+                    data, a, room.words, k, count, cache, sums, rounds, total, calm, out, w
+                )
+                if k == count:
+                    break
+                z = np.int64(room.words[k, END])
+                k += 1
+                if z - a <= LONGEST and cache.entries[slot, 1] == 0:
+                    low, high = room.words[k - 1, LOW], room.words[k - 1, HIGH]
+                    if z - a <= INLINE or seen_before(cache.seen, low):
+                        m, _, margin, n = _word(
+                            data, a, z, unigram, fallback, exactly, 0.0, room, own, np.int64(0)
+                        )
+                        if m <= LONGEST:
+                            safe = _ALWAYS
+                            if rounds and not unigram.exact:
+                                safe = _safe_below(margin, n, unigram.worst)
+                            remember(cache, slot, low, high, data, a, z, own, m, safe)
+                            k -= 1  # known now, if not safe
+                            if not rounds or abs(np.float64(total)) < min(calm, np.float64(safe)):
+                                continue
+                            k += 1
+                w, summed, _, _ = _word(
+                    data, a, z, unigram, fallback, rounds, np.float64(total), room, out, w
+                )
+                total = np.float32(summed)
+                a = z
         if fallback.joined and len(fallback.bytes) == 0:
             w = join_unknown(fallback.unknown, out, before, w)
         sizes[row] = w - before
@@ -108,6 +115,7 @@ def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
         np.empty((most + 1, 2), np.int32),
         np.empty(most, np.int32),
         np.empty(most, np.int32),
+        np.empty((BATCH, 4), np.uint64),
     )
     w = _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes)
     return out[:w], sizes

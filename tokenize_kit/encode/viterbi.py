@@ -34,8 +34,9 @@ BASE, PARENT = 0, 1
 SCORE = 1  # of values
 # Room for n characters. numbers: int32[n + 1]; ways: float64[n + 1, 2]: of every place the best
 # way's sum, and by how much it is better than the second best; back: int32[n + 1, 2]: where the
-# last token of the best way begins, and its slot, UNKNOWN for none; path, ends: int32[n].
-Room = namedtuple("Room", "numbers ways back path ends")
+# last token of the best way begins, and its slot, UNKNOWN for none; path, ends: int32[n];
+# words: of remembered.cut_words.
+Room = namedtuple("Room", "numbers ways back path ends words")
 SUM, GAP = 0, 1
 START, SLOT = 0, 1
 

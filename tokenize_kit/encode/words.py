@@ -117,7 +117,7 @@ def remember(cache, slot, low, high, data, a, z, symbols, n, safe):
             entries[k, 1] = np.uint64(0)
         for k in range(3):
             used[k] = 0
-        slot = stir(low ^ (high * _MIX)) & _MASK
+        slot = first_slot(low, high)
     size = z - a
     place = np.uint64(0)
     if size > INLINE:
@@ -141,11 +141,16 @@ def remember(cache, slot, low, high, data, a, z, symbols, n, safe):
 
 
 @njit_within
-def look_up(cache, low, high, data, a, n):
-    """The slot of the word of n bytes from a, found by `low` and `high`, or the one that it would
-    take: free, where its second number is 0."""
+def first_slot(low, high):
+    """Where a word is looked for first."""
+    return stir(low ^ (high * _MIX)) & _MASK
+
+
+@njit_within
+def look_up(cache, slot, low, high, data, a, n):
+    """The slot, from first_slot's on, of the word of n bytes from a, found by `low` and `high`, or
+    the one that it would take: free, where its second number is 0."""
     entries = cache.entries
-    slot = stir(low ^ (high * _MIX)) & _MASK
     if n <= INLINE:
         while entries[slot, 1] != 0 and (entries[slot, 0] != low or entries[slot, 1] != high):
             slot = (slot + _1) & _MASK
@@ -205,7 +210,7 @@ def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
                 low, high = word_key(data, a, z)
                 kept = z - a <= INLINE or seen_before(cache.seen, low)
             if kept:
-                slot = look_up(cache, low, high, data, a, z - a)
+                slot = look_up(cache, first_slot(low, high), low, high, data, a, z - a)
                 found = cache.entries[slot, 1] != 0
             if found:
                 w = recall(cache, slot, z - a, out, w)
