@@ -111,8 +111,10 @@ def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
     own = np.empty(4 * LONGEST, np.uint32)
     room = Room(
         np.empty(most + 1, np.int32),
-        np.empty((most + 1, 2), np.float64),
-        np.empty((most + 1, 2), np.int32),
+        np.empty(most + 1, np.float64),
+        np.empty(most + 1, np.float64),
+        np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int32),
         np.empty(most, np.int32),
         np.empty(most, np.int32),
         np.empty((BATCH, 4), np.uint64),

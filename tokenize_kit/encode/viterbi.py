@@ -20,8 +20,8 @@ PENALTY = 10.0  # below the least score, of a character without a piece
 UNKNOWN = -1  # a token, of a character without a piece
 _NOTHING = -np.inf
 
-# alphabet: of characters.py; slots, values: a trie, one cache line a step: int32[slots, 4] and the
-# same memory as float64[slots, 2]: the base of a slot's children, its parent (-1 at the root), the
+# alphabet: of characters.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
+# same memory as float64[2 a slot]: the base of a slot's children, its parent (-1 at the root), the
 # score of the token that ends there, -inf for none; found: int32[slots]: that token; longest:
 # characters of the longest one; lacking: the score of a character without a piece; sums:
 # float32[ids]: what an id adds to the sum of a text, where a character without a piece may be
@@ -30,15 +30,12 @@ _NOTHING = -np.inf
 Unigram = namedtuple(
     "Unigram", "alphabet slots values found longest lacking sums rounds exact worst"
 )
-BASE, PARENT = 0, 1
-SCORE = 1  # of values
-# Room for n characters. numbers: int32[n + 1]; ways: float64[n + 1, 2]: of every place the best
-# way's sum, and by how much it is better than the second best; back: int32[n + 1, 2]: where the
-# last token of the best way begins, and its slot, UNKNOWN for none; path, ends: int32[n];
+# Room for n characters. numbers: int32[n + 1]; sums, gaps: float64[n + 1]: of every place the best
+# way's sum, and by how much it is better than the second best; starts, lasts: int32[n + 1]: where
+# the last token of the best way begins, and its slot, UNKNOWN for none; path, ends: int32[n];
 # words: of remembered.cut_words.
-Room = namedtuple("Room", "numbers ways back path ends words")
-SUM, GAP = 0, 1
-START, SLOT = 0, 1
+Room = namedtuple("Room", "numbers sums gaps starts lasts path ends words")
+_1, _2 = np.uint64(1), np.uint64(2)
 
 
 def make_unigram(
@@ -57,12 +54,14 @@ def make_unigram(
     links, found = characters.build_trie(alphabet, size, [*pieces], used)
     slots = np.empty((len(found), 4), np.int32)
     slots[:, :2] = links
-    slots[links[:, PARENT] == 0, PARENT] = -1
+    slots[slots[:, 1] == 0, 1] = -1
     values = slots.view(np.float64)
-    values[:, SCORE] = np.where(found >= 0, np.append(scores, _NOTHING)[found], _NOTHING)
+    values[:, 1] = np.where(found >= 0, np.append(scores, _NOTHING)[found], _NOTHING)
     worst = max(float(np.abs(scores[used]).max(initial=0)), abs(lacking))
     longest = max(map(len, pieces), default=1)
-    return Unigram(alphabet, slots, values, found, longest, lacking, sums, rounds, exact, worst)
+    return Unigram(
+        alphabet, slots.ravel(), values.ravel(), found, longest, lacking, sums, rounds, exact, worst
+    )
 
 
 @njit_bare
@@ -72,43 +71,45 @@ def best_path(unigram, rounds, room, n, total):
     rounds: whether sums are those of float32. One of float64 that is rounded to it is the same
     number, for float64 has more than twice as many digits.
     """
-    slots, values, numbers, ways = unigram.slots, unigram.values, room.numbers, room.ways
+    slots, values, numbers = unigram.slots, unigram.values, room.numbers
+    sums, gaps, starts, lasts = room.sums, room.gaps, room.starts, room.lasts
     for k in range(1, n + 1):
-        ways[k, SUM] = _NOTHING
-        ways[k, GAP] = np.inf
-    ways[0, SUM] = total
+        sums[k] = _NOTHING
+        gaps[k] = np.inf
+    sums[0] = total
     numbers[n] = 0  # no token goes on there
-    for i in range(n):
-        here = ways[i, SUM]
+    for at in range(n):
+        i = np.uint64(at)
+        here = sums[i]
         if rounds and abs(here) > RESET:
-            for k in range(i, min(i + unigram.longest, n) + 1):
-                ways[k, SUM] = np.float64(np.float32(ways[k, SUM] - here))
+            for k in range(at, min(at + unigram.longest, n) + 1):
+                sums[k] = np.float64(np.float32(sums[k] - here))
             here = 0.0
-        slot = np.int64(numbers[i])
-        score, last = values[slot, SCORE], slot
+        slot = np.uint64(numbers[i])
+        score, last = values[slot << _1 | _1], np.int32(slot)
         if score == _NOTHING:
-            score, last = unigram.lacking, np.int64(UNKNOWN)
-        k = i + 1
+            score, last = unigram.lacking, np.int32(UNKNOWN)
+        end = i + _1
         while True:
             if score > _NOTHING:
                 way = here + score
                 if rounds:
                     way = np.float64(np.float32(way))
-                best = ways[k, SUM]
+                best = sums[end]
                 if way > best:
-                    ways[k, GAP] = way - best
-                    ways[k, SUM] = way
-                    room.back[k, START] = i
-                    room.back[k, SLOT] = last
-                elif best - way < ways[k, GAP]:
-                    ways[k, GAP] = best - way
-            child = np.int64(slots[slot, BASE]) + np.int64(numbers[k])
-            if slots[child, PARENT] != slot:
+                    gaps[end] = way - best
+                    sums[end] = way
+                    starts[end] = np.int32(i)
+                    lasts[end] = last
+                elif best - way < gaps[end]:
+                    gaps[end] = best - way
+            child = np.uint64(np.uint32(slots[slot << _2])) + np.uint64(np.uint32(numbers[end]))
+            if slots[child << _2 | _1] != np.int32(slot):
                 break
-            slot = last = child
-            score = values[slot, SCORE]
-            k += 1
-    return ways[n, SUM]
+            slot, last = child, np.int32(child)
+            score = values[slot << _1 | _1]
+            end += _1
+    return sums[n]
 
 
 @njit_bare
@@ -121,13 +122,13 @@ def trace(found, room, n):
     first, at, margin, lacks = n, n, np.inf, False
     while at > 0:
         first -= 1
-        slot = np.int64(room.back[at, SLOT])
+        slot = np.int64(room.lasts[at])
         if slot < 0:
             room.path[first] = UNKNOWN
             lacks = True
         else:
             room.path[first] = found[slot]
         room.ends[first] = at
-        margin = min(margin, room.ways[at, GAP])
-        at = np.int64(room.back[at, START])
+        margin = min(margin, room.gaps[at])
+        at = np.int64(room.starts[at])
     return first, margin, lacks
