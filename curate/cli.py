@@ -12,7 +12,7 @@ import typer
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
-from curate.cli_models import import_
+from curate.cli_models import generate, import_
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
@@ -199,24 +199,6 @@ def export(
 
 
 @app.command()
-def generate(
-    prompt: Annotated[str, typer.Argument(help="The beginning of the text.")] = "",
-    model: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder of a trained model; in a workspace: the newest."),
-    ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1)] = 100,
-    temperature: Annotated[float, typer.Option(min=0)] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0)] = 50,
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
-    """Continue a text with a trained model."""
-    from curate import commands
-
-    print(commands.generate(prompt, model, max_tokens, temperature, top_k, seed))
-
-
-@app.command()
 def explain(
     id: Annotated[str, typer.Argument(help="A document's id.")],
     out: Annotated[
@@ -231,6 +213,7 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(generate)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
