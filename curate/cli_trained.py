@@ -45,7 +45,7 @@ def generate(
 
     Example: llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
     """
-    from curate import models
+    from curate import trained
 
     sampling = {
         "temperature": temperature,
@@ -54,7 +54,7 @@ def generate(
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
     }
-    models.generate(prompts or [], prompts_file, model, max_tokens, sampling, batch, seed, as_json)
+    trained.generate(prompts or [], prompts_file, model, max_tokens, sampling, batch, seed, as_json)
 
 
 def import_(
@@ -71,6 +71,6 @@ def import_(
 
     Example: llmcurate import gpt2/ -o gpt2-run && llmcurate generate "The river" --model gpt2-run
     """
-    from curate import models
+    from curate import trained
 
-    models.import_(folder, out, context, as_json, quiet)
+    trained.import_(folder, out, context, as_json, quiet)
