@@ -50,7 +50,7 @@ def export(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TrainError(f"{out} is there already: give a new folder", exit_code=2)
     checkpoint, plan, family = chosen(run)
-    weights = checkpoint / "model.safetensors"
+    weights = weights_of(checkpoint)
     tokenizer = load_tokenizer(run / "tokenizer.json")
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
@@ -91,8 +91,14 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
             f"{run}: no finished checkpoint; give the folder a model was trained into", exit_code=2
         )
     plan = load_plan(checkpoint)
-    _check(checkpoint / "model.safetensors", plan.model)
+    _check(weights_of(checkpoint), plan.model)
     return checkpoint, plan, family_of(plan.model)
+
+
+def weights_of(checkpoint: Path) -> Path:
+    """The file of a checkpoint's weights: of their average where it keeps one, as in generation."""
+    average = checkpoint / "average.safetensors"
+    return average if average.is_file() else checkpoint / "model.safetensors"
 
 
 def config_json(
