@@ -12,6 +12,7 @@ import typer
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
+from curate.cli_model import model_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(dedup_app, name="dedup")
 app.add_typer(language_app, name="language")
+app.add_typer(model_app, name="model")
 app.add_typer(perplexity_app, name="perplexity")
 app.add_typer(quality_app, name="quality")
 app.add_typer(tokenizer_app, name="tokenizer")

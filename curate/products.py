@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -14,6 +17,8 @@ from curate.memory import peak_bytes
 from curate.steps import Product, ProductContext
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tokenize_kit.options import TrainingOptions
 
 
@@ -125,6 +130,28 @@ class TokenizerProduct(Product):
         return found if len(cards) == 1 else found | {"cards": cards}
 
 
+def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
+    """The documents, without their edits. Refuses one whose text a step has changed where `column`
+    has ranges of it: they are of the text before."""
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        names = batch.schema.names
+        if "edits" in names and column in names:
+            changed = pc.fill_null(pc.list_value_length(batch["edits"]), 0)
+            for row in pc.indices_nonzero(changed).to_pylist():
+                value = batch[column][row].as_py()
+                if value in (True, False, None, "true", "false", [], "[]"):
+                    continue  # of the document as a whole, or of nothing
+                step = batch["edits"][row][0]["step"].as_py()
+                raise UsageError(
+                    f"document {batch['id'][row]}: the step {step} changed its text, so the ranges"
+                    f" in {column} no longer fit; encode the documents before that step, or without"
+                    " a loss mask"
+                )
+        yield batch.select([name for name in names if name != "edits"])
+
+
 class ShardsProduct(Product):
     """Encodes the corpus into token shards (docs/architecture.md, Token shards)."""
 
@@ -149,6 +176,18 @@ class ShardsProduct(Product):
     def identity(self) -> dict[str, Any]:
         digest = _file_digest(self._own()) if self.tokenizer else None
         return super().identity() | {"tokenizer": digest}
+
+    @staticmethod
+    def _clear_others(context: ProductContext) -> None:
+        """Removes what a stopped run of this stage with another input or other settings has left:
+        nothing will go on from there."""
+        stage = context.out.name.rpartition("-")[0]
+        for left in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
+            if left.parent != context.out:
+                shutil.rmtree(left, ignore_errors=True)
+                context.say(
+                    "begun anew: the input or a setting is not that of the run that was stopped"
+                )
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
@@ -177,10 +216,14 @@ class ShardsProduct(Product):
                 loss_mask=self.loss_mask,
             )
             columns = ["id", "source", "lang", "text"]
-            if self.loss_mask is not None and self.loss_mask not in columns:
-                columns.append(self.loss_mask)
+            if self.loss_mask is not None:
+                columns += [name for name in (self.loss_mask, "edits") if name not in columns]
+            self._clear_others(context)
+            documents = context.corpus(columns)
+            if self.loss_mask is not None:
+                documents = _unchanged(documents, self.loss_mask)
             manifest = encode_shards(
-                context.corpus(columns), path, context.out, layout, context.workers
+                documents, path, context.out, layout, context.workers, context.say
             )
         except TokenizerError as error:
             raise _translated(error) from None
