@@ -198,16 +198,6 @@ def test_rows_that_processes_cannot_share_are_refused(monkeypatch):
         pass
 
 
-def test_the_package_runs_under_torchrun_and_says_what_is_wrong(shard_folder, tmp_path):
-    sets = [f"{key}={value}" for key, value in {"steps": 2, "context": 32, "device": "cpu"}.items()]
-    flags = [part for one in sets for part in ("--set", one)]
-    done = torchrun("-m", "train", str(shard_folder), str(tmp_path / "out"), "--json", *flags)
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line.get("step") for line in printed] == [1, 2, None]
-    assert printed[-1]["summary"]["timing"]["processes"] == 2
-
-
 def test_a_wrong_setting_of_the_package_is_one_line(capsys, monkeypatch, tmp_path):
     from train.__main__ import main
 
