@@ -362,9 +362,15 @@ def _progress(line: dict[str, Any], context: ProductContext) -> None:
 
 
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
-    """Step and loss of at most so many lines of the metrics, for the report."""
+    """Of at most so many lines of the metrics, and of all that were scored or skipped: what the
+    report draws."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     stride = max(1, len(lines) // points)
-    keep = [m for i, m in enumerate(lines) if i % stride == 0 or i == len(lines) - 1]
-    names = ("step", "loss", "held_out", "lr", "grad_norm")
+    told = ("held_out", "skipped")
+    keep = [
+        m
+        for i, m in enumerate(lines)
+        if i % stride == 0 or i == len(lines) - 1 or any(name in m for name in told)
+    ]
+    names = ("step", "loss", "held_out", "lr", "grad_norm", "skipped", "documents")
     return [{k: m[k] for k in names if k in m} for m in keep]
