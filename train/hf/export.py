@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from train.accounting import parameters
-from train.checkpoint import load_plan, newest
+from train.checkpoint import load_plan, newest, weights_of
 from train.data.shards import end_of_text
 from train.errors import TrainError
 from train.files import encode_json, sync
