@@ -69,7 +69,7 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
     **{f"llama, {mlp}": ("llama", llama(mlp=mlp)) for mlp, (_, gated) in MLPS.items() if gated},
     "llama, linear": ("llama", scaled("linear")),
     "llama, ntk": ("llama", scaled("ntk")),
-    "llama, yarn": ("llama", scaled("yarn", beta_fast=16.0, beta_slow=2.0)),
+    "llama, yarn": ("llama", scaled("yarn", beta_fast=0.5, beta_slow=0.05)),
     "llama, llama3": ("llama", scaled("llama3", low=1.0, high=3.0)),
     "llama, longrope": (
         "llama",
