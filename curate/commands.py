@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,11 @@ def pretrain(
     how: How,
 ) -> Outcome | None:
     """`llmcurate pretrain`; in a workspace stale shards are encoded first."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            "torchrun starts this for every process: use --set pretrain.processes=N without it, "
+            "or torchrun ... -m train SHARDS OUT"
+        )
     folder = shards or _fresh_shards(_workspace("SHARDS"), how)
     if how.dry_run and not folder.exists():
         print(f"pretrain: after that, on the shards in {folder}")

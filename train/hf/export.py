@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from train.accounting import parameters
-from train.checkpoint import load_plan, newest
+from train.checkpoint import load_plan, newest, weights_of
 from train.data.shards import end_of_text
 from train.errors import TrainError
 from train.files import encode_json, sync
@@ -93,12 +93,6 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
     plan = load_plan(checkpoint)
     _check(weights_of(checkpoint), plan.model)
     return checkpoint, plan, family_of(plan.model)
-
-
-def weights_of(checkpoint: Path) -> Path:
-    """The file of a checkpoint's weights: of their average where it keeps one, as in generation."""
-    average = checkpoint / "average.safetensors"
-    return average if average.is_file() else checkpoint / "model.safetensors"
 
 
 def config_json(
