@@ -72,7 +72,7 @@ def sentence(draw: random.Random) -> str:
     return f"The {thing} {draw.choice(PLACES)} is {COLOURS[thing]}."
 
 
-def train(folder: Path, steps: int) -> None:
+def learn(folder: Path, steps: int) -> None:
     draw = random.Random(0)
     texts = [" ".join(sentence(draw) for _ in range(8)) for _ in range(400)]
     train_tokenizer(texts, folder / "tokenizer", vocab=320)
@@ -169,7 +169,7 @@ def main() -> int:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train(folder, steps)
+        learn(folder, steps)
         from curate.commands import How
 
         export([str(folder / "run")], "float32", How(folder / "hf"))

@@ -18,12 +18,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from train.accounting import parameters
-from train.checkpoint import Keep, Snapshot, State, complete, load_plan, newest, write
+from train.checkpoint import Keep, Snapshot, State, complete, load_plan, newest, weights_of, write
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import write_atomic
 from train.generate import load_tokenizer
-from train.hf.export import weights_of
 from train.hf.families import FAMILIES
 from train.hf.family import Family
 from train.hf.settings import Settings, read_json
