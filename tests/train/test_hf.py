@@ -76,6 +76,7 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
         scaled("longrope", short=(1.0,) * 8, long=tuple(1.0 + i / 3 for i in range(8))),
     ),
     "mistral": ("mistral", llama(window=7)),
+    "mistral, a window past the text": ("mistral", llama(window=100)),
     "mistral, odd heads": ("mistral", llama(heads=7, kv_heads=7)),
     "ministral": ("ministral", llama(window=7, window_pattern="WF")),
     "qwen2": ("qwen2", QWEN2),
