@@ -65,7 +65,8 @@ def generate(
             batch=batch,
         )
     if as_json:
-        print(json.dumps({"seed": seed, "completions": [vars(one) for one in found]}))
+        outcome = {"seed": seed, "completions": [vars(one) for one in found]}
+        print(json.dumps(outcome, ensure_ascii=False))
         return
     print("\n---\n".join(one.prompt + one.text for one in found))
 
