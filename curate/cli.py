@@ -12,6 +12,8 @@ import typer
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
+from curate.cli_model import model_app
+from curate.cli_models import import_
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
@@ -31,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(dedup_app, name="dedup")
 app.add_typer(language_app, name="language")
+app.add_typer(model_app, name="model")
 app.add_typer(perplexity_app, name="perplexity")
 app.add_typer(quality_app, name="quality")
 app.add_typer(tokenizer_app, name="tokenizer")
@@ -149,6 +152,15 @@ def pretrain(
     out: Out = None,
     model: Annotated[str, typer.Option(help="A preset (llmcurate model list).")] = "tiny",
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
+    lr: Annotated[Optional[float], typer.Option(help="The highest learning rate.")] = None,  # noqa: UP045
+    optimizer: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="adamw, muon, adafactor or lion."),
+    ] = None,
+    schedule: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides weights and the order of rows.")] = 0,
     sets: Sets = None,
     workers: Workers = 0,
@@ -158,27 +170,43 @@ def pretrain(
 ) -> None:
     """Train a small language model on token shards; resumes from its newest checkpoint.
 
-    Example: llmcurate pretrain shards/ -o model --steps 200 --set pretrain.lr=0.001
+    Example: llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --set pretrain.rows=8
     """
     from curate import commands
 
+    settings = {"steps": steps, "lr": lr, "optimizer": optimizer, "schedule": schedule}
+    given = {name: value for name, value in settings.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.pretrain(shards, model, steps, seed, tuple(sets or ()), how)
+    commands.pretrain(shards, {"model": model, "seed": seed, **given}, tuple(sets or ()), how)
 
 
 @app.command()
 def export(
     inputs: Inputs = None,
     out: Out = None,
-    compression: Annotated[str, typer.Option(help="zst, gz or none.")] = "zst",
+    format: Annotated[
+        str, typer.Option(help="jsonl (a corpus) or hf (a trained model, for transformers).")
+    ] = "jsonl",
+    compression: Annotated[str, typer.Option(help="jsonl: zst, gz or none.")] = "zst",
+    dtype: Annotated[str, typer.Option(help="hf: float32 or bfloat16.")] = "float32",
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a corpus as JSON lines, all columns: OUT/jsonl/part-*.jsonl.zst."""
-    from curate import commands
+    """Write a corpus as JSON lines, or a trained model as a folder that transformers opens.
 
+    Examples: llmcurate export corpus/ -o out  (OUT/jsonl/part-*.jsonl.zst, all columns)
+    llmcurate export model/ -o hf-model --format hf --dtype bfloat16
+    """
+    from curate import commands, models
+    from curate.errors import UsageError
+
+    if format == "hf":
+        models.export(inputs or [], dtype, how_of(out, workers, as_json, dry_run, quiet))
+        return
+    if format != "jsonl":
+        raise UsageError(f"--format {format}: choose jsonl or hf")
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("export", [("export", {"compression": compression})], inputs or [], how)
 
@@ -216,6 +244,7 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
 

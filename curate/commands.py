@@ -105,9 +105,7 @@ def evaluate_language(
 
 def pretrain(
     shards: Path | None,
-    model: str,
-    steps_: int | None,
-    seed: int,
+    settings: dict[str, Any],
     sets: tuple[str, ...],
     how: How,
 ) -> Outcome | None:
@@ -118,10 +116,8 @@ def pretrain(
         return None
     if not (folder / "manifest.json").is_file():
         raise UsageError(f"{folder} holds no token shards (no manifest.json)")
-    settings: dict[str, Any] = {"model": model, "seed": seed, "shards": str(folder)}
-    if steps_ is not None:
-        settings["steps"] = steps_
-    return _execute(compose("pretrain", [("pretrain", settings)], sets), [], how, "pretrain")
+    chosen = [("pretrain", {**settings, "shards": str(folder)})]
+    return _execute(compose("pretrain", chosen, sets), [], how, "pretrain")
 
 
 def _fresh_shards(space: workspace.Workspace, how: How) -> Path:

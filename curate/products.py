@@ -254,19 +254,61 @@ class PretrainProduct(Product):
     steps: int = Field(400, ge=1)
     rows: int = Field(4, ge=1, description="rows of `context` tokens a step")
     context: int = Field(256, ge=8)
+    objective: str = Field("causal", description="causal or prefix")
+    optimizer: str = Field("adamw", description="adamw, muon, adafactor or lion")
     lr: float = Field(3e-3, gt=0)
+    schedule: str = Field(
+        "cosine", description="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant"
+    )
+    lr_floor: float = Field(0.1, ge=0, le=1, description="of lr, where the schedule ends")
     warmup: int = Field(20, ge=0)
+    decay: float = Field(0.2, ge=0, le=1, description="share of the steps over which wsd falls")
     weight_decay: float = Field(0.1, ge=0)
-    clip: float = Field(1.0, gt=0)
+    beta1: float = Field(0.9, ge=0, le=1)
+    beta2: float = Field(0.95, ge=0, le=1)
+    eps: float = Field(1e-8, gt=0)
+    momentum: float = Field(0.95, ge=0, le=1, description="of Muon")
+    clip: float = Field(1.0, gt=0, description="the norm of the gradient is at most that")
+    z_loss: float = Field(0.0, ge=0)
+    ema: float = Field(0.0, ge=0, lt=1, description="decay of an average of the weights; 0: none")
     held_out: float = Field(0.05, gt=0, lt=1)
-    eval_every: int = Field(50, ge=1)
-    checkpoint_every: int = Field(50, ge=1)
-    seed: int = Field(0, ge=0)
+    attention: str = "auto"
+    precision: str = Field("auto", description="auto (bf16 on a GPU), fp32 or bf16")
     device: str = "auto"
+    accumulate: int = Field(1, ge=1, description="micro-batches that a step's rows are cut into")
+    loss_chunk: int = Field(0, ge=0, description="tokens whose logits are held at once; 0: fits")
+    recompute: bool = Field(False, description="activations inside blocks are not kept")
+    compile: bool = False
+    parallel: str = Field("ddp", description="ddp or fsdp, under torchrun")
+    spike: str = Field("stop", description="stop, skip or rollback, after a loss spike")
+    spike_factor: float = Field(0.0, ge=0, description="deviations over the median; 0: only NaN")
+    spike_window: int = Field(64, ge=1)
+    spike_batches: int = Field(1, ge=1, description="steps passed over after a rollback")
+    log_every: int = Field(10, ge=1)
+    tensorboard: bool = False
+    eval_every: int = Field(50, ge=1)
+    eval_tokens: int = Field(16_384, ge=1)
+    checkpoint_every: int = Field(50, ge=1)
+    keep_checkpoints: int = Field(3, ge=1)
+    keep_best: bool = True
+    async_checkpoints: bool = False
+    seed: int = Field(0, ge=0)
 
     def identity(self) -> dict[str, Any]:
+        """Without what changes no result, so that a run stopped goes on under other such settings,
+        after a spike for instance."""
+        from train.config import TrainConfig
+
         digest = _file_digest(Path(self.shards) / "manifest.json") if self.shards else None
-        return super().identity() | {"shards": digest}
+        found = super().identity()
+        settings = {k: v for k, v in found["settings"].items() if k not in TrainConfig.FREE}
+        return found | {"settings": settings, "shards": digest}
+
+    def lineage(self) -> dict[str, Any]:
+        """All but the number of steps: training says itself whether it may go on to more."""
+        found = self.identity()
+        del found["settings"]["steps"]
+        return found
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         try:
@@ -288,11 +330,21 @@ class PretrainProduct(Product):
                 model=self.model,
                 train=TrainConfig(**settings),
                 resume=not context.fresh,
-                on_progress=context.progress,
+                on_progress=lambda line: _progress(line, context),
             )
         except TrainError as error:
             raise _translated(error) from None
         return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
+
+
+def _progress(line: dict[str, Any], context: ProductContext) -> None:
+    """A step's figures on the way; a spike is told at once."""
+    if "skipped" in line:
+        documents = line.get("documents", [])
+        names = f"; documents: {', '.join(documents[:3])}" if documents else ""
+        more = f" and {len(documents) - 3} more" if len(documents) > 3 else ""
+        context.say(f"step {line['step']} changed nothing: {line['skipped']}{names}{more}")
+    context.progress(line)
 
 
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
@@ -300,5 +352,5 @@ def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     stride = max(1, len(lines) // points)
     keep = [m for i, m in enumerate(lines) if i % stride == 0 or i == len(lines) - 1]
-    names = ("step", "loss", "held_out")
+    names = ("step", "loss", "held_out", "lr", "grad_norm")
     return [{k: m[k] for k in names if k in m} for m in keep]
