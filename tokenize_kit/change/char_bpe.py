@@ -15,6 +15,7 @@ from tokenize_kit.bpe import LEAST, LONGEST
 from tokenize_kit.bpe_merges import learn
 from tokenize_kit.change.extend_bpe import named
 from tokenize_kit.change.forms import Added, CannotHold, Pieces
+from tokenize_kit.characters import alphabet
 from tokenize_kit.spm_file import BYTE, CONTROL, NORMAL, SPACE, UNUSED
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -138,39 +139,111 @@ def learn_more(
     """(new tokens, new merges, the old ids of each new token), in order; the first token's id is
     form.size.
 
-    Texts are encoded by the old merges, and pairs of what comes out are merged as in training; what
-    is spelled in bytes or unknown merges with nothing. tokens: how many at most; least: occurrences
-    of a pair that is merged. The same texts in any order give the same. No token is spelled as a
-    special one or a byte is.
+    Characters that are spelled in bytes come first, as many as in training: of those seen `least`
+    times the commonest, that cover nearly all of such text, and half of the tokens at most. Then
+    texts are encoded by the old merges, and pairs of what comes out are merged as in training;
+    bytes and what is unknown merge with nothing. tokens: how many at most. The same texts in any
+    order give the same. No token is spelled as a special one or a byte is.
     """
+    letters = _Letters(form)
     ordinary = np.zeros(form.size, np.bool_)
     ordinary[list(form.tokens.values())] = True
     counted: Counter[bytes] = Counter()
     for text in texts:
-        ids, of_word = words(text)
-        usable = ordinary[ids]
+        ids, of_word = letters.read(*words(text))
+        usable = ids >= form.size
+        usable[~usable] = ordinary[ids[~usable]]
         cut = np.flatnonzero((np.diff(of_word) != 0) | ~usable[1:] | ~usable[:-1]) + 1
         for part in np.split(ids.astype(np.int32), cut):
             if len(part) > 1:
                 counted[part.tobytes()] += 1
+    never = set(form.others.values())
+    first = letters.chosen(least, tokens)
+    old = form.tokens | {letter: form.size + k for k, letter in enumerate(first)}
+    symbols, sizes, counts = _numbered(counted, form.size, first)
+    starts = np.cumsum(sizes) - sizes
+    spelled = (_spelled(form, words, text) for text in sorted(never) if text)
+    banned = [numbers for numbers in spelled if numbers]
+    bases, more = form.size + len(first), tokens - len(first)
+    found = learn(
+        symbols, starts, sizes, counts, bases, bases + more + more // 8 + 16, least, LONGEST,
+        np.array([n for numbers in banned for n in numbers], np.int32),
+        np.cumsum([0, *map(len, banned)]),
+    )  # fmt: skip
+    new, merges = named(old, set(form.merges), never, found, more)
+    parts = {text: [number] for text, number in form.tokens.items()}
+    parts |= {letter: letters.bytes_of(letter) for letter in first}
+    for left, right in merges:
+        parts.setdefault(left + right, [*parts[left], *parts[right]])
+    return [*first, *new], merges, [parts[token] for token in [*first, *new]]
+
+
+class _Letters:
+    """The characters that a tokenizer spells in bytes, counted; as symbols they are `form.size` and
+    their code point."""
+
+    def __init__(self, form: CharBpe) -> None:
+        self.size = form.size
+        self.counts: Counter[str] = Counter()
+        self._byte = np.full(form.size, -1, np.int16)
+        for number, text in form.others.items() if form.byte_fallback else ():
+            if _BYTE.fullmatch(text):
+                self._byte[number] = int(text[3:5], 16)
+        self._ids = {int(byte): number for number, byte in enumerate(self._byte) if byte >= 0}
+
+    def read(self, ids: np.ndarray, of_word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and the words they are of, with characters in place of their bytes."""
+        values = self._byte[ids]
+        spelled = np.flatnonzero(values >= 0)
+        if not len(spelled):
+            return ids, of_word
+        found, places, at = [], [], 0
+        for run in np.split(spelled, np.flatnonzero(np.diff(spelled) != 1) + 1):
+            try:
+                text = values[run].astype(np.uint8).tobytes().decode("utf-8")
+            except UnicodeDecodeError:
+                continue  # spelled so by no text
+            self.counts.update(text)
+            heads = run[(values[run] & 0xC0) != 0x80]
+            found += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
+            places += [np.arange(at, run[0]), heads]
+            at = int(run[-1]) + 1
+        found.append(ids[at:])
+        places.append(np.arange(at, len(ids)))
+        return np.concatenate(found).astype(np.int64), of_word[np.concatenate(places)]
+
+    def chosen(self, least: int, tokens: int) -> list[str]:
+        """Those that become tokens, by code point."""
+        usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
+        found = Counter({c: self.counts[c] for c in usable if not c.isspace()})
+        return sorted(alphabet(found, tokens)[0])
+
+    def bytes_of(self, letter: str) -> list[int]:
+        return [self._ids[byte] for byte in letter.encode()]
+
+
+def _numbered(
+    counted: Counter[bytes], size: int, first: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(symbols: int32[], sizes: int64[words], counts: int64[words]) of words, with the characters
+    of `first` numbered from `size` on, and cut where another one stands."""
     ordered = sorted(counted.items())  # the order of texts decides nothing
     sizes = np.array([len(word) // 4 for word, _ in ordered], np.int64)
     counts = np.array([count for _, count in ordered], np.int64)
     symbols = np.frombuffer(b"".join(word for word, _ in ordered), np.int32)
-    starts = np.cumsum(sizes) - sizes
-    never = set(form.others.values())
-    spelled = (_spelled(form, words, text) for text in sorted(never) if text)
-    banned = [numbers for numbers in spelled if numbers]
-    found = learn(
-        symbols, starts, sizes, counts, form.size, form.size + tokens + tokens // 8 + 16, least,
-        LONGEST, np.array([n for numbers in banned for n in numbers], np.int32),
-        np.cumsum([0, *map(len, banned)]),
-    )  # fmt: skip
-    new, merges = named(form.tokens, set(form.merges), never, found, tokens)
-    parts = {text: [number] for text, number in form.tokens.items()}
-    for left, right in merges:
-        parts.setdefault(left + right, [*parts[left], *parts[right]])
-    return new, merges, [parts[token] for token in new]
+    codes = np.array([ord(letter) for letter in first], np.int64)
+    places = np.searchsorted(codes, symbols - size)
+    letter = symbols >= size
+    inside = ~letter
+    known = letter & (places < len(codes))
+    inside[known] = codes[places[known]] == symbols[known] - size
+    begins = np.zeros(len(symbols), np.bool_)
+    begins[np.cumsum(sizes) - sizes] = True
+    begins[1:] |= ~inside[:-1]
+    word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
+    starts = np.flatnonzero(begins[inside])
+    found = np.where(letter, size + places, symbols)[inside].astype(np.int32)
+    return found, np.diff(np.append(starts, len(found))), counts[word_of[starts]]
 
 
 def _spelled(form: CharBpe, words: Words, text: str) -> list[int]:
