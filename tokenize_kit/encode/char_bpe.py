@@ -27,6 +27,7 @@ from tokenize_kit.encode.greedy import (
     ranks_of,
 )
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
+from tokenize_kit.encode.spelling import spell
 
 DENSE = "\u2e80"  # ideographs, kana, Hangul: thousands of characters, so few tokens of each two
 ASK = -1  # instead of the longest token: not looked for yet
@@ -41,13 +42,14 @@ _32 = np.uint64(32)
 # what must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers;
 # dense: the number of the first character of scripts of which most neighbours are in no token;
 # pairs: merges.pair_table; orderly: whether tokens may be looked for from left to right, else
-# pairs are those of all merges.
+# pairs are those of all merges; alone: int32[characters + 1]: the ids of those in tokens.
 CharBpe = namedtuple(
-    "CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends dense"
+    "CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends dense alone"
 )
-# Room for n characters. numbers: int32[n + 1], of characters; merged, ranks, longest, path, ends:
-# int64[n + 1]; dead: bool[n + 1], all False; sums: float32[0], words: for remembered.py.
-Room = namedtuple("Room", "numbers merged ranks longest dead path ends sums words")
+# Room for n characters. numbers, places: int32[n + 1], of number_characters; merged, ranks,
+# longest: int64[n + 1]; dead: bool[n + 1], all False; near: bool[n + 1]; sums: float32[0], words:
+# for remembered.py.
+Room = namedtuple("Room", "numbers places merged ranks longest dead near sums words")
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,9 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     places = np.flatnonzero(inner)
     beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
     dense = 1 + sum(character < DENSE for character in characters)
+    alone, joins = tokens[: size + 1, ID].copy(), _bits(borders)
     return CharBpe(
-        alphabet, beside, _bits(borders), trie, tokens, pairs, orderly, parts, part_ends, dense
+        alphabet, beside, joins, trie, tokens, pairs, orderly, parts, part_ends, dense, alone
     )
 
 
@@ -214,36 +217,45 @@ def _greedy(links, found, tokens, pairs, joins, data, longest, a, z, out, dead):
 
 
 @njit_bare
-def merge_characters(bpe, room, n):
-    """The tokens of room.numbers[:n] as ids, LACKING where there is none, and the characters they
-    end at, to room.path and room.ends; returns how many."""
-    beside, joins, links, found = bpe.beside, bpe.joins, bpe.trie.links, bpe.trie.found
-    tokens, pairs, orderly, dense = bpe.tokens, bpe.pairs, bpe.orderly, bpe.dense
-    parts, part_ends = bpe.parts, bpe.part_ends
-    numbers, merged, longest, path, ends = (
-        room.numbers,
-        room.merged,
-        room.longest,
-        room.path,
-        room.ends,
-    )
-    count = 0
+def _beside(bpe, numbers, n, near):
+    """near[k]: whether some token has characters k and k + 1 side by side; False is certain.
+
+    Without a branch, and before anything else, so that the table's bits come many at a time.
+    """
+    for k in range(n - 1):
+        left, right = numbers[k], numbers[k + 1]
+        near[k] = (left > 0) & (right > 0) & _has(bpe.beside, left, right)
+    near[n - 1] = False
+
+
+@njit_bare
+def merge_characters(bpe, fallback, room, n, data, place, out, w):
+    """Writes to out[w:] the ids of room.numbers[:n], characters of data[place:]; returns the new
+    length."""
+    links, found, tokens, pairs = bpe.trie.links, bpe.trie.found, bpe.tokens, bpe.pairs
+    numbers, places, merged, longest, near = (
+        room.numbers, room.places, room.merged, room.longest, room.near
+    )  # fmt: skip
+    if n > 0:
+        _beside(bpe, numbers, n, near)
     a = np.int64(0)
     while a < n:
+        if not near[a]:
+            token = np.int64(bpe.alone[numbers[a]])
+            if token >= 0:
+                out[w] = token
+                w += 1
+                a += 1
+                continue
         # Up to where no token that stands in the text reaches further.
         z = np.int64(a + 1)
         at = a
         loose = False
         while at < z:
             longest[at] = numbers[at]
-            if (
-                at + 1 < n
-                and numbers[at] > 0
-                and numbers[at + 1] > 0
-                and _has(beside, numbers[at], numbers[at + 1])
-            ):
+            if near[at]:
                 # Behind a character of another script each pair counts: a token may begin there.
-                loose = loose or numbers[at] < dense
+                loose = loose or numbers[at] < bpe.dense
                 if not loose:
                     longest[at] = _longest(links, found, numbers, at, n)
                     z = max(z, at + np.int64(tokens[longest[at], LENGTH]))
@@ -251,14 +263,14 @@ def merge_characters(bpe, room, n):
                     longest[at] = ASK
                     z = max(z, at + 2)
             at += 1
-        if orderly and longest[a] == ASK:
+        if bpe.orderly and longest[a] == ASK:
             longest[a] = _longest(links, found, numbers, a, z)
-        if orderly and np.int64(tokens[longest[a], LENGTH]) == z - a:
+        if bpe.orderly and np.int64(tokens[longest[a], LENGTH]) == z - a:
             merged[0] = longest[a]  # a text that is a token becomes that token
             m = np.int64(1)
-        elif orderly:
+        elif bpe.orderly:
             m = _greedy(
-                links, found, tokens, pairs, joins, numbers, longest, a, z, merged, room.dead
+                links, found, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, room.dead
             )
         else:
             m = z - a
@@ -271,16 +283,22 @@ def merge_characters(bpe, room, n):
         at = a
         for k in range(m):
             token = np.int64(tokens[merged[k], ID])
-            if token >= LACKING:
+            if token >= 0:
+                out[w] = token
+                w += 1
                 at += np.int64(tokens[merged[k], LENGTH])
-                path[count] = token
-                ends[count] = at
-                count += 1
+            elif token == LACKING:
+                w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                at += 1
             else:
-                for i in range(part_ends[-2 - token], part_ends[-1 - token]):
-                    at += np.int64(tokens[parts[i], LENGTH])
-                    path[count] = tokens[parts[i], ID]
-                    ends[count] = at
-                    count += 1
+                for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
+                    part = np.int64(tokens[bpe.parts[i], ID])
+                    if part >= 0:
+                        out[w] = part
+                        w += 1
+                        at += np.int64(tokens[bpe.parts[i], LENGTH])
+                    else:
+                        w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                        at += 1
         a = z
-    return count
+    return w
