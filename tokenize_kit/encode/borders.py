@@ -43,7 +43,10 @@ def word_end(data, a, z, crossed):
         if not space:
             while at + 8 <= z:  # eight bytes at once: a byte that is a space becomes 0
                 bytes8 = load8(data, np.uint64(at)) ^ _SPACES
-                if (bytes8 - _LOWEST) & ~bytes8 & _HIGHEST != 0:
+                spaces = (bytes8 - _LOWEST) & ~bytes8 & _HIGHEST
+                if spaces != 0:  # its lowest bit is the first one's; those below are counted
+                    below = (spaces - np.uint64(1)) & ~spaces & _LOWEST
+                    at += np.int64((below * _LOWEST) >> np.uint64(56)) - 1
                     break
                 at += 8
             while at < z and data[at] != _SPACE:
