@@ -19,6 +19,7 @@ from curate.cli_quality import quality_app
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
+from curate.cli_trained import generate, import_
 from curate.version import __version__
 
 app = typer.Typer(
@@ -183,35 +184,31 @@ def pretrain(
 def export(
     inputs: Inputs = None,
     out: Out = None,
-    compression: Annotated[str, typer.Option(help="zst, gz or none.")] = "zst",
+    format: Annotated[
+        str, typer.Option(help="jsonl (a corpus) or hf (a trained model, for transformers).")
+    ] = "jsonl",
+    compression: Annotated[str, typer.Option(help="jsonl: zst, gz or none.")] = "zst",
+    dtype: Annotated[str, typer.Option(help="hf: float32 or bfloat16.")] = "float32",
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a corpus as JSON lines, all columns: OUT/jsonl/part-*.jsonl.zst."""
-    from curate import commands
+    """Write a corpus as JSON lines, or a trained model as a folder that transformers opens.
 
+    Examples: llmcurate export corpus/ -o out  (OUT/jsonl/part-*.jsonl.zst, all columns)
+    llmcurate export model/ -o hf-model --format hf --dtype bfloat16
+    """
+    from curate import commands, trained
+    from curate.errors import UsageError
+
+    if format == "hf":
+        trained.export(inputs or [], dtype, how_of(out, workers, as_json, dry_run, quiet))
+        return
+    if format != "jsonl":
+        raise UsageError(f"--format {format}: choose jsonl or hf")
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("export", [("export", {"compression": compression})], inputs or [], how)
-
-
-@app.command()
-def generate(
-    prompt: Annotated[str, typer.Argument(help="The beginning of the text.")] = "",
-    model: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder of a trained model; in a workspace: the newest."),
-    ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1)] = 100,
-    temperature: Annotated[float, typer.Option(min=0)] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0)] = 50,
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
-    """Continue a text with a trained model."""
-    from curate import commands
-
-    print(commands.generate(prompt, model, max_tokens, temperature, top_k, seed))
 
 
 @app.command()
@@ -229,6 +226,8 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(generate)
+app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
 
