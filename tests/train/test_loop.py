@@ -181,16 +181,32 @@ def test_checkpoints_written_beside_training_are_the_same(shard_folder, tmp_path
                 assert torch.equal(value, theirs[name]), (file, step, name)
 
 
-def test_what_goes_wrong_beside_training_stops_the_run(shard_folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize("beside", [False, True], ids=["at once", "beside training"])
+def test_a_full_disk_stops_the_run_in_a_line_and_leaves_what_was_whole(
+    shard_folder, tmp_path, monkeypatch, beside
+):
     import train.checkpoint as checkpoint
 
+    plain = checkpoint.save_file
+
     def full(tensors, path):
-        raise OSError(28, "No space left on device")
+        if "step-0000006" in str(path):
+            raise OSError(28, "No space left on device")
+        plain(tensors, path)
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(OSError, match="No space"):
-        run(shard_folder, tmp_path, async_checkpoints=True)
-    assert complete(tmp_path / "checkpoints") == []
+    with pytest.raises(TrainError, match=r"step-0000006: cannot be written .*No space") as caught:
+        run(shard_folder, tmp_path, async_checkpoints=beside)
+    assert caught.value.exit_code == 1 and "\n" not in str(caught.value)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000003"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lr"), [("adamw", 1e-2), ("muon", 1e-2), ("adafactor", 0.1), ("lion", 3e-3)]
+)
+def test_every_optimizer_learns(shard_folder, tmp_path, name, lr):
+    summary = run(shard_folder, tmp_path, optimizer=name, lr=lr, steps=40, weight_decay=0.01)
+    assert summary["last_loss"] < 0.7 * summary["first_loss"]
 
 
 def test_the_best_checkpoint_by_held_out_loss_stays(shard_folder, tmp_path):
