@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from curate import workspace
-from curate.errors import RunFailed, UsageError
+from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.plan import RunPlan, plan_run, stage_folder
 from curate.progress import say
@@ -142,27 +142,6 @@ def _fresh_shards(space: workspace.Workspace, how: How) -> Path:
     say(f"encoding first: no shards yet for the {' and the '.join(newer)}", how.quiet)
     quiet = How(None, how.workers, False, how.dry_run, how.quiet)
     return encode(vocabulary, {}, [str(source)], quiet).out
-
-
-def generate(
-    prompt: str, model: Path | None, max_tokens: int, temperature: float, top_k: int, seed: int
-) -> str:
-    """`llmcurate generate`."""
-    folder = model or _workspace("--model").need("model", "llmcurate pretrain")
-    try:
-        from train.errors import TrainError
-        from train.generate import generate as continue_text
-    except ModuleNotFoundError as error:
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    try:
-        text = continue_text(
-            folder, prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, seed=seed
-        )
-    except TrainError as error:
-        failure = RunFailed(str(error))
-        failure.exit_code = error.exit_code
-        raise failure from None
-    return prompt + text
 
 
 def explain(name: str, out: Path | None, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the commands on trained models do: export, import."""
+"""What the commands on trained models do: generate, export, import."""
 
 from __future__ import annotations
 
@@ -35,22 +35,95 @@ def training() -> Iterator[None]:
         raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
 
 
-def export(inputs: list[str], dtype: str, how: How) -> None:
-    """`llmcurate export --format hf`."""
+def generate(
+    prompts: list[str],
+    file: Path | None,
+    model: Path | None,
+    max_tokens: int,
+    sampling: dict[str, Any],
+    batch: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """`llmcurate generate`: one prompt with its continuation, or several with a line between."""
+    if file is not None:
+        prompts = [*prompts, *_prompts(file)]
+    for one in prompts:
+        _check_text(one, "a prompt")
+    folder = model or _newest("--model")
+    with training():
+        from train.generate import complete, load
+        from train.sampling import Sampling
+
+        how = Sampling(**sampling)
+        found = complete(
+            *load(folder),
+            prompts or [""],
+            max_tokens=max_tokens,
+            sampling=how,
+            seed=seed,
+            batch=batch,
+        )
+    if as_json:
+        print(json.dumps({"seed": seed, "completions": [vars(one) for one in found]}))
+        return
+    print("\n---\n".join(one.prompt + one.text for one in found))
+
+
+def _prompts(file: Path) -> list[str]:
+    """A prompt a line, or the `prompt` (or `text`) of JSON lines. Empty lines count as none."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8, at byte {error.start}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            found.append(_prompt(line, f"{file}:{number}") if file.suffix == ".jsonl" else line)
+    if not found:
+        raise UsageError(f"{file} holds no prompt")
+    return found
+
+
+def _prompt(line: str, where: str) -> str:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise UsageError(f"{where}: not JSON") from None
+    text = value.get("prompt", value.get("text")) if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        raise UsageError(f"{where}: no text under `prompt` or `text`")
+    _check_text(text, where)
+    return text
+
+
+def _check_text(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of the command line, or half of a surrogate pair in JSON
+        raise UsageError(f"{where}: not UTF-8") from None
+
+
+def _newest(missing: str) -> Path:
+    """The newest model of the workspace."""
     from curate import workspace
 
+    space = workspace.find()
+    if space is None:
+        raise UsageError(f"give {missing}, the folder of a trained model, or work in a workspace")
+    return space.need("model", "llmcurate pretrain")
+
+
+def export(inputs: list[str], dtype: str, how: How) -> None:
+    """`llmcurate export --format hf`."""
     if len(inputs) > 1:
         raise UsageError("export --format hf takes one trained model; give one folder")
     out = how.out
     if out is None:
         raise UsageError("give -o OUT, the folder to write")
-    if inputs:
-        run = Path(inputs[0])
-    else:
-        space = workspace.find()
-        if space is None:
-            raise UsageError("give the folder of a trained model, or work in a workspace")
-        run = space.need("model", "llmcurate pretrain")
+    run = Path(inputs[0]) if inputs else _newest("IN")
     with training():
         from train.hf.export import chosen
         from train.hf.export import export as write
