@@ -95,12 +95,6 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
     return checkpoint, plan, family_of(plan.model)
 
 
-def weights_of(checkpoint: Path) -> Path:
-    """The file of a checkpoint's weights: of their average where it keeps one, as in generation."""
-    average = checkpoint / "average.safetensors"
-    return average if average.is_file() else checkpoint / "model.safetensors"
-
-
 def config_json(
     config: ModelConfig, family: Family, end: int | None, dtype: str = "float32"
 ) -> dict[str, Any]:
