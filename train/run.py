@@ -192,8 +192,8 @@ class Run:
                 self.bear(step, line["skipped"], near)
         if updated:
             self.tokens += line["tokens"]
-        rate = line.pop("tokens") / max(line["timing"]["seconds"], 1e-9)
         line["tokens"] = self.tokens
+        rate = line.pop("read") / max(line["timing"]["seconds"], 1e-9)
         line["timing"] |= {"tokens_per_second": rate, "flops_per_second": rate * self.flops}
         if self.peak is not None:
             line["timing"]["mfu"] = rate * self.flops / (self.peak * self.ranks.count)

@@ -71,6 +71,9 @@ def test_a_prefix_is_read_and_not_scored_and_micro_batches_do_not_change_it(
     ours, theirs = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert [line["tokens"] for line in ours] == [line["tokens"] for line in theirs]
     assert ours[-1]["tokens"] < 0.8 * lines(plain)[-1]["tokens"]
+    for line in ours:  # what is read is work, whether it is scored or not
+        speed = line["timing"]["tokens_per_second"] * line["timing"]["seconds"]
+        assert speed == pytest.approx(TRAIN.rows * TRAIN.context)
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
 
 
@@ -116,9 +119,9 @@ def test_the_gradient_is_clipped_and_its_norm_before_that_logged(shard_folder, t
     plan, data = make_plan(shard_folder, MODEL, settings)
     (tmp_path / "checkpoints").mkdir()
     made = Run(plan, data, tmp_path, Ranks(device=torch.device("cpu")))
-    loss, _, norm, tokens = made.stepper.step(0, 1e-3).values.tolist()
+    loss, _, norm, tokens, read = made.stepper.step(0, 1e-3).values.tolist()
     assert loss == losses(plain)[0] and norm == lines(plain)[0]["grad_norm"]
-    assert tokens == lines(plain)[0]["tokens"] and norm > 0.01
+    assert tokens == read == lines(plain)[0]["tokens"] and norm > 0.01
     left = torch.stack([p.grad.square().sum() for p in made.model.parameters()]).sum().sqrt()
     assert float(left) == pytest.approx(0.01, rel=1e-3)
     assert read_shards(shard_folder).fingerprint == plan.shards
