@@ -31,8 +31,8 @@ class Pending:
         self._began = time.perf_counter()
 
     def collect(self) -> list[dict[str, Any]]:
-        """Lines of these steps; ``tokens`` (that counted) and ``read`` are the step's. Their seconds
-        are equal parts of the time since the last call: the device works while nobody waits.
+        """Lines of these steps; ``tokens`` (that counted) and ``read`` are the step's. Seconds are
+        equal parts of the time since the last call: the device works while nobody waits.
         """
         done = [m.values for _, _, m in self._steps if m is not None]
         found = iter(torch.stack(done).tolist() if done else [])
