@@ -21,14 +21,14 @@ from train.model.decoder import Decoder
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
     """``loss``: nats per token, the end-of-text tokens included. ``bits_per_byte``: the same nats
-    over ln 2 and over the UTF-8 bytes of the text.
+    over ln 2 and over the UTF-8 bytes of the text; None where the shards do not know them.
     """
 
     loss: float
-    bits_per_byte: float
+    bits_per_byte: float | None
     documents: int
     tokens: int
-    bytes: int
+    bytes: int | None
 
 
 def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.NDArray[np.int64]:
@@ -67,12 +67,13 @@ def evaluate(
         nats += float(losses.double().sum())
         tokens += batch.tokens
     model.train()
-    size = int(rows.shards.bytes[rows.documents].sum())
-    if not size:
+    known = rows.shards.bytes
+    size = None if known is None else int(known[rows.documents].sum())
+    if size == 0:
         raise TrainError("the held-out documents are empty: drop documents without text first")
     return HeldOut(
         loss=nats / tokens,
-        bits_per_byte=nats / math.log(2) / size,
+        bits_per_byte=None if size is None else nats / math.log(2) / size,
         documents=len(rows.documents),
         tokens=tokens,
         bytes=size,
