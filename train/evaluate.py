@@ -12,7 +12,8 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from train.data.rows import IGNORED, Batch, Rows, scatter
+from train.data.permutation import scatter
+from train.data.rows import IGNORED, Batch, Rows
 from train.data.shards import Shards
 from train.errors import TrainError
 from train.model.decoder import Decoder

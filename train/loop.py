@@ -35,7 +35,8 @@ from train.checkpoint import (
     write_atomic,
 )
 from train.config import TrainConfig
-from train.data.rows import Rows, Sampler, split
+from train.data.rows import Rows, split
+from train.data.sampler import Sampler
 from train.data.shards import Shards, read_shards
 from train.errors import TrainError
 from train.evaluate import HeldOut, choose, evaluate, token_losses
@@ -261,7 +262,7 @@ class _Run:
             "held_out_documents": len(self.held_out),
             "scored_documents": scores.documents,
             "scored_tokens": scores.tokens,
-            "train_documents": len(self.sampler.rows.documents),
+            "train_documents": sum(len(rows.documents) for rows in self.sampler.rows.sources),
             "train_tokens": self.sampler.rows.tokens,
             "device": self.device.type,
             "checkpoint": f"checkpoints/step-{settings.steps:07d}",
