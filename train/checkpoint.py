@@ -1,7 +1,7 @@
 """Checkpoints that are whole or not there, hold no pickle, and resume bit for bit.
 
     checkpoints/step-0000020/model.safetensors      the weights, float32
-                             optimizer.safetensors  AdamW's state, "<state>.<parameter>"
+                             optimizer.safetensors  the optimiser's state, "<state>.<parameter>"
                              config.json            model, train, shards: the plan of the run
                              state.json             step, tokens
 The sampler and the schedule are functions of the step, so nothing else has to be kept.
@@ -10,76 +10,25 @@ The sampler and the schedule are functions of the step, so nothing else has to b
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.files import encode_json, sync
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.settings import from_dict, to_dict
+from train.optim.part import Optimizers
+from train.plan import Plan
+from train.settings import from_dict
 
 _NAME = re.compile(r"step-(\d{7,})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a run is: its model, how it trains, and the fingerprint of the shards."""
-
-    model: ModelConfig
-    train: TrainConfig
-    shards: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "version": 1,
-            "model": to_dict(self.model),
-            "train": to_dict(self.train),
-            "shards": self.shards,
-        }
-
-    def differences(self, other: Plan) -> list[str]:
-        """Settings that decide the result and differ, as "name: ours, not theirs"."""
-        pairs = [("shards", self.shards[:12], other.shards[:12])]
-        for mine, theirs in ((self.model, other.model), (self.train, other.train)):
-            ours, others = to_dict(mine), to_dict(theirs)
-            pairs += [(name, ours[name], others[name]) for name in ours]
-        return [
-            f"{name}: {a}, not {b}"
-            for name, a, b in pairs
-            if a != b and name not in TrainConfig.FREE
-        ]
-
-
-def sync(path: Path) -> None:
-    """fsync a file or a folder by name."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``; a crash leaves the old file or the new one."""
-    aside = path.with_name(f".{path.name}.partial")
-    aside.write_bytes(data)
-    sync(aside)
-    aside.replace(path)
-    sync(path.parent)
-
-
-def encode_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def save(
@@ -87,7 +36,7 @@ def save(
     *,
     plan: Plan,
     model: Decoder,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizers,
     step: int,
     tokens: int,
     keep: int,
@@ -99,11 +48,7 @@ def save(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     save_file(_on_cpu(model.state_dict()), aside / "model.safetensors")
-    moments: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state[parameter].items():
-            moments[f"{key}.{name}"] = value
-    save_file(_on_cpu(moments), aside / "optimizer.safetensors")
+    save_file(_on_cpu(optimizer.dump(model)), aside / "optimizer.safetensors")
     (aside / "config.json").write_bytes(encode_json(plan.to_json()))
     (aside / "state.json").write_bytes(encode_json({"version": 1, "step": step, "tokens": tokens}))
     for file in sorted(aside.iterdir()):
@@ -123,6 +68,11 @@ def complete(folder: Path) -> list[Path]:
         return []
     found = [(int(match[1]), path) for path in folder.iterdir() if (match := _named(path))]
     return [path for _, path in sorted(found)]
+
+
+def step_of(checkpoint: Path) -> int:
+    """Steps done, by the folder's name."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def newest(folder: Path) -> Path | None:
@@ -161,21 +111,13 @@ def load_model(checkpoint: Path, model: Decoder) -> None:
     model.load_state_dict(weights)
 
 
-def load_optimizer(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
-    """Fill ``optimizer`` with AdamW's state for the parameters of ``model``."""
-    moments = _read_tensors(checkpoint / "optimizer.safetensors")
-    for name, parameter in model.named_parameters():
-        for key in ("step", "exp_avg", "exp_avg_sq"):
-            value = moments.get(f"{key}.{name}")
-            shape = torch.Size() if key == "step" else parameter.shape
-            if value is None or value.shape != shape:
-                raise TrainError(
-                    f"{checkpoint}: {key} of {name} is missing or misshapen; delete the folder"
-                )
-            # A fused optimiser keeps its step count on the device, a plain one on the CPU.
-            fused = bool(optimizer.defaults.get("fused"))
-            device = parameter.device if key != "step" or fused else torch.device("cpu")
-            optimizer.state[parameter][key] = value.to(device)
+def load_optimizer(checkpoint: Path, model: Decoder, optimizer: Optimizers) -> None:
+    """Fill ``optimizer`` with its state for the parameters of ``model``."""
+    state = _read_tensors(checkpoint / "optimizer.safetensors")
+    for name, shape in optimizer.expected(model).items():
+        if name not in state or state[name].shape != shape:
+            raise TrainError(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
+    optimizer.load(model, state)
 
 
 def _named(path: Path) -> re.Match[str] | None:

@@ -14,21 +14,27 @@ class TrainConfig:
     """How to train. A step takes ``rows`` rows of ``context`` tokens. The defaults take ``tiny``
     about a minute on two idle CPU cores; at that scale many small steps beat few large ones.
 
-    The learning rate rises linearly over ``warmup`` steps, never from 0, then falls as a cosine to
-    ``lr * lr_floor`` at the last step. ``held_out`` is the share of documents kept from training;
-    ``eval_tokens`` bounds how much of them is scored. ``device``: auto, cpu, cuda or cuda:N.
+    The learning rate rises linearly over ``warmup`` steps, never from 0, then falls by ``schedule``
+    (optim/schedules.py) to ``lr * lr_floor``; ``decay`` is the share of the steps over which wsd
+    falls. ``optimizer``: optim/registry.py; ``momentum`` is Muon's. ``held_out`` is the share of
+    documents kept from training; ``eval_tokens`` bounds how much of them is scored. ``device``:
+    auto, cpu, cuda or cuda:N.
     """
 
     steps: int = 400
     rows: int = 4
     context: int = 256
+    optimizer: str = "adamw"
     lr: float = 3e-3
+    schedule: str = "cosine"
     lr_floor: float = 0.1
     warmup: int = 20
+    decay: float = 0.2
     weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.95
     eps: float = 1e-8
+    momentum: float = 0.95
     clip: float = 1.0
     seed: int = 0
     held_out: float = 0.05
@@ -52,7 +58,7 @@ class TrainConfig:
         for name in ("warmup", "weight_decay"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise TrainError(f"{name} is {getattr(self, name)}: give 0 or more", exit_code=2)
-        for name in ("lr_floor", "beta1", "beta2"):
+        for name in ("lr_floor", "decay", "beta1", "beta2", "momentum"):
             if not 0 <= getattr(self, name) <= 1:
                 raise TrainError(
                     f"{name} is {getattr(self, name)}: it lies between 0 and 1", exit_code=2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,8 +147,6 @@ def test_a_finished_run_returns_at_once(shard_folder, tmp_path):
 
 
 def test_only_the_newest_checkpoints_stay(shard_folder, tmp_path):
-    import dataclasses
-
     plan = dataclasses.replace(TRAIN, keep_checkpoints=2, steps=10)
     pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
     names = [path.name for path in complete(tmp_path / "checkpoints")]
@@ -154,14 +154,40 @@ def test_only_the_newest_checkpoints_stay(shard_folder, tmp_path):
 
 
 def test_other_settings_are_refused_by_name(shard_folder, tmp_path):
-    import dataclasses
-
     pretrain(shard_folder, tmp_path, model=MODEL, train=TRAIN)
     with pytest.raises(TrainError, match=r"lr: 0\.001, not 0\.003"):
         plan = dataclasses.replace(TRAIN, lr=1e-3)
         pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
     harmless = dataclasses.replace(TRAIN, checkpoint_every=7, device="auto")
     pretrain(shard_folder, tmp_path, model=MODEL, train=harmless)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse-sqrt", "wsd"])
+def test_more_steps_go_on_as_if_planned_so_from_the_start(shard_folder, tmp_path, schedule):
+    longer = dataclasses.replace(TRAIN, schedule=schedule, decay=0.25, eval_every=4)
+    short = dataclasses.replace(longer, steps=8, checkpoint_every=2)
+    pretrain(shard_folder, tmp_path / "straight", model=MODEL, train=longer)
+    pretrain(shard_folder, tmp_path / "out", model=MODEL, train=short)
+    if schedule == "wsd":  # its decay began at step 7
+        with pytest.raises(TrainError, match=r"from step 7 .*wsd.*delete those after step-0+6"):
+            pretrain(shard_folder, tmp_path / "out", model=MODEL, train=longer)
+        for path in complete(tmp_path / "out" / "checkpoints"):
+            if path.name > "step-0000006":
+                shutil.rmtree(path)
+    pretrain(shard_folder, tmp_path / "out", model=MODEL, train=longer)
+    assert same(result(tmp_path / "out"), result(tmp_path / "straight"))
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_more_steps_are_refused_where_earlier_rates_would_have_been_others(
+    shard_folder, tmp_path, schedule
+):
+    plan = dataclasses.replace(TRAIN, schedule=schedule)
+    pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
+    with pytest.raises(TrainError, match=f"made for 12 steps.*schedule {schedule}") as caught:
+        more = dataclasses.replace(plan, steps=20)
+        pretrain(shard_folder, tmp_path, model=MODEL, train=more)
+    assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "state.json"])

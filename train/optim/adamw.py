@@ -1,35 +1,34 @@
-"""AdamW and its schedule."""
+"""AdamW (Loshchilov and Hutter 2019), PyTorch's, fused."""
 
 from __future__ import annotations
 
-import math
-
 import torch
+from torch import Tensor, nn
 
 from train.config import TrainConfig
-from train.model.decoder import Decoder
+from train.optim.groups import Groups
+from train.optim.part import Part
 
 
-def learning_rate(plan: TrainConfig, step: int) -> float:
-    """The rate of step 0, 1, ...: linear warmup, then a cosine to ``lr * lr_floor`` at the end."""
-    if step < plan.warmup:
-        return plan.lr * (step + 1) / plan.warmup
-    done = (step - plan.warmup + 1) / max(1, plan.steps - plan.warmup)
-    floor = plan.lr * plan.lr_floor
-    return floor + (plan.lr - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+def adamw(groups: Groups, config: TrainConfig) -> list[Part]:
+    return [of(groups.decayed, groups.exempt, config)]
 
 
-def adamw(model: Decoder, plan: TrainConfig) -> torch.optim.AdamW:
-    """Decoupled weight decay (Loshchilov and Hutter 2019) on matrices, none on norms."""
-    matrices = [weight for weight in model.parameters() if weight.dim() >= 2]
-    vectors = [weight for weight in model.parameters() if weight.dim() < 2]
-    return torch.optim.AdamW(
+def of(decayed: list[nn.Parameter], exempt: list[nn.Parameter], config: TrainConfig) -> Part:
+    """AdamW over two lists of weights, the second without decay."""
+    optimizer = torch.optim.AdamW(
         [
-            {"params": matrices, "weight_decay": plan.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": config.weight_decay},
+            {"params": exempt, "weight_decay": 0.0},
         ],
-        lr=plan.lr,
-        betas=(plan.beta1, plan.beta2),
-        eps=plan.eps,
-        fused=next(model.parameters()).is_cuda,
+        lr=config.lr,
+        betas=(config.beta1, config.beta2),
+        eps=config.eps,
+        fused=True,
     )
+    return Part(optimizer=optimizer, state=_state)
+
+
+def _state(parameter: Tensor) -> dict[str, torch.Size]:
+    shape = parameter.shape
+    return {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}

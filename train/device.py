@@ -1,0 +1,32 @@
+"""Where a run computes, and in which precision."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from train.errors import TrainError
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is CUDA where there is one, else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise TrainError(f"device {name!r}: choose auto, cpu or cuda", exit_code=2) from error
+    if device.type not in ("cpu", "cuda"):
+        raise TrainError(f"device {name!r}: choose auto, cpu or cuda", exit_code=2)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise TrainError(f"device {name!r}: this PyTorch sees no GPU; use cpu", exit_code=2)
+    return device
+
+
+def autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """bfloat16 matmuls on a GPU; float32 throughout on a CPU."""
+    if device.type == "cuda":
+        return torch.autocast("cuda", dtype=torch.bfloat16)
+    return nullcontext()

@@ -1,0 +1,30 @@
+"""Files that are whole or not there: written aside, fsynced, renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def sync(path: Path) -> None:
+    """fsync a file or a folder by name."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``; a crash leaves the old file or the new one."""
+    aside = path.with_name(f".{path.name}.partial")
+    aside.write_bytes(data)
+    sync(aside)
+    aside.replace(path)
+    sync(path.parent)
+
+
+def encode_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

@@ -1,0 +1,85 @@
+"""What a run is, and what is refused before anything is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.attention import BACKENDS
+from train.config import TrainConfig
+from train.data.shards import Shards, read_shards
+from train.device import pick_device
+from train.errors import TrainError
+from train.model.config import ModelConfig
+from train.model.presets import preset
+from train.optim.registry import check
+from train.optim.schedules import schedule
+from train.settings import to_dict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run is: its model, how it trains, and the fingerprint of the shards."""
+
+    model: ModelConfig
+    train: TrainConfig
+    shards: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "model": to_dict(self.model),
+            "train": to_dict(self.train),
+            "shards": self.shards,
+        }
+
+    def differences(self, other: Plan) -> list[str]:
+        """Settings that decide the result and differ, as "name: ours, not theirs"."""
+        pairs = [("shards", self.shards[:12], other.shards[:12])]
+        for mine, theirs in ((self.model, other.model), (self.train, other.train)):
+            ours, others = to_dict(mine), to_dict(theirs)
+            pairs += [(name, ours[name], others[name]) for name in ours]
+        return [
+            f"{name}: {a}, not {b}"
+            for name, a, b in pairs
+            if a != b and name not in TrainConfig.FREE and name != "steps"
+        ]
+
+    def settled(self, other: Plan) -> float:
+        """How many first steps of this plan are those of ``other``, which may differ in the number
+        of steps alone: all, or those whose learning rate does not depend on that number.
+        """
+        if self.train.steps == other.train.steps:
+            return math.inf
+        ours, theirs = self.train, other.train
+        settled = schedule(ours.schedule).settled
+        return min(settled(ours), settled(theirs), ours.steps)
+
+
+def make_plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tuple[Plan, Shards]:
+    """Open the shards and check that model, settings and shards fit; raises ``TrainError``."""
+    data = read_shards(shards)
+    if isinstance(model, str):
+        model = preset(model, vocab=data.vocab_size, context=train.context)
+    if model.vocab < data.vocab_size:
+        raise TrainError(
+            f"vocab is {model.vocab}, the shards use {data.vocab_size} tokens: raise vocab",
+            exit_code=2,
+        )
+    if model.context < train.context:
+        raise TrainError(
+            f"the model's context is {model.context}, training uses rows of {train.context}: "
+            "make one fit the other",
+            exit_code=2,
+        )
+    if train.attention != "auto" and train.attention not in BACKENDS:
+        raise TrainError(
+            f"attention {train.attention!r}: choose auto or one of {', '.join(BACKENDS)}",
+            exit_code=2,
+        )
+    check(train.optimizer)
+    schedule(train.schedule)
+    pick_device(train.device)  # refuse before anything is written
+    return Plan(model=model, train=train, shards=data.fingerprint), data
