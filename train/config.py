@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from train.data.sources import Source, Stage
 from train.errors import TrainError
 from train.settings import positive
 
@@ -19,6 +20,11 @@ class TrainConfig:
     falls. ``optimizer``: optim/registry.py; ``momentum`` is Muon's. ``held_out`` is the share of
     documents kept from training; ``eval_tokens`` bounds how much of them is scored. ``device``:
     auto, cpu, cuda or cuda:N.
+
+    ``packing``: data/packing.py. ``sources`` in place of one folder of shards, ``stages`` whose
+    steps add up to ``steps``: data/sources.py; ``max_epochs``: no source may be gone through more
+    often. ``vocab_size, end_of_text, tokenizer, token_dtype``: of shards that do not say so
+    themselves (data/part.py).
     """
 
     steps: int = 400
@@ -38,6 +44,14 @@ class TrainConfig:
     clip: float = 1.0
     seed: int = 0
     held_out: float = 0.05
+    packing: str = "concat"
+    sources: tuple[Source, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    max_epochs: float | None = None
+    vocab_size: int | None = None
+    end_of_text: int | None = None
+    tokenizer: str | None = None
+    token_dtype: str | None = None
     attention: str = "auto"
     device: str = "auto"
     eval_every: int = 50
@@ -63,6 +77,14 @@ class TrainConfig:
                 raise TrainError(
                     f"{name} is {getattr(self, name)}: it lies between 0 and 1", exit_code=2
                 )
+        if self.max_epochs is not None:
+            positive(self, "max_epochs")
+        total = sum(stage.steps for stage in self.stages)
+        if self.stages and total != self.steps:
+            raise TrainError(
+                f"steps is {self.steps}, the stages have {total}: set steps to {total}",
+                exit_code=2,
+            )
         if not 0 < self.held_out < 1:
             raise TrainError(
                 f"held_out is {self.held_out}: a share between 0 and 1, such as 0.05", exit_code=2

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,23 @@ from train.run import Progress, Run
 
 
 def pretrain(
-    shards: Path,
+    shards: Path | None,
     out: Path,
     *,
     model: ModelConfig | str = "tiny",
     train: TrainConfig | None = None,
     resume: bool = True,
     on_progress: Progress | None = None,
+    on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Train ``model`` (a config, or a preset's name) on the shards; returns the summary.
+    """Train ``model`` (a config, or a preset's name) on the shards, or on the settings' sources;
+    returns the summary.
 
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
     never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
-    starts over. ``on_progress`` gets each line of metrics. Raises ``TrainError``; training that
+    starts over. ``on_progress`` gets each line of metrics, ``on_notice`` before it how the text was
+    packed and how often it is gone through. Raises ``TrainError``; training that
     diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig())
@@ -49,7 +53,12 @@ def pretrain(
     if done and (summary := _finished(out / "train.json")):
         return summary
     (out / "train.json").unlink(missing_ok=True)
-    write_atomic(out / "tokenizer.json", (shards / "tokenizer.json").read_bytes())
+    (out / "tokenizer.json").unlink(missing_ok=True)
+    if data.tokenizer is not None:
+        write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
+    for line in data.notices():
+        if on_notice is not None:
+            on_notice(line)
     return Run(plan, data, out).go(start, on_progress)
 
 

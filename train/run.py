@@ -13,12 +13,10 @@ from typing import Any
 import torch
 
 from train.checkpoint import load_model, load_optimizer, load_state, save
-from train.data.rows import Rows, split
-from train.data.sampler import Sampler
-from train.data.shards import Shards
+from train.data.feed import Feed
 from train.device import autocast, pick_device
 from train.errors import TrainError
-from train.evaluate import HeldOut, choose, evaluate, token_losses
+from train.evaluate import HeldOut, evaluate, scored, token_losses
 from train.files import sync
 from train.metrics import truncate
 from train.model.decoder import Decoder
@@ -33,19 +31,11 @@ Progress = Callable[[dict[str, Any]], None]
 class Run:
     """One training run, from start or checkpoint to the summary."""
 
-    def __init__(self, plan: Plan, shards: Shards, out: Path) -> None:
-        self.plan, self.shards, self.out = plan, shards, out
+    def __init__(self, plan: Plan, feed: Feed, out: Path) -> None:
+        self.plan, self.sampler, self.out = plan, feed, out
         settings = plan.train
         self.device = pick_device(settings.device)
-        ours, held_out = split(shards, held_out=settings.held_out, seed=settings.seed)
-        self.held_out = held_out
-        scored = choose(shards, held_out, settings.eval_tokens)
-        self.eval_rows = Rows(shards, scored, settings.context)
-        self.sampler = Sampler(
-            Rows(shards, ours, settings.context, masked=True),
-            batch_rows=settings.rows,
-            seed=settings.seed,
-        )
+        self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.model = Decoder(plan.model, attention=settings.attention)
         self.model.initialise(settings.seed)
         self.model.to(self.device).train()
@@ -81,7 +71,6 @@ class Run:
             self.sampler,
             self.model,
             scores=self.scores or self.evaluate(),
-            held_out=len(self.held_out),
             tokens=self.tokens,
         )
 
@@ -117,7 +106,7 @@ class Run:
 
     def evaluate(self) -> HeldOut:
         rows = self.plan.train.rows
-        return evaluate(self.model, self.eval_rows, batch_rows=rows, autocast=autocast(self.device))
+        return evaluate(self.model, self.scored, batch_rows=rows, autocast=autocast(self.device))
 
     def save(self, step: int) -> None:
         save(

@@ -99,7 +99,7 @@ class Mixture:
         found: dict[int, str] = {}
         for source in self.sources:
             last = source.first + source.shards.documents
-            mine = [document for document in documents if source.first <= document < last]
+            mine = [d for d in documents if source.first <= d < last and d not in found]
             found |= dict(zip(mine, source.ids(mine), strict=True))
         return [found[document] for document in documents]
 

@@ -6,6 +6,7 @@ to be saved for a resume, and ranks share a step's rows out as they like: the ro
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,8 +21,8 @@ from train.errors import TrainError
 class Sampler:
     """Batches by step.
 
-    ``shares`` of the sources (mixing.py); ``skip``: rows of each that were taken before step 0, as
-    by an earlier stage.
+    ``sources``: which of the rows' sources take part, by default all; their ``shares``
+    (mixing.py); ``skip``: rows of each that were taken before step 0, as by an earlier stage.
     """
 
     def __init__(
@@ -30,14 +31,18 @@ class Sampler:
         *,
         batch_rows: int,
         seed: int,
+        sources: Sequence[int] | None = None,
         shares: Sequence[int] = (1,),
         skip: Sequence[int] | None = None,
     ) -> None:
-        for source in rows.sources:
-            if not source.count:
-                raise TrainError(f"{source.shards.folder}: no tokens to train on")
         self.rows, self.batch_rows, self.seed = rows, batch_rows, seed
-        self.shares, self.skip = list(shares), list(skip or [0] * len(rows.sources))
+        self.sources = list(range(len(rows.sources)) if sources is None else sources)
+        self.shares, self.skip = list(shares), list(skip or [0] * len(self.sources))
+        for number in self.sources:
+            if not rows.sources[number].count:
+                raise TrainError(f"{rows.sources[number].shards.folder}: no tokens to train on")
+        counted = [0, *itertools.accumulate(source.count for source in rows.sources)]
+        self.bases = [counted[number] for number in self.sources]
 
     def taken(self, steps: int) -> list[int]:
         """Rows of each source in the first ``steps`` steps."""
@@ -60,12 +65,9 @@ class Sampler:
         epoch."""
         before, after = self.taken(step), self.taken(step + 1)
         found: list[int] = []
-        base = 0
-        for number, source in enumerate(self.rows.sources):
-            skip = self.skip[number]
+        for number, (base, skip) in enumerate(zip(self.bases, self.skip, strict=True)):
             places = np.arange(before[number] + skip, after[number] + skip)
-            found += [base + int(row) for row in self.order(number, places)]
-            base += source.count
+            found += [base + int(row) for row in self.order(self.sources[number], places)]
         return found
 
     def batch(self, step: int) -> Batch:

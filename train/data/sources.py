@@ -38,3 +38,27 @@ class Source:
     @property
     def label(self) -> str:
         return self.name or self.shards.rstrip("/").rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stretch of the run, with what differs in it from the run's own settings.
+
+    ``warmup`` is 0 after the first stage unless given. A schedule goes over the stage's own steps.
+    """
+
+    steps: int
+    name: str | None = None
+    context: int | None = None
+    rows: int | None = None
+    packing: str | None = None
+    lr: float | None = None
+    lr_floor: float | None = None
+    schedule: str | None = None
+    warmup: int | None = None
+    decay: float | None = None
+    sources: tuple[Source, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise TrainError(f"stage {self.name or ''}: steps is {self.steps}: give 1 or more")
