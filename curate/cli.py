@@ -147,7 +147,7 @@ def pretrain(
         typer.Argument(help="Folder of token shards; in a workspace: the newest."),
     ] = None,
     out: Out = None,
-    model: Annotated[str, typer.Option(help="A preset: tiny or small.")] = "tiny",
+    model: Annotated[str, typer.Option(help="A preset (llmcurate model list).")] = "tiny",
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
     seed: Annotated[int, typer.Option(help="Decides weights and the order of rows.")] = 0,
     sets: Sets = None,

@@ -116,10 +116,11 @@ def continue_ids(
     generator = torch.Generator().manual_seed(seed)
     known = list(ids)
     fresh = known[-context:]
-    cache = model.empty_cache(1)
+    cache, held = model.empty_cache(), 0
     while True:
-        if cache.length + len(fresh) > context:
-            cache, fresh = model.empty_cache(1), known[-max(1, context // 2) :]
+        if held + len(fresh) > context:
+            cache, held, fresh = model.empty_cache(), 0, known[-max(1, context // 2) :]
+        held += len(fresh)
         logits = model(torch.tensor([fresh], device=device), cache=cache)[0, -1].cpu()
         token = pick(logits, temperature=temperature, top_k=top_k, generator=generator)
         known.append(token)

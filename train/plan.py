@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.attention import BACKENDS
+from train.attention import check_name
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.device import pick_device
@@ -89,11 +89,7 @@ def make_plan(
             "make one fit the other",
             exit_code=2,
         )
-    if train.attention != "auto" and train.attention not in BACKENDS:
-        raise TrainError(
-            f"attention {train.attention!r}: choose auto or one of {', '.join(BACKENDS)}",
-            exit_code=2,
-        )
+    check_name(train.attention)
     check(train.optimizer)
     pick_device(train.device)  # refuse before anything is written
     return Plan(model=model, train=train, shards=data.fingerprint), data

@@ -43,11 +43,11 @@ def summarise(
     seconds = sum(line["timing"]["seconds"] for line in lines)
     data = feed.summary()
     sources = data["sources"].values()
-    positions = [(stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages]
-    attended = sum(n * (context + 1) / 2 for n, context in positions) / sum(n for n, _ in positions)
+    lengths = [(stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages]
+    flops = sum(n * flops_per_token(plan.model, context) for n, context in lengths)
     summary = {
         "parameters": parameters(plan.model),
-        "flops_per_token": flops_per_token(plan.model, attended),
+        "flops_per_token": flops / sum(n for n, _ in lengths),
         "steps": settings.steps,
         "tokens": tokens,
         "epochs": sum(source["tokens"] for source in sources)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
-from train.attention import BACKENDS, Backend, Mask, attend
+from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, positions_of
 from train.errors import TrainError
+from train.model.positions import alibi_slopes
 
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2], [3, 3, 3, 3, 3, 3, 3, -1]])
 
@@ -17,21 +20,96 @@ def case(queries=8, keys=8, heads=4, kv_heads=2, dtype=torch.float32):
     return q, k, v
 
 
-def mask(queries=8, keys=8, causal=True, documents=None):
-    device = torch.device("cpu")
-    return Mask(queries=queries, keys=keys, device=device, causal=causal, documents=documents)
+def mask(queries=8, keys=8, **more):
+    return Mask(queries=queries, keys=keys, device=torch.device("cpu"), **more)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+PREFIX = torch.tensor([[1, 1, 0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]], dtype=torch.bool)
+MASKS = {
+    "causal": {},
+    "full": {"causal": False},
+    "window": {"window": 3},
+    "window and sinks": {"window": 2, "sinks": 1},
+    "prefix": {"prefix": PREFIX},
+    "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01]))},
+    "relative": {
+        "bias": Relative(weight=torch.linspace(-1, 1, 24).view(6, 4), distance=7),
+    },
+    "window, prefix and alibi": {
+        "window": 3,
+        "prefix": PREFIX,
+        "bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01])),
+    },
+}
+
+
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])
 @pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
-@pytest.mark.parametrize("causal", [True, False], ids=["causal", "full"])
-@pytest.mark.parametrize("queries", [8, 3, 1])
-@pytest.mark.parametrize("kv_heads", [4, 2, 1])
-def test_every_back_end_agrees_with_eager(backend, documents, causal, queries, kv_heads):
+@pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize(("queries", "kv_heads"), [(8, 4), (8, 2), (3, 2), (1, 1)])
+def test_every_back_end_agrees_with_eager(backend, documents, kind, queries, kv_heads):
     q, k, v = case(queries=queries, kv_heads=kv_heads)
-    spec = mask(queries=queries, causal=causal, documents=documents)
-    expected = BACKENDS["eager"].attention(q, k, v, spec)
+    places = None if documents is None else positions_of(documents)
+    spec = mask(queries=queries, documents=documents, positions=places, **kind)
+    expected = attend(q, k, v, spec, "eager")
     torch.testing.assert_close(attend(q, k, v, spec, backend), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
+def test_sdpa_has_the_gradients_of_eager(kind):
+    grads = []
+    for backend in ("eager", "sdpa"):
+        spec = mask(documents=DOCUMENTS, positions=positions_of(DOCUMENTS), **kind)
+        tensors = [tensor.requires_grad_() for tensor in case(dtype=torch.float64)]
+        weight = torch.arange(16, dtype=torch.float64).cos()
+        (attend(*tensors, spec, backend) * weight).sum().backward()
+        grads.append([tensor.grad for tensor in tensors])
+    torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
+def test_the_mask_is_the_rule_key_by_key(kind):
+    spec = mask(queries=5, documents=DOCUMENTS, positions=positions_of(DOCUMENTS), **kind)
+    places = positions_of(DOCUMENTS)
+    for row, query, key in itertools.product(range(2), range(3, 8), range(8)):
+        near = spec.window is None or places[row, query] - places[row, key] < spec.window
+        seen = (key <= query or not spec.causal) and (near or bool(places[row, key] < spec.sinks))
+        seen = seen or (spec.prefix is not None and bool(spec.prefix[row, key]))
+        seen = seen and bool(DOCUMENTS[row, query] == DOCUMENTS[row, key])
+        assert bool(spec.dense[row, 0, query - 3, key]) == seen
+
+
+def test_a_query_that_sees_nothing_gets_nothing():
+    q, k, v = case(queries=8)
+    documents = torch.tensor([[0] * 8, [0] * 8])
+    far = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7]])
+    spec = mask(documents=documents, positions=far, causal=False)
+    spec.__dict__["dense"] = spec.dense.clone()
+    spec.dense[:, :, 3] = False
+    for backend in ("eager", "sdpa"):
+        out = attend(q, k, v, spec, backend)
+        assert torch.equal(out[:, :, 3], torch.zeros(2, 4, 16))
+        assert out.isfinite().all()
+
+
+def test_alibi_is_the_distance_times_a_slope_of_the_head():
+    assert alibi_slopes(8).tolist() == [2.0**-i for i in range(1, 9)]
+    twelve = alibi_slopes(12)
+    assert twelve[:8].tolist() == [2.0**-i for i in range(1, 9)]
+    assert twelve[8:].tolist() == pytest.approx([2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5])
+    scores = Alibi(slopes=torch.tensor([0.5, 0.25])).scores(mask().distance)
+    assert scores[0, 1, 6, 2] == -1.0
+
+
+def test_relative_buckets_are_those_of_t5():
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    distance = torch.arange(0, 300)[None, None]
+    ours = Relative(weight=torch.zeros(32, 1), distance=128).bucket(distance)
+    theirs = T5Attention._relative_position_bucket(
+        -distance, bidirectional=False, num_buckets=32, max_distance=128
+    )
+    assert torch.equal(ours, theirs)
 
 
 def test_eager_is_the_textbook_formula():

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+import torch.nn.functional as F
 
-from train.accounting import flops_per_token, matmul_parameters, parameters
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.presets import preset, small, tiny
 from train.settings import from_dict, to_dict
 
 SHAPE = ModelConfig(
@@ -23,29 +22,6 @@ def decoder(config=SHAPE, seed=0, attention="auto"):
     model = Decoder(config, attention=attention)
     model.initialise(seed)
     return model.eval()
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_parameters_are_counted_exactly(tied):
-    config = dataclasses.replace(SHAPE, tied_embeddings=tied)
-    assert parameters(config) == sum(weight.numel() for weight in Decoder(config).parameters())
-
-
-def test_flops_are_what_torch_counts():
-    """Eager attention computes every key for every query: attended = context."""
-    model = decoder(attention="eager")
-    tokens = torch.randint(97, (3, 64), generator=torch.Generator().manual_seed(0))
-    with FlopCounterMode(display=False) as counter:
-        model(tokens).sum().backward()
-    assert counter.get_total_flops() == flops_per_token(SHAPE, attended=64) * tokens.numel()
-
-
-def test_presets_have_the_size_they_claim():
-    assert 2e6 < parameters(tiny(4096)) < 4e6
-    assert 8e6 < parameters(small(8192)) < 11e6
-    assert matmul_parameters(tiny(4096)) < parameters(tiny(4096))
-    with pytest.raises(TrainError, match="choose one of tiny, small"):
-        preset("huge", vocab=10, context=10)
 
 
 def test_a_position_does_not_see_what_follows():
@@ -65,14 +41,13 @@ def test_documents_in_a_row_never_see_each_other():
     assert torch.equal(model(changed, documents=documents)[:, 20:], whole[:, 20:])
 
 
-def test_rotary_attention_depends_on_distances_alone():
-    model, tokens = decoder(), torch.arange(30)[None]
-    cache = model.empty_cache(1)
-    cache.length = 20  # 20 keys of zeros; hide them behind the document mask
-    documents = torch.tensor([[0] * 20 + [1] * 30])
-    torch.testing.assert_close(
-        model(tokens, documents=documents, cache=cache), model(tokens), rtol=1e-4, atol=1e-4
-    )
+def test_a_document_in_a_row_counts_its_positions_from_its_start():
+    for position in ("learned", "sinusoidal", "alibi", "t5"):
+        model = decoder(dataclasses.replace(SHAPE, position=position))
+        tokens = torch.arange(30)[None]
+        documents = torch.tensor([[0] * 20 + [1] * 10])
+        both, alone = model(tokens, documents=documents), model(tokens[:, 20:])
+        torch.testing.assert_close(both[:, 20:], alone, rtol=1e-4, atol=1e-5)
 
 
 def test_weights_depend_on_the_seed_alone():
@@ -84,12 +59,35 @@ def test_weights_depend_on_the_seed_alone():
     assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
 
 
+@pytest.mark.parametrize("width", [64, 256, 1024])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_the_first_loss_is_that_of_a_guess(width, tied):
+    config = dataclasses.replace(
+        SHAPE, vocab=4096, hidden=width, mlp_hidden=2 * width, tied_embeddings=tied
+    )
+    draw = torch.Generator().manual_seed(0)
+    tokens, targets = torch.randint(4096, (2, 4, 64), generator=draw)
+    with torch.no_grad():
+        loss = F.cross_entropy(decoder(config)(tokens).flatten(0, 1), targets.flatten())
+    assert float(loss) == pytest.approx(math.log(4096), rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "named"),
     [
         (SHAPE, {"layers": 0}, "layers"),
         (SHAPE, {"kv_heads": 3}, "kv_heads"),
         (SHAPE, {"head_dim": 7}, "head_dim"),
+        (SHAPE, {"norm": "batch"}, "norm is 'batch': choose one of rms"),
+        (SHAPE, {"mlp": "tanh"}, "mlp"),
+        (SHAPE, {"parallel": True, "norm_place": "post"}, "parallel with norm_place post"),
+        (SHAPE, {"sinks": 4}, "sinks without a window"),
+        (SHAPE, {"window": 0}, "window"),
+        (SHAPE, {"window": 8, "window_pattern": "WX"}, "window_pattern"),
+        (SHAPE, {"rope_dim": 3}, "rope_dim"),
+        (SHAPE, {"position": "alibi", "rope_dim": 4}, "need position rope"),
+        (SHAPE, {"position": "t5", "t5_distance": 9}, "t5_distance"),
+        (SHAPE, {"dropout": 1.0}, "dropout"),
         (TrainConfig(), {"steps": 0}, "steps"),
         (TrainConfig(), {"held_out": 1.5}, "held_out"),
         (TrainConfig(), {"seed": -1}, "seed"),

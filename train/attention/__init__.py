@@ -1,5 +1,15 @@
 """Attention behind one function, ``attend(q, k, v, mask)``, over several back ends."""
 
-from train.attention.backends import BACKENDS, Backend, Mask, attend
+from train.attention.backends import BACKENDS, Backend, attend, check_name
+from train.attention.mask import Alibi, Mask, Relative, positions_of
 
-__all__ = ["BACKENDS", "Backend", "Mask", "attend"]
+__all__ = [
+    "BACKENDS",
+    "Alibi",
+    "Backend",
+    "Mask",
+    "Relative",
+    "attend",
+    "check_name",
+    "positions_of",
+]

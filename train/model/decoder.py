@@ -1,179 +1,186 @@
-"""The decoder, from top to bottom: model, block, attention, feed-forward, norm, rotation.
-
-A LLaMA-style transformer (Touvron et al. 2023). Everything that mixes positions goes through
+"""The decoder: embedding, blocks, norm, head. Everything that mixes positions goes through
 ``attend``. What the model costs is in ``accounting.py``.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from train.attention import Mask, attend
+from train.attention import Alibi, Mask, Relative, positions_of
+from train.model import positions as pos
+from train.model.block import Block
+from train.model.cache import Cache, Kind
 from train.model.config import ModelConfig
-
-
-@dataclass
-class Cache:
-    """Keys and values of the tokens seen, per layer [batch, kv_heads, capacity, head_dim]."""
-
-    keys: list[Tensor]
-    values: list[Tensor]
-    length: int = 0
+from train.model.initialise import initialise
+from train.model.layers import norm
 
 
 class Decoder(nn.Module):
-    """Token ids [batch, length] to logits [batch, length, vocab] in float32."""
+    """Token ids [batch, length] to logits [batch, length, vocab] in float32.
+
+    ``recompute``: blocks keep their input alone for the backward pass and run again in it.
+    """
+
+    frequencies: Tensor
+    sinusoids: Tensor
+    slopes: Tensor
 
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
         super().__init__()
         self.config = config
+        self.recompute = False
         self.embedding = nn.Embedding(config.vocab, config.hidden)
+        learned = config.position == "learned"
+        rows = config.context + config.learned_offset
+        self.position_embedding = nn.Embedding(rows, config.hidden) if learned else None
+        self.embedding_norm = norm(config) if config.embedding_norm else None
+        relative = config.position == "t5"
+        self.relative = (
+            nn.Parameter(torch.zeros(config.t5_buckets, config.heads)) if relative else None
+        )
         self.blocks = nn.ModuleList(Block(config, attention) for _ in range(config.layers))
-        self.norm = RMSNorm(config.hidden, config.norm_eps)
+        self.norm = None if config.norm_place == "post" else norm(config)
         self.head = (
-            None if config.tied_embeddings else nn.Linear(config.hidden, config.vocab, bias=False)
+            None
+            if config.tied_embeddings
+            else nn.Linear(config.hidden, config.vocab, bias=config.head_bias)
         )
+        self.head_bias = (
+            nn.Parameter(torch.zeros(config.vocab))
+            if config.tied_embeddings and config.head_bias
+            else None
+        )
+        self._tables()
 
-    @torch.no_grad()
+    def _tables(self) -> None:
+        """What follows from the configuration alone, and so is in no checkpoint."""
+        config = self.config
+        if config.position == "rope":
+            frequencies, self.rope_factor = pos.rope_frequencies(config)
+            self.register_buffer("frequencies", frequencies, persistent=False)
+        if config.position == "sinusoidal":
+            table = pos.sinusoids(config.context, config.hidden)
+            self.register_buffer("sinusoids", table, persistent=False)
+        if config.position == "alibi":
+            slopes = pos.alibi_slopes(config.heads)
+            self.register_buffer("slopes", slopes, persistent=False)
+
     def initialise(self, seed: int) -> None:
-        """Normal weights of deviation 1 / sqrt(inputs), those that write to the residual stream
-        divided by sqrt(2 x layers) (Radford et al. 2019); an embedding counts as a tied head does.
-        GPT-2's fixed 0.02 suits its width, and costs a model of 192 half of its first minute.
-        Depends on the seed alone, not on global state.
-        """
-        generator = torch.Generator().manual_seed(seed)
-        for name, parameter in self.named_parameters():
-            if parameter.dim() < 2:
-                parameter.fill_(1.0)
-                continue
-            residual = name.endswith(("attention.out.weight", "mlp.down.weight"))
-            std = parameter.shape[1] ** -0.5
-            if residual:
-                std /= math.sqrt(2 * self.config.layers)
-            drawn = torch.empty(parameter.shape).normal_(0.0, std, generator=generator)
-            parameter.copy_(drawn)
+        """First weights from the seed alone; see ``initialise.py``."""
+        initialise(self, self.config, seed)
 
-    def forward(
-        self, tokens: Tensor, *, documents: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        """``documents`` [batch, length]: positions of different documents do not see each other.
-        With a ``cache`` the tokens continue what it holds, and are added to it.
-        """
-        length = tokens.shape[1]
-        start = cache.length if cache is not None else 0
-        mask = Mask(queries=length, keys=start + length, device=tokens.device, documents=documents)
-        rotation = rotations(self.config, start, length, tokens.device)
-        x = self.embedding(tokens)
-        for layer, block in enumerate(self.blocks):
-            x = block(x, rotation, mask, cache, layer)
-        if cache is not None:
-            cache.length += length
+    def forward(self, tokens: Tensor, **kwargs: Any) -> Tensor:
+        """Logits; the arguments of ``features``."""
+        return self.logits(self.features(tokens, **kwargs))
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[..., hidden] to [..., vocab] in float32 (or wider)."""
         weight = self.embedding.weight if self.head is None else self.head.weight
-        return F.linear(self.norm(x), weight).float()
+        bias = self.head_bias if self.head is None else self.head.bias
+        out = F.linear(features, weight, bias)
+        return out if out.dtype == torch.float64 else out.float()
 
-    def empty_cache(self, batch: int) -> Cache:
-        """A cache for ``config.context`` tokens."""
-        config, weight = self.config, self.embedding.weight
-        shape = (batch, config.kv_heads, config.context, config.head_dim)
-        return Cache(
-            keys=[weight.new_zeros(shape) for _ in range(config.layers)],
-            values=[weight.new_zeros(shape) for _ in range(config.layers)],
-        )
-
-
-class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
-
-    def __init__(self, config: ModelConfig, attention: str) -> None:
-        super().__init__()
-        self.attention_norm = RMSNorm(config.hidden, config.norm_eps)
-        self.attention = SelfAttention(config, attention)
-        self.mlp_norm = RMSNorm(config.hidden, config.norm_eps)
-        self.mlp = SwiGLU(config)
-
-    def forward(
-        self, x: Tensor, rotation: Tensor, mask: Mask, cache: Cache | None, layer: int
+    def features(
+        self,
+        tokens: Tensor,
+        *,
+        documents: Tensor | None = None,
+        prefix: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), rotation, mask, cache, layer)
-        return x + self.mlp(self.mlp_norm(x))
+        """What the head reads: [batch, length, hidden].
 
-
-class SelfAttention(nn.Module):
-    """Grouped-query attention (Ainslie et al. 2023) with rotary positions."""
-
-    def __init__(self, config: ModelConfig, backend: str) -> None:
-        super().__init__()
-        self.heads, self.kv_heads = config.heads, config.kv_heads
-        self.head_dim, self.backend = config.head_dim, backend
-        self.query = nn.Linear(config.hidden, config.heads * config.head_dim, bias=False)
-        self.key = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=False)
-        self.value = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=False)
-        self.out = nn.Linear(config.heads * config.head_dim, config.hidden, bias=False)
-
-    def forward(
-        self, x: Tensor, rotation: Tensor, mask: Mask, cache: Cache | None, layer: int
-    ) -> Tensor:
-        batch, length, _ = x.shape
-        q = self.query(x).view(batch, length, self.heads, self.head_dim).transpose(1, 2)
-        k = self.key(x).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
-        v = self.value(x).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
-        q, k = rotate(q, rotation), rotate(k, rotation)
+        ``documents`` [batch, length]: positions of different documents do not see each other, and
+        each document counts its positions from 0 within the row. ``prefix``: bool
+        [batch, length], tokens that all of their document see. With a ``cache`` the tokens
+        continue what it holds, and are added to it; there ``documents`` is -1 for the padding
+        before shorter texts of a batch.
+        """
+        batch, length = tokens.shape
         if cache is not None:
-            end = cache.length + length
-            cache.keys[layer][:, :, cache.length : end] = k
-            cache.values[layer][:, :, cache.length : end] = v
-            k, v = cache.keys[layer][:, :, :end], cache.values[layer][:, :, :end]
-        mixed = attend(q, k, v, mask, self.backend)
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
+            if prefix is not None and cache.started:
+                raise ValueError("a prefix goes with the first tokens of a text")
+            places = cache.place(batch, length, documents, tokens.device)
+        elif documents is not None:
+            places = positions_of(documents)
+        else:
+            places = torch.arange(length, device=tokens.device)[None]
+        masks = self._masks(tokens, places, documents, prefix, cache)
+        rotation = None
+        if self.config.position == "rope":
+            rotation = pos.rotations(self.frequencies, self.rope_factor, places)
+        x = self._embed(tokens, places)
+        for layer, block in enumerate(self.blocks):
+            window = self.config.window_of(layer)
+            mask = masks[window]
+            if cache is not None:
+                kept = cache.kinds[window].kept
+                x = block(x, rotation, mask, cache.layers[layer], kept)
+            elif self.recompute and torch.is_grad_enabled():
+                x = checkpoint(block, x, rotation, mask, use_reentrant=False)
+            else:
+                x = block(x, rotation, mask)
+        return x if self.norm is None else self.norm(x)
 
+    def _embed(self, tokens: Tensor, places: Tensor) -> Tensor:
+        config = self.config
+        x = self.embedding(tokens)
+        if config.position == "sinusoidal":
+            x = x * config.hidden**0.5 + self.sinusoids[places].to(x.dtype)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding(places + config.learned_offset)
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        return F.dropout(x, config.dropout, self.training) if config.dropout else x
 
-class SwiGLU(nn.Module):
-    """down(silu(gate(x)) * up(x)) (Shazeer 2020)."""
+    def _masks(
+        self,
+        tokens: Tensor,
+        places: Tensor,
+        documents: Tensor | None,
+        prefix: Tensor | None,
+        cache: Cache | None,
+    ) -> dict[int | None, Mask]:
+        """A mask for each kind of layer: its window, or None."""
+        config, length = self.config, tokens.shape[1]
+        bias: Alibi | Relative | None = None
+        if config.position == "alibi":
+            bias = Alibi(slopes=self.slopes)
+        elif self.relative is not None:
+            bias = Relative(weight=self.relative, distance=config.t5_distance)
+        masks = {}
+        for window in dict.fromkeys(config.window_of(layer) for layer in range(config.layers)):
+            keys, where, docs = length, places, documents
+            if cache is not None:
+                where, docs = self._cached(cache.kinds[window], cache, places, documents)
+                keys = where.shape[1]
+            masks[window] = Mask(
+                queries=length,
+                keys=keys,
+                device=tokens.device,
+                documents=docs,
+                window=window,
+                sinks=config.sinks if window is not None else 0,
+                prefix=prefix,
+                positions=where if bias is not None or window is not None else None,
+                bias=bias,
+            )
+        return masks
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.gate = nn.Linear(config.hidden, config.mlp_hidden, bias=False)
-        self.up = nn.Linear(config.hidden, config.mlp_hidden, bias=False)
-        self.down = nn.Linear(config.mlp_hidden, config.hidden, bias=False)
+    @staticmethod
+    def _cached(
+        kind: Kind, cache: Cache, places: Tensor, documents: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        if documents is None:
+            documents = torch.zeros_like(places)
+        where, docs = kind.extend(places, documents)
+        return where, docs if cache.padded else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
-
-
-class RMSNorm(nn.Module):
-    """x / rms(x) * weight, computed in float32 (Zhang and Sennrich 2019)."""
-
-    def __init__(self, hidden: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(hidden))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = x.float()
-        y = y * torch.rsqrt(y.square().mean(dim=-1, keepdim=True) + self.eps)
-        return (y * self.weight).to(x.dtype)
-
-
-def rotations(config: ModelConfig, start: int, length: int, device: torch.device) -> Tensor:
-    """cos and sin for positions start .. start + length: [2, length, head_dim / 2], float32.
-
-    Positions are counted from the row's start, not the document's: rotary attention depends on
-    differences of positions only, so within a document it is the same (Su et al. 2021).
-    """
-    half = torch.arange(0, config.head_dim, 2, device=device, dtype=torch.float32)
-    frequency = config.rope_theta ** (-half / config.head_dim)
-    position = torch.arange(start, start + length, device=device, dtype=torch.float32)
-    angle = position[:, None] * frequency
-    return torch.stack((angle.cos(), angle.sin()))
-
-
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate dimension i with i + head_dim / 2, the pairing of Hugging Face's LLaMA weights."""
-    cos, sin = rotation.to(x.dtype)
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    def empty_cache(self) -> Cache:
+        """A cache for any number of texts."""
+        return Cache(self.config)

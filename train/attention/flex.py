@@ -1,0 +1,84 @@
+"""FlexAttention: the mask as a function of indices, compiled into a kernel on a GPU.
+
+On a CPU it runs uncompiled, forward only, to be compared with ``eager``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+from train.attention.mask import Alibi, Mask, Relative
+
+
+@cache
+def _compiled() -> Any:
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    run = _compiled() if q.is_cuda else flex_attention
+    # The block mask is made once a mask, not once a layer.
+    block = mask.__dict__.setdefault("_flex_block", None) or block_mask(mask, q.shape[0])
+    mask.__dict__["_flex_block"] = block
+    out: Tensor = run(
+        q, k, v, score_mod=_score(mask), block_mask=block, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    return out
+
+
+def block_mask(mask: Mask, batch: int) -> BlockMask:
+    """Which blocks of queries x keys hold anything, and what within them counts."""
+    offset, window, sinks = mask.offset, mask.window, mask.sinks
+    documents, prefix, places = mask.documents, mask.prefix, mask.places
+    shared = places.shape[0] == 1
+
+    def seen(b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        own = query + offset
+        row = b * 0 if shared else b
+        allowed = own >= key if mask.causal else key >= 0
+        if window is not None:
+            near = places[row, own] - places[row, key] < window
+            if sinks:
+                near = near | (places[row, key] < sinks)
+            allowed = allowed & near
+        if prefix is not None:
+            allowed = allowed | prefix[b, key]
+        if documents is not None:
+            allowed = allowed & (documents[b, own] == documents[b, key])
+        return allowed
+
+    same = documents is None and prefix is None and (window is None or shared)
+    return create_block_mask(
+        seen, None if same else batch, None, mask.queries, mask.keys, device=mask.device
+    )
+
+
+def _score(mask: Mask) -> Any:
+    bias, offset, places = mask.bias, mask.offset, mask.places
+    if bias is None:
+        return None
+    shared = places.shape[0] == 1
+
+    def distance(b: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        row = b * 0 if shared else b
+        return places[row, query + offset] - places[row, key]
+
+    if isinstance(bias, Alibi):
+        slopes = bias.slopes
+
+        def alibi(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return score - slopes[h] * distance(b, query, key)
+
+        return alibi
+
+    learned: Relative = bias
+
+    def relative(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return score + learned.weight[learned.bucket(distance(b, query, key)), h]
+
+    return relative

@@ -1,0 +1,141 @@
+"""Which keys a query may see, and what is added to their scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Alibi:
+    """Minus the distance times the head's slope (Press et al. 2022). ``slopes``: [heads]."""
+
+    slopes: Tensor
+
+    def scores(self, distance: Tensor) -> Tensor:
+        """[batch or 1, queries, keys] to [batch or 1, heads, queries, keys]."""
+        slopes = self.slopes.to(distance.device)
+        return -slopes[:, None, None] * distance[:, None].to(slopes.dtype)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relative:
+    """A learned number for each bucket of distances (Raffel et al. 2020, one direction).
+
+    ``weight``: [buckets, heads]. Half of the buckets are single distances, the others grow with
+    the logarithm up to ``distance``; all that is farther shares the last.
+    """
+
+    weight: Tensor
+    distance: int
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """The bucket of each distance; keys after the query count as distance 0, as in T5."""
+        buckets = self.weight.shape[0]
+        exact = buckets // 2
+        away = distance.clamp(min=0)
+        ratio = torch.log(away.clamp(min=1).float() / exact) / math.log(self.distance / exact)
+        large = exact + (ratio * (buckets - exact)).long()
+        return torch.where(away < exact, away, large.clamp(max=buckets - 1))
+
+    def scores(self, distance: Tensor) -> Tensor:
+        return self.weight[self.bucket(distance)].permute(0, 3, 1, 2)
+
+
+Bias = Alibi | Relative
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mask:
+    """The queries are the last ``queries`` of the ``keys`` in a row.
+
+    ``causal``: a query sees the keys up to its own. ``documents``: int [batch, keys]; a query sees
+    only keys of its own document. ``window``: a query sees keys less than that far back.
+    ``sinks``: keys at the first positions of a document are seen past the window. ``prefix``:
+    bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
+    no. ``positions``: int [batch or 1, keys], the place of each key in its document, for window,
+    sinks and bias; counted from the row's start where absent. ``bias`` is added to the scores.
+    """
+
+    queries: int
+    keys: int
+    device: torch.device
+    causal: bool = True
+    documents: Tensor | None = None
+    window: int | None = None
+    sinks: int = 0
+    prefix: Tensor | None = None
+    positions: Tensor | None = None
+    bias: Bias | None = None
+
+    @property
+    def offset(self) -> int:
+        """Keys before the first query: those a cache holds."""
+        return self.keys - self.queries
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What a back end must support; causal without cached keys is the plain case."""
+        names = {"causal"} if self.causal else set()
+        if self.documents is not None:
+            names.add("documents")
+        if self.causal and self.offset:
+            names.add("offset")
+        if self.window is not None:
+            names.add("window")
+            if self.sinks:
+                names.add("sinks")
+        if self.prefix is not None:
+            names.add("prefix")
+        if self.bias is not None:
+            names.add("alibi" if isinstance(self.bias, Alibi) else "relative")
+        return frozenset(names)
+
+    @cached_property
+    def places(self) -> Tensor:
+        """``positions``, counted where they were not given: int64 [batch or 1, keys]."""
+        if self.positions is not None:
+            return self.positions
+        return torch.arange(self.keys, device=self.device)[None]
+
+    @cached_property
+    def distance(self) -> Tensor:
+        """How far back each key is: int64 [batch or 1, queries, keys]; negative ahead."""
+        return self.places[:, self.offset :, None] - self.places[:, None, :]
+
+    @cached_property
+    def dense(self) -> Tensor:
+        """Boolean [batch or 1, 1, queries, keys]; true where a query sees a key. Built once."""
+        seen = torch.ones(1, self.queries, self.keys, dtype=torch.bool, device=self.device)
+        if self.causal:
+            seen = seen.tril(diagonal=self.offset)
+        if self.window is not None:
+            near = self.distance < self.window
+            if self.sinks:
+                near = near | (self.places[:, None, :] < self.sinks)
+            seen = seen & near
+        if self.prefix is not None:
+            seen = seen | self.prefix[:, None, :]
+        if self.documents is not None:
+            own = self.documents[:, self.offset :]
+            seen = seen & (own[:, :, None] == self.documents[:, None, :])
+        return seen[:, None]
+
+    def scores(self, dtype: torch.dtype) -> Tensor | None:
+        """What is added to the scores: [batch or 1, heads, queries, keys], or None."""
+        return None if self.bias is None else self.bias.scores(self.distance).to(dtype)
+
+
+def positions_of(documents: Tensor) -> Tensor:
+    """The place of each token in its document, counted within the row, for documents
+    [batch, length] that lie one after another: int64 [batch, length].
+    """
+    length = documents.shape[1]
+    index = torch.arange(length, device=documents.device).expand(documents.shape)
+    fresh = torch.ones_like(documents, dtype=torch.bool)
+    fresh[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return index - torch.where(fresh, index, 0).cummax(dim=1).values

@@ -1,0 +1,129 @@
+"""Keys and values of the tokens seen, so that each new token costs one step.
+
+A full layer keeps all of them; a layer with a window keeps the sinks and the window, so that its
+memory does not grow with the text.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from train.model.config import ModelConfig
+
+
+class LayerCache:
+    """One layer's keys and values [batch, kv_heads, kept, head_dim], already rotated."""
+
+    def __init__(self) -> None:
+        self._store: tuple[Tensor, Tensor] | None = None
+        self._length = 0
+
+    def append(self, k: Tensor, v: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
+        """All keys and values that the new ones may look at, the new ones last.
+
+        ``kept`` [batch, n]: the places among these that stay; None: all do.
+        """
+        if kept is None:
+            return self._grow(k, v)
+        if self._store is not None:
+            k = torch.cat((self._store[0], k), dim=2)
+            v = torch.cat((self._store[1], v), dim=2)
+        index = kept[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3])
+        self._store = (k.gather(2, index), v.gather(2, index))
+        return k, v
+
+    def _grow(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Written into room that doubles, so that a long text is not copied at each token."""
+        end = self._length + k.shape[2]
+        if self._store is None or self._store[0].shape[2] < end:
+            room = max(end, 2 * self._length, 64)
+            batch, heads, _, size = k.shape
+            grown = (k.new_empty(batch, heads, room, size), v.new_empty(batch, heads, room, size))
+            if self._store is not None:
+                for new, old in zip(grown, self._store, strict=True):
+                    new[:, :, : self._length] = old[:, :, : self._length]
+            self._store = grown
+        keys, values = self._store
+        keys[:, :, self._length : end] = k
+        values[:, :, self._length : end] = v
+        self._length = end
+        return keys[:, :, :end], values[:, :, :end]
+
+    @property
+    def bytes(self) -> int:
+        """Memory held."""
+        return sum(t.numel() * t.element_size() for t in self._store or ())
+
+
+class Kind:
+    """Where the keys stand that layers of one kind (a window, or None) have cached.
+
+    ``positions`` and ``documents``: [batch, keys], of all keys that the newest tokens look at;
+    ``kept`` [batch, n]: which of them stay, None for all.
+    """
+
+    def __init__(self, window: int | None, sinks: int) -> None:
+        self.window, self.sinks = window, sinks
+        self.kept: Tensor | None = None
+        self._stay: tuple[Tensor, Tensor] | None = None
+
+    def extend(self, positions: Tensor, documents: Tensor) -> tuple[Tensor, Tensor]:
+        if self._stay is not None:
+            positions = torch.cat((self._stay[0], positions), dim=1)
+            documents = torch.cat((self._stay[1], documents), dim=1)
+        self._stay = positions, documents
+        if self.window is not None:
+            self.kept = self._choose(positions, documents)
+            self._stay = positions.gather(1, self.kept), documents.gather(1, self.kept)
+        return positions, documents
+
+    def _choose(self, positions: Tensor, documents: Tensor) -> Tensor:
+        """The sinks and the latest, by index: what a later token may still see is among them."""
+        assert self.window is not None
+        keys = positions.shape[1]
+        index = torch.arange(keys, device=positions.device).expand(positions.shape)
+        sink = (positions < self.sinks) & (documents >= 0)
+        rank = torch.where(sink, index + keys, index)
+        return rank.topk(min(keys, self.window + self.sinks), dim=1).indices.sort(dim=1).values
+
+
+class Cache:
+    """The caches of all layers, by layer, and of where the keys stand, by kind of layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        windows = [config.window_of(layer) for layer in range(config.layers)]
+        self.layers = [LayerCache() for _ in windows]
+        self.kinds = {
+            window: Kind(window, config.sinks if window is not None else 0) for window in windows
+        }
+        self.padded = False
+        self._next: Tensor | None = None  # the position of the next token, [batch]
+
+    @property
+    def started(self) -> bool:
+        """Whether it holds tokens."""
+        return self._next is not None
+
+    @property
+    def bytes(self) -> int:
+        """Memory held by keys and values."""
+        return sum(layer.bytes for layer in self.layers)
+
+    def place(
+        self, batch: int, length: int, documents: Tensor | None, device: torch.device
+    ) -> Tensor:
+        """Positions of the new tokens [batch, length], counted on from those seen.
+
+        ``documents``: -1 for padding before a text, which takes no position.
+        """
+        if self._next is None:
+            self._next = torch.zeros(batch, dtype=torch.long, device=device)
+        real = torch.ones(batch, length, dtype=torch.long, device=device)
+        if documents is not None:
+            self.padded = True
+            real = (documents >= 0).long()
+        counted = real.cumsum(dim=1)
+        positions = (self._next[:, None] + counted - real).clamp(min=0)
+        self._next = self._next + counted[:, -1]
+        return positions
