@@ -112,13 +112,15 @@ def pretrain(
     how: How,
 ) -> Outcome | None:
     """`llmcurate pretrain`; in a workspace stale shards are encoded first."""
-    folder = shards or _fresh_shards(_workspace("SHARDS"), how)
-    if how.dry_run and not folder.exists():
-        print(f"pretrain: after that, on the shards in {folder}")
-        return None
-    if not (folder / "manifest.json").is_file():
-        raise UsageError(f"{folder} holds no token shards (no manifest.json)")
-    settings: dict[str, Any] = {"model": model, "seed": seed, "shards": str(folder)}
+    settings: dict[str, Any] = {"model": model, "seed": seed}
+    if shards is not None or not any(one.startswith("pretrain.sources=") for one in sets):
+        folder = shards or _fresh_shards(_workspace("SHARDS"), how)
+        if how.dry_run and not folder.exists():
+            print(f"pretrain: after that, on the shards in {folder}")
+            return None
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+            raise UsageError(f"{folder} holds no token shards")
+        settings["shards"] = str(folder)
     if steps_ is not None:
         settings["steps"] = steps_
     return _execute(compose("pretrain", [("pretrain", settings)], sets), [], how, "pretrain")

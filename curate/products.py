@@ -15,6 +15,7 @@ from curate.steps import Product, ProductContext
 
 if TYPE_CHECKING:
     from tokenize_kit.options import TrainingOptions
+    from train.config import TrainConfig
 
 
 def _file_digest(path: Path) -> str:
@@ -22,6 +23,19 @@ def _file_digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
+
+
+def _shards_digest(path: Path) -> str:
+    """What stands for shards in a stage's name: their manifest, or names and sizes of files; the
+    trainer looks at what is in these."""
+    if (path / "manifest.json").is_file():
+        return _file_digest(path / "manifest.json")
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        found = [(file.name, file.stat().st_size) for file in files if file.is_file()]
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 def _translated(error: Exception) -> CurateError:
@@ -215,37 +229,83 @@ class PretrainProduct(Product):
     warmup: int = Field(20, ge=0)
     weight_decay: float = Field(0.1, ge=0)
     clip: float = Field(1.0, gt=0)
+    packing: str = Field("concat", description="concat, best-fit or padding")
+    sources: tuple[dict[str, Any], ...] = Field((), description="shards with a weight, or amount")
+    stages: tuple[dict[str, Any], ...] = Field((), description="stretches with own settings")
+    max_epochs: float | None = Field(None, gt=0, description="of any source")
+    vocab_size: int | None = Field(None, ge=1, description="of shards that do not say")
+    end_of_text: int | None = Field(None, ge=0, description="id, of shards that do not say")
+    tokenizer: str | None = Field(None, description="tokenizer.json, of shards without one")
+    token_dtype: str | None = Field(None, description="of OLMo's .npy; none: by vocab_size")
     held_out: float = Field(0.05, gt=0, lt=1)
     eval_every: int = Field(50, ge=1)
+    eval_tokens: int = Field(16_384, ge=1, description="held-out tokens that are scored")
     checkpoint_every: int = Field(50, ge=1)
     seed: int = Field(0, ge=0)
     device: str = "auto"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _steps_of_stages(cls, values: Any) -> Any:
+        """Stages say how many steps there are."""
+        if isinstance(values, dict) and values.get("stages") and "steps" not in values:
+            found = [s.get("steps", 0) if isinstance(s, dict) else 0 for s in values["stages"]]
+            if all(isinstance(steps, int) for steps in found):
+                return values | {"steps": sum(found)}
+        return values
+
+    @model_validator(mode="after")
+    def _checked(self) -> PretrainProduct:
+        from train.errors import TrainError
+
+        try:
+            self._config()
+        except TrainError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _config(self) -> TrainConfig:
+        from train.config import TrainConfig
+        from train.settings import from_dict
+
+        return from_dict(TrainConfig, self.model_dump(exclude={"shards", "model"}), "pretrain")
+
+    def _own(self) -> list[str]:
+        """Folders of shards that the settings name."""
+        stages = [s for stage in self.stages for s in stage.get("sources", ())]
+        named = [source["shards"] for source in (*self.sources, *stages)]
+        return [self.shards, *named] if self.shards else named
+
+    def _takes_default(self) -> bool:
+        """Whether something is to be trained on that no source names."""
+        open_stage = not self.stages or any(not stage.get("sources") for stage in self.stages)
+        return not self.shards and not self.sources and open_stage
+
     def identity(self) -> dict[str, Any]:
-        digest = _file_digest(Path(self.shards) / "manifest.json") if self.shards else None
-        return super().identity() | {"shards": digest}
+        return super().identity() | {"shards": [_shards_digest(Path(p)) for p in self._own()]}
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         try:
-            from train.config import TrainConfig
             from train.errors import TrainError
             from train.loop import pretrain
         except ModuleNotFoundError as error:
             raise RunFailed(
                 f"training needs {error.name}: pip install 'llmcurate[train]'"
             ) from None
-        if not self.shards and "shards" not in context.inputs:
-            raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
-        shards = Path(self.shards) if self.shards else context.inputs["shards"]
-        settings = self.model_dump(exclude={"shards", "model"})
+        shards = Path(self.shards) if self.shards else None
+        if self._takes_default():
+            if "shards" not in context.inputs:
+                raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
+            shards = context.inputs["shards"]
         try:
             summary = pretrain(
                 shards,
                 context.out,
                 model=self.model,
-                train=TrainConfig(**settings),
+                train=self._config(),
                 resume=not context.fresh,
                 on_progress=context.progress,
+                on_notice=context.say,
             )
         except TrainError as error:
             raise _translated(error) from None

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from curate.report import charts, funnel
+from curate.report import funnel, training
 from curate.report.funnel import amount
 from curate.report.html import count, details, lead, name, section, shown, table
 
@@ -40,7 +40,7 @@ def products(record: dict[str, Any]) -> tuple[str, str, str]:
         elif product["makes"] == "shards":
             parts.append(_pairs(product, ("documents", "tokens", "bytes", "vocab_size", "dtype")))
         elif product["makes"] == "model":
-            parts.append(_training(product))
+            parts.append(training.chapter(product))
     return section("products", "Products", *parts)
 
 
@@ -52,31 +52,6 @@ def _pairs(values: dict[str, Any], names: tuple[str, ...]) -> str:
     if values.get("tokens"):
         cells += f"<dt>bytes a token</dt><dd>{values['bytes'] / values['tokens']:.2f}</dd>"
     return f"<dl>{cells}</dl>"
-
-
-def _training(product: dict[str, Any]) -> str:
-    metrics, summary = product.get("metrics", []), product["summary"]
-    loss = [(m["step"], m["loss"]) for m in metrics if _known(m.get("loss"))]
-    scores = [(m["step"], m["held_out"]) for m in metrics if m.get("held_out")]
-    held = [(s, h["loss"]) for s, h in scores if _known(h.get("loss"))]
-    parts = []
-    if len(loss) > 1:
-        chart = charts.curve([loss, *([held] if held else [])], "training loss by step", "steps")
-        said = f"loss (nats a token) by step: {loss[0][1]:.2f} to {loss[-1][1]:.2f}"
-        if held:
-            said += f"; dots: on documents held out of training, {held[-1][1]:.2f} at the end"
-        parts.append(f"<figure>{chart}<figcaption>{said}</figcaption></figure>")
-    if summary.get("sample"):
-        parts.append(f"<p class=about>A sample of the model:</p>{_quote(summary['sample'])}")
-    return "".join(parts)
-
-
-def _known(value: Any) -> bool:
-    return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")
-
-
-def _quote(text: str) -> str:
-    return f"<pre dir=auto>{shown(text, 800)}</pre>"
 
 
 def notices(record: dict[str, Any]) -> tuple[str, str, str]:

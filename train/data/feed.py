@@ -33,6 +33,8 @@ class Feed:
     def __init__(self, shards: Path | None, config: TrainConfig) -> None:
         self.config = config
         self.stages = stages_of(config)
+        if shards is not None and config.sources:
+            raise TrainError("give a folder of shards or sources, not both", exit_code=2)
         self.wanted = [_sources(shards, stage) for stage in self.stages]
         self._open(
             Foreign(
@@ -213,9 +215,7 @@ class Feed:
 
 
 def _sources(shards: Path | None, stage: TrainConfig) -> tuple[Source, ...]:
-    """What a stage trains on; raises where nothing says it, or two things do."""
-    if shards is not None and stage.sources:
-        raise TrainError("give a folder of shards or sources, not both", exit_code=2)
+    """What a stage trains on: its sources, or the run's; raises where nothing says it."""
     found = stage.sources or ((Source(shards=str(shards)),) if shards is not None else ())
     if not found:
         raise TrainError("give a folder of shards, or sources", exit_code=2)

@@ -1,0 +1,118 @@
+"""The training chapter: the curve, held-out text by source, what the model read, a sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from curate.report import charts
+from curate.report.html import count, shown
+from curate.report.html import table as html_table
+
+
+def chapter(product: dict[str, Any]) -> str:
+    """As HTML, for the products section."""
+    metrics, summary = product.get("metrics", []), product["summary"]
+    loss = [(m["step"], m["loss"]) for m in metrics if _known(m.get("loss"))]
+    scores = [(m["step"], m["held_out"]) for m in metrics if m.get("held_out")]
+    held = [(s, h["loss"]) for s, h in scores if _known(h.get("loss"))]
+    parts = []
+    if len(loss) > 1:
+        chart = charts.curve([loss, *([held] if held else [])], "training loss by step", "steps")
+        said = f"loss (nats a token) by step: {loss[0][1]:.2f} to {loss[-1][1]:.2f}"
+        if held:
+            said += f"; dots: on documents held out of training, {held[-1][1]:.2f} at the end"
+        parts.append(f"<figure>{chart}<figcaption>{said}</figcaption></figure>")
+    parts.append(_scores(summary))
+    parts.append(_sources(summary))
+    parts.append(_packing(summary))
+    if summary.get("sample"):
+        quoted = f"<pre dir=auto>{shown(summary['sample'], 800)}</pre>"
+        parts.append(f"<p class=about>A sample of the model:</p>{quoted}")
+    return "".join(parts)
+
+
+def _scores(summary: dict[str, Any]) -> str:
+    found = summary.get("held_out_sources") or {}
+    if not found:
+        return ""
+    names = ["held-out text of", "documents", "tokens", "loss", "bits a byte"]
+    body = [
+        [
+            shown(name),
+            count(score["documents"]),
+            count(score["tokens"]),
+            f"{score['loss']:.3f}",
+            _bits(score),
+        ]
+        for name, score in found.items()
+    ]
+    return html_table(names, body, numbers={1, 2, 3, 4})
+
+
+def _sources(summary: dict[str, Any]) -> str:
+    found = summary.get("data", {}).get("sources", {})
+    names = ["source", "documents", "unique tokens", "tokens trained on", "epochs"]
+    body = [
+        [
+            shown(name),
+            count(source["documents"]),
+            count(source["unique_tokens"]),
+            count(source["tokens"]),
+            f"{source['epochs']:.2f}",
+        ]
+        for name, source in found.items()
+    ]
+    return html_table(names, body, numbers={1, 2, 3, 4}) if body else ""
+
+
+def _packing(summary: dict[str, Any]) -> str:
+    """What was split and padded, stage by stage; nothing is ever cropped, and that is said too."""
+    names = [
+        "stage",
+        "source",
+        "packing",
+        "rows",
+        "of tokens",
+        "used",
+        "split",
+        "padded",
+        "cropped",
+    ]
+    body = [
+        [
+            shown(stage["name"]),
+            shown(name),
+            shown(part["packing"]),
+            count(part["rows"]),
+            count(stage["context"]),
+            f"{100 * part['used']:.1f} %",
+            count(part["split"]),
+            count(part["padded"]),
+            count(part["cropped"]),
+        ]
+        for stage in summary.get("data", {}).get("stages", [])
+        for name, part in stage["sources"].items()
+    ]
+    return html_table(names, body, numbers=set(range(3, 9))) if body else ""
+
+
+def table(summary: dict[str, Any]) -> list[str]:
+    """Held-out text by source, for a terminal; nothing where there is one source."""
+    found = summary.get("held_out_sources") or {}
+    if not found:
+        return []
+    wide = min(48, max(15, *(len(name) for name in found)))
+    lines = [f"  {'held-out text of':<{wide + 1}}{'documents':>10}{'loss':>8}{'bits/byte':>11}"]
+    for name, score in found.items():
+        label = name if len(name) <= wide else f"{name[: wide - 3]}..."
+        said = f"{score['documents']:>10}{score['loss']:>8.3f}{_bits(score):>11}"
+        lines.append(f"  {label:<{wide + 1}}{said}")
+    return lines
+
+
+def _bits(score: dict[str, Any]) -> str:
+    return "-" if score["bits_per_byte"] is None else f"{score['bits_per_byte']:.3f}"
+
+
+def _known(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")
