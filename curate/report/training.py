@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from curate.report import charts
-from curate.report.html import count, shown
+from curate.report.html import count, plain, quote, shown
+from curate.report.html import name as label
 from curate.report.html import table as html_table
 
 
@@ -26,8 +27,8 @@ def chapter(product: dict[str, Any]) -> str:
     parts.append(_sources(summary))
     parts.append(_packing(summary))
     if summary.get("sample"):
-        quoted = f"<pre dir=auto>{shown(summary['sample'], 800)}</pre>"
-        parts.append(f"<p class=about>A sample of the model:</p>{quoted}")
+        sample = quote(summary["sample"], 800)
+        parts.append(f"<p class=about>A sample of the model:</p>{sample}")
     return "".join(parts)
 
 
@@ -38,7 +39,7 @@ def _scores(summary: dict[str, Any]) -> str:
     names = ["held-out text of", "documents", "tokens", "loss", "bits a byte"]
     body = [
         [
-            shown(name),
+            label(name),
             count(score["documents"]),
             count(score["tokens"]),
             f"{score['loss']:.3f}",
@@ -54,7 +55,7 @@ def _sources(summary: dict[str, Any]) -> str:
     names = ["source", "documents", "unique tokens", "tokens trained on", "epochs"]
     body = [
         [
-            shown(name),
+            label(name),
             count(source["documents"]),
             count(source["unique_tokens"]),
             count(source["tokens"]),
@@ -80,8 +81,8 @@ def _packing(summary: dict[str, Any]) -> str:
     ]
     body = [
         [
-            shown(stage["name"]),
-            shown(name),
+            label(stage["name"]),
+            label(name),
             shown(part["packing"]),
             count(part["rows"]),
             count(stage["context"]),
@@ -101,12 +102,11 @@ def table(summary: dict[str, Any]) -> list[str]:
     found = summary.get("held_out_sources") or {}
     if not found:
         return []
-    wide = min(48, max(15, *(len(name) for name in found)))
+    wide = min(48, max(16, *(len(name) + 1 for name in found)))
     lines = [f"  {'held-out text of':<{wide + 1}}{'documents':>10}{'loss':>8}{'bits/byte':>11}"]
     for name, score in found.items():
-        label = name if len(name) <= wide else f"{name[: wide - 3]}..."
         said = f"{score['documents']:>10}{score['loss']:>8.3f}{_bits(score):>11}"
-        lines.append(f"  {label:<{wide + 1}}{said}")
+        lines.append(f"  {plain(name, wide - 1):<{wide + 1}}{said}")
     return lines
 
 

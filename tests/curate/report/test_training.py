@@ -1,4 +1,4 @@
-"""The training chapter: every source by name, every split and pad counted, all text shown as text."""
+"""The training chapter: sources by name, splits and pads counted, all text shown as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ SUMMARY = {
     "held_out_sources": {"web": score(4.25, 1.875), "<i>wiki": score(4.75, None)},
     "data": {
         "sources": {"web": SOURCE},
-        "stages": [{"name": "anneal", "steps": 9, "rows": 4, "context": 32, "sources": {"web": PART}}],
+        "stages": [
+            {"name": "anneal", "steps": 9, "rows": 4, "context": 32, "sources": {"web": PART}}
+        ],
     },
 }  # fmt: skip
 PRODUCT = {"label": "pretrain", "makes": "model", "summary": SUMMARY, "metrics": []}
