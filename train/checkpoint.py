@@ -2,9 +2,12 @@
 
     checkpoints/step-0000020/model.safetensors      the weights, float32
                              optimizer.safetensors  the optimiser's state, "<state>.<parameter>"
+                             average.safetensors    with ``ema``: the weights' average
                              config.json            model, train, shards: the plan of the run
-                             state.json             step, tokens
-The sampler and the schedule are functions of the step, so nothing else has to be kept.
+                             state.json             step, tokens, held-out scores, losses
+
+The sampler, the schedule and dropout are functions of the step, so nothing else has to be kept.
+All tensors are whole, however many processes wrote them.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,45 +26,88 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.files import encode_json, sync
+from train.files import VERSION, encode_json, sync
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.part import Optimizers
+from train.optim.whole import fill
 from train.plan import Plan
 from train.settings import from_dict
 
 _NAME = re.compile(r"step-(\d{7,})")
+Tensors = dict[str, Tensor]
 
 
-def save(
-    folder: Path,
-    *,
-    plan: Plan,
-    model: Decoder,
-    optimizer: Optimizers,
-    step: int,
-    tokens: int,
-    keep: int,
-) -> Path:
-    """Write ``folder/step-<step>`` aside, fsync, rename; then drop all but the newest ``keep``."""
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Beside the tensors: steps done, tokens that counted, the held-out scores of this step if it
+    was scored, and what the loss guard remembers.
+    """
+
+    step: int
+    tokens: int
+    held_out: dict[str, Any] | None = None
+    guard: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A checkpoint in memory, on the CPU. ``tensors`` by file: model, optimizer, average."""
+
+    plan: Plan
+    state: State
+    tensors: dict[str, Tensors]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep:
+    """Which checkpoints stay: the ``newest`` so many, the ``best`` by held-out loss, and the one of
+    ``step``, if there is one.
+    """
+
+    newest: int
+    best: bool = False
+    step: int | None = None
+
+
+def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
+    """Write ``folder/step-<step>`` aside, fsync, rename; then drop what is not to be kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    final = folder / f"step-{step:07d}"
+    final = folder / f"step-{snapshot.state.step:07d}"
     aside = folder / f".{final.name}.partial"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
-    save_file(_on_cpu(model.state_dict()), aside / "model.safetensors")
-    save_file(_on_cpu(optimizer.dump(model)), aside / "optimizer.safetensors")
-    (aside / "config.json").write_bytes(encode_json(plan.to_json()))
-    (aside / "state.json").write_bytes(encode_json({"version": 1, "step": step, "tokens": tokens}))
+    for name, tensors in snapshot.tensors.items():
+        save_file(tensors, aside / f"{name}.safetensors")
+    (aside / "config.json").write_bytes(encode_json(snapshot.plan.to_json()))
+    (aside / "state.json").write_bytes(encode_json({"version": VERSION, **vars(snapshot.state)}))
     for file in sorted(aside.iterdir()):
         sync(file)
     sync(aside)
     shutil.rmtree(final, ignore_errors=True)
     aside.rename(final)
     sync(folder)
-    for old in complete(folder)[:-keep]:
+    for old in superfluous(folder, keep):
         shutil.rmtree(old)
     return final
+
+
+def superfluous(folder: Path, keep: Keep) -> list[Path]:
+    found = complete(folder)
+    stay = {*found[-keep.newest :]}
+    if keep.best and (top := best(found)):
+        stay.add(top)
+    return [path for path in found if path not in stay and step_of(path) != keep.step]
+
+
+def best(checkpoints: Iterable[Path]) -> Path | None:
+    """Of the lowest held-out loss, the first of equals; None where none was scored."""
+    scored = []
+    for path in checkpoints:
+        held_out = load_state(path).held_out
+        if held_out is not None and isinstance(held_out.get("loss"), float):
+            scored.append((held_out["loss"], step_of(path), path))
+    return min(scored)[2] if scored else None
 
 
 def complete(folder: Path) -> list[Path]:
@@ -92,40 +140,53 @@ def load_plan(checkpoint: Path) -> Plan:
     )
 
 
-def load_state(checkpoint: Path) -> tuple[int, int]:
-    """(steps done, tokens seen)."""
+def load_state(checkpoint: Path) -> State:
     path = checkpoint / "state.json"
     values = _read_json(path)
     step, tokens = values.get("step"), values.get("tokens")
+    held_out, guard = values.get("held_out"), values.get("guard")
     if not isinstance(step, int) or not isinstance(tokens, int):
         raise TrainError(f"{path}: step and tokens must be whole numbers; delete {checkpoint}")
-    return step, tokens
+    if not all(part is None or isinstance(part, dict) for part in (held_out, guard)):
+        raise TrainError(f"{path}: held_out and guard must be objects; delete {checkpoint}")
+    return State(step=step, tokens=tokens, held_out=held_out, guard=guard)
 
 
-def load_model(checkpoint: Path, model: Decoder) -> None:
-    """Fill ``model`` with the weights; every name and shape must fit."""
-    weights = _read_tensors(checkpoint / "model.safetensors")
-    wanted = {name: value.shape for name, value in model.state_dict().items()}
-    if {name: value.shape for name, value in weights.items()} != wanted:
+def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> None:
+    """Fill ``model`` with the weights, or with their ``average`` where there is one; every name and
+    shape must fit.
+    """
+    averaged = checkpoint / "average.safetensors"
+    path = averaged if average and averaged.is_file() else checkpoint / "model.safetensors"
+    weights = _read_tensors(path)
+    state = model.state_dict()
+    if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
         raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")
-    model.load_state_dict(weights)
+    for name, value in state.items():
+        fill(value, weights[name])
 
 
 def load_optimizer(checkpoint: Path, model: Decoder, optimizer: Optimizers) -> None:
     """Fill ``optimizer`` with its state for the parameters of ``model``."""
-    state = _read_tensors(checkpoint / "optimizer.safetensors")
-    for name, shape in optimizer.expected(model).items():
+    optimizer.load(model, _fitting(checkpoint, "optimizer.safetensors", optimizer.expected(model)))
+
+
+def load_average(checkpoint: Path, model: Decoder) -> Tensors:
+    """The average of the weights, by the names of ``model``'s."""
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    return _fitting(checkpoint, "average.safetensors", shapes)
+
+
+def _fitting(checkpoint: Path, file: str, shapes: dict[str, Any]) -> Tensors:
+    state = _read_tensors(checkpoint / file)
+    for name, shape in shapes.items():
         if name not in state or state[name].shape != shape:
             raise TrainError(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
-    optimizer.load(model, state)
+    return state
 
 
 def _named(path: Path) -> re.Match[str] | None:
     return _NAME.fullmatch(path.name) if (path / "state.json").is_file() else None
-
-
-def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -133,12 +194,12 @@ def _read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise TrainError(f"{path}: cannot be read ({error}); delete {path.parent}") from error
-    if not isinstance(values, dict) or values.get("version") != 1:
-        raise TrainError(f"{path}: not a version 1 checkpoint; delete {path.parent}")
+    if not isinstance(values, dict) or values.get("version") != VERSION:
+        raise TrainError(f"{path}: not a version {VERSION} checkpoint; delete {path.parent}")
     return values
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def _read_tensors(path: Path) -> Tensors:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:

@@ -17,19 +17,31 @@ class TrainConfig:
 
     The learning rate rises linearly over ``warmup`` steps, never from 0, then falls by ``schedule``
     (optim/schedules.py) to ``lr * lr_floor``; ``decay`` is the share of the steps over which wsd
-    falls. ``optimizer``: optim/registry.py; ``momentum`` is Muon's. ``held_out`` is the share of
-    documents kept from training; ``eval_tokens`` bounds how much of them is scored. ``device``:
-    auto, cpu, cuda or cuda:N.
+    falls. ``optimizer``: optim/registry.py; ``momentum`` is Muon's. ``clip`` bounds the norm of the
+    gradient, ``z_loss`` weighs the square of the log normaliser (losses.py), ``ema`` is the decay
+    of an average of the weights (average.py), 0 for none.
+
+    ``objective``: objectives.py. ``held_out`` is the share of documents kept from training;
+    ``eval_tokens`` bounds how much of them is scored. ``precision``: auto, fp32 or bf16.
+    ``device``: auto, cpu, cuda or cuda:N. ``parallel``: ddp or fsdp, for several processes.
+    ``accumulate``: into how many micro-batches a step's rows are cut, on each process.
+    ``loss_chunk``: tokens whose logits are held at once, 0 for a size that fits. ``recompute``:
+    keep no activations inside blocks. ``spike``: stop, skip or rollback, by the rule of spikes.py.
 
     ``packing``: data/packing.py. ``sources`` in place of one folder of shards, ``stages`` whose
     steps add up to ``steps``: data/sources.py; ``max_epochs``: no source may be gone through more
     often. ``vocab_size, end_of_text, tokenizer, token_dtype``: of shards that do not say so
     themselves (data/part.py).
+
+    The lines of metrics, one a step, are written every ``log_every`` steps; between them nothing
+    waits for the device. ``keep_checkpoints`` newest stay, and with ``keep_best`` the one of the
+    lowest held-out loss; ``async_checkpoints`` writes them beside training.
     """
 
     steps: int = 400
     rows: int = 4
     context: int = 256
+    objective: str = "causal"
     optimizer: str = "adamw"
     lr: float = 3e-3
     schedule: str = "cosine"
@@ -42,8 +54,9 @@ class TrainConfig:
     eps: float = 1e-8
     momentum: float = 0.95
     clip: float = 1.0
+    z_loss: float = 0.0
+    ema: float = 0.0
     seed: int = 0
-    held_out: float = 0.05
     packing: str = "concat"
     sources: tuple[Source, ...] = ()
     stages: tuple[Stage, ...] = ()
@@ -52,31 +65,69 @@ class TrainConfig:
     end_of_text: int | None = None
     tokenizer: str | None = None
     token_dtype: str | None = None
+    held_out: float = 0.05
     attention: str = "auto"
+    precision: str = "auto"
     device: str = "auto"
+    parallel: str = "ddp"
+    accumulate: int = 1
+    loss_chunk: int = 0
+    recompute: bool = False
+    compile: bool = False
+    spike: str = "stop"
+    spike_factor: float = 0.0
+    spike_window: int = 64
+    spike_batches: int = 1
+    log_every: int = 10
+    tensorboard: bool = False
     eval_every: int = 50
     eval_tokens: int = 16_384
     checkpoint_every: int = 50
     keep_checkpoints: int = 3
+    keep_best: bool = True
+    async_checkpoints: bool = False
 
-    # These may differ on a resume: they change what is written and where it runs, not the plan.
+    # These may differ on a resume: they change where it runs and what is written, not the plan.
     FREE = frozenset(
-        {"device", "eval_every", "eval_tokens", "checkpoint_every", "keep_checkpoints"}
+        {
+            *("device", "parallel", "accumulate", "loss_chunk", "recompute", "compile"),
+            *("spike", "spike_factor", "spike_window", "spike_batches"),
+            *("log_every", "tensorboard", "eval_every", "eval_tokens"),
+            *("checkpoint_every", "keep_checkpoints", "keep_best", "async_checkpoints"),
+        }
     )
 
     def __post_init__(self) -> None:
-        positive(self, "steps", "rows", "context", "lr", "eps", "clip")
-        positive(self, "eval_every", "eval_tokens", "checkpoint_every", "keep_checkpoints")
+        positive(self, "steps", "rows", "context", "lr", "eps", "clip", "accumulate")
+        positive(self, "log_every", "eval_every", "eval_tokens", "checkpoint_every")
+        positive(self, "keep_checkpoints", "spike_window", "spike_batches")
+        choices = {
+            "precision": ("auto", "fp32", "bf16"),
+            "parallel": ("ddp", "fsdp"),
+            "spike": ("stop", "skip", "rollback"),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise TrainError(
+                    f"{name} is {getattr(self, name)!r}: choose {', '.join(known)}", exit_code=2
+                )
+        if self.rows % self.accumulate:
+            raise TrainError(
+                f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally",
+                exit_code=2,
+            )
         if not 0 <= self.seed < 1 << 63:
             raise TrainError(f"seed is {self.seed}: give 0 to 2**63 - 1", exit_code=2)
-        for name in ("warmup", "weight_decay"):
+        for name in ("warmup", "weight_decay", "z_loss", "loss_chunk", "spike_factor"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise TrainError(f"{name} is {getattr(self, name)}: give 0 or more", exit_code=2)
-        for name in ("lr_floor", "decay", "beta1", "beta2", "momentum"):
+        for name in ("lr_floor", "decay", "beta1", "beta2", "momentum", "ema"):
             if not 0 <= getattr(self, name) <= 1:
                 raise TrainError(
                     f"{name} is {getattr(self, name)}: it lies between 0 and 1", exit_code=2
                 )
+        if self.ema == 1:
+            raise TrainError("ema is 1: the average would never move; give less", exit_code=2)
         if self.max_epochs is not None:
             positive(self, "max_epochs")
         total = sum(stage.steps for stage in self.stages)

@@ -25,8 +25,10 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """bfloat16 matmuls on a GPU; float32 throughout on a CPU."""
-    if device.type == "cuda":
-        return torch.autocast("cuda", dtype=torch.bfloat16)
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """Matrix products in bfloat16, weights and sums in float32: with ``bf16``, and with ``auto`` on
+    a GPU. ``fp32``: all in float32.
+    """
+    if precision == "bf16" or (precision == "auto" and device.type == "cuda"):
+        return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()

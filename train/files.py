@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+VERSION = 2  # of checkpoints and their plans
+
 
 def sync(path: Path) -> None:
     """fsync a file or a folder by name."""

@@ -29,7 +29,7 @@ def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
     if not weights.is_file() or 4 * parameters(config) > weights.stat().st_size:
         raise TrainError(f"{weights}: missing, or smaller than config.json says; delete the folder")
     model = Decoder(config)
-    load_model(checkpoint, model)
+    load_model(checkpoint, model, average=True)
     tokenizer = load_tokenizer(model_dir / "tokenizer.json")
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:

@@ -4,6 +4,7 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       metrics.jsonl               a line a step: what is reproducible, and "timing"
       train.json                  the summary; written last, so its presence means done
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
+      spikes.json  tensorboard/   what a rollback passes over; by option
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import Any
 
 from train.checkpoint import complete, load_plan, load_state, newest, step_of
 from train.config import TrainConfig
+from train.data.feed import Feed
+from train.distributed import Ranks, ranks
 from train.errors import TrainError
 from train.files import write_atomic
 from train.model.config import ModelConfig
 from train.plan import Plan, make_plan
 from train.run import Progress, Run
+from train.summary import summarise
 
 
 def pretrain(
@@ -44,22 +48,44 @@ def pretrain(
     diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig())
+    with ranks(plan.train) as group:
+        if not group.first:
+            on_progress = on_notice = None
+        return _pretrain(plan, data, out, resume, on_progress, on_notice, group)
+
+
+def _pretrain(
+    plan: Plan,
+    data: Feed,
+    out: Path,
+    resume: bool,
+    on_progress: Progress | None,
+    on_notice: Callable[[str], None] | None,
+    group: Ranks,
+) -> dict[str, Any]:
     checkpoints = out / "checkpoints"
-    out.mkdir(parents=True, exist_ok=True)
-    if not resume:
-        shutil.rmtree(checkpoints, ignore_errors=True)
+    if group.first:
+        out.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+            (out / "spikes.json").unlink(missing_ok=True)
+    group.wait()
     start = _start(plan, checkpoints)
-    done = start is not None and load_state(start)[0] == plan.train.steps
+    done = start is not None and load_state(start).step == plan.train.steps
     if done and (summary := _finished(out / "train.json")):
         return summary
-    (out / "train.json").unlink(missing_ok=True)
-    (out / "tokenizer.json").unlink(missing_ok=True)
-    if data.tokenizer is not None:
-        write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
-    for line in data.notices():
-        if on_notice is not None:
+    group.wait()  # all have looked at what is there
+    if group.first:
+        (out / "train.json").unlink(missing_ok=True)
+        (out / "tokenizer.json").unlink(missing_ok=True)
+        if data.tokenizer is not None:
+            write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
+    if on_notice is not None:
+        for line in data.notices():
             on_notice(line)
-    return Run(plan, data, out).go(start, on_progress)
+    run = Run(plan, data, out, group)
+    run.go(start, on_progress)
+    return summarise(run)
 
 
 def _start(plan: Plan, checkpoints: Path) -> Path | None:

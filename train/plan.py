@@ -12,8 +12,11 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.device import pick_device
 from train.errors import TrainError
+from train.files import VERSION
+from train.metrics import need_tensorboard
 from train.model.config import ModelConfig
 from train.model.presets import preset
+from train.objectives import objective
 from train.optim.registry import check
 from train.optim.schedules import schedule
 from train.settings import to_dict
@@ -30,7 +33,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "version": 1,
+            "version": VERSION,
             "model": to_dict(self.model),
             "train": to_dict(self.train),
             "shards": self.shards,
@@ -90,6 +93,9 @@ def make_plan(
             exit_code=2,
         )
     check_name(train.attention)
+    objective(train.objective)
     check(train.optimizer)
+    if train.tensorboard:
+        need_tensorboard()
     pick_device(train.device)  # refuse before anything is written
     return Plan(model=model, train=train, shards=data.fingerprint), data

@@ -76,16 +76,17 @@ def test_the_folder_holds_what_generation_needs(trained):
 
 
 def test_a_batch_in_which_nothing_is_a_number_stops_the_run(shard_folder, tmp_path, monkeypatch):
-    import train.run as loop
+    import train.step
 
-    losses = loop.token_losses
+    sums = train.step.loss_sums
     calls = []
 
-    def poisoned(*arguments):
+    def poisoned(*arguments, **named):
         calls.append(1)
-        return losses(*arguments) * (float("nan") if len(calls) == 8 else 1.0)
+        nats, squares = sums(*arguments, **named)
+        return nats * (float("nan") if len(calls) == 8 else 1.0), squares
 
-    monkeypatch.setattr(loop, "token_losses", poisoned)
+    monkeypatch.setattr(train.step, "loss_sums", poisoned)
     plan = dataclasses.replace(TRAIN, checkpoint_every=3)
     with pytest.raises(TrainError, match=r"step 8: loss nan.*lower lr.*doc-\d+") as caught:
         pretrain(shard_folder, tmp_path, model=MODEL, train=plan)
@@ -115,6 +116,7 @@ def test_scored_documents_fit_the_budget_or_are_one(shard_folder):
         ("huge", {}, "not a preset"),
         (MODEL, {"device": "tpu:0"}, "device 'tpu:0'"),
         (MODEL, {"attention": "magic"}, "attention 'magic'"),
+        (MODEL, {"objective": "mlm"}, "objective 'mlm'"),
         (MODEL, {"optimizer": "sgd"}, "optimizer 'sgd'"),
         (MODEL, {"schedule": "steps"}, "schedule 'steps'"),
     ],

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,61 +20,82 @@ from train.errors import TrainError
 from train.loop import pretrain
 from train.model.config import ModelConfig
 
-ROOT = Path(__file__).resolve().parents[2]
 MODEL = ModelConfig(
     vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
 )
 TRAIN = TrainConfig(
-    steps=12, rows=4, context=32, warmup=3, eval_every=5, checkpoint_every=3, device="cpu"
+    steps=12,
+    rows=4,
+    context=32,
+    warmup=3,
+    eval_every=5,
+    checkpoint_every=3,
+    log_every=1,
+    device="cpu",
 )
 
-# Runs in a process of its own, and kills it: at the end of a step, or between the files of a save.
-CODE = """
-import os, pathlib, signal, sys
-import torch
-import train.checkpoint as checkpoint
-from tests_resume import MODEL, TRAIN
-from train.loop import pretrain
-
-torch.set_num_threads(1)
-shards, out, when = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
-kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
-
-def progress(line):
-    if when == f"step {line['step']}":
-        kill()
-
-plain, saves = checkpoint.save_file, []
-def save_file(tensors, path):
-    plain(tensors, path)
-    saves.append(path)
-    if when == f"save {len(saves)}":
-        os.truncate(path, os.path.getsize(path) // 2)
-        kill()
-checkpoint.save_file = save_file
-
-rename = pathlib.Path.rename
-def killing_rename(self, target):
-    if when == "rename" and "step-0000006" in str(target):
-        kill()
-    return rename(self, target)
-pathlib.Path.rename = killing_rename
-
-pretrain(shards, out, model=MODEL, train=TRAIN, on_progress=progress)
-"""
+VARIANTS = {
+    "muon, average, micro-batches, written beside": {
+        **{"optimizer": "muon", "ema": 0.9, "accumulate": 2, "async_checkpoints": True},
+        **{"log_every": 4, "z_loss": 1e-3},
+    },
+    "adafactor, wsd": {"optimizer": "adafactor", "lr": 0.05, "schedule": "wsd", "recompute": True},
+    "lion, bf16, dropout": {
+        "optimizer": "lion",
+        "lr": 3e-4,
+        "precision": "bf16",
+        "spike": "skip",
+        "dropout": 0.1,
+    },
+}
 
 
-def run(shards: Path, out: Path, when: str) -> int:
-    """Train in a new process, to be killed ``when``; the exit status."""
-    folder = out.parent / "code"
-    folder.mkdir(exist_ok=True)
-    (folder / "tests_resume.py").write_text(
-        "from train.config import TrainConfig\nfrom train.model.config import ModelConfig\n"
-        f"MODEL = {MODEL!r}\nTRAIN = {TRAIN!r}\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-    command = [sys.executable, "-c", CODE, str(shards), str(out), when]
-    return subprocess.run(command, env=environment).returncode
+def train_and_die(
+    shards: Path, out: Path, when: str, plan: TrainConfig, model: ModelConfig
+) -> None:
+    """Train, and be killed: at the end of a step, or between or within the files of a save."""
+    import train.checkpoint as checkpoint
+
+    torch.set_num_threads(1)
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def progress(line: dict) -> None:
+        if when == f"step {line['step']}":
+            kill()
+
+    plain, saves = checkpoint.save_file, []
+
+    def save_file(tensors: dict, path: Path) -> None:
+        plain(tensors, path)
+        saves.append(path)
+        if when == f"save {len(saves)}":
+            os.truncate(path, path.stat().st_size // 2)
+            kill()
+
+    rename = Path.rename
+
+    def killing_rename(self: Path, target: Path) -> Path:
+        if when == "rename" and "step-0000006" in str(target):
+            kill()
+        return rename(self, target)
+
+    checkpoint.save_file, Path.rename = save_file, killing_rename
+    pretrain(shards, out, model=model, train=plan, on_progress=progress)
+
+
+def run(
+    shards: Path, out: Path, when: str, plan: TrainConfig = TRAIN, model: ModelConfig = MODEL
+) -> int:
+    """``train_and_die`` in a new process; its exit status."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["train.loop"])
+    process = context.Process(target=train_and_die, args=(shards, out, when, plan, model))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
 
 
 def result(out: Path) -> dict:
@@ -87,8 +107,11 @@ def result(out: Path) -> dict:
     summary = json.loads((out / "train.json").read_bytes())
     del summary["timing"]
     return {
-        "model": load_file(last / "model.safetensors"),
-        "optimizer": load_file(last / "optimizer.safetensors"),
+        "tensors": {
+            f"{path.name} {name}": tensor
+            for path in sorted(last.glob("*.safetensors"))
+            for name, tensor in load_file(path).items()
+        },
         "metrics": lines,
         "summary": summary,
         "sample": (out / "sample.txt").read_bytes(),
@@ -96,10 +119,9 @@ def result(out: Path) -> dict:
 
 
 def same(a: dict, b: dict) -> bool:
-    for kind in ("model", "optimizer"):
-        assert a[kind].keys() == b[kind].keys()
-        for name, tensor in a[kind].items():
-            assert torch.equal(tensor, b[kind][name]), name
+    assert a["tensors"].keys() == b["tensors"].keys()
+    for name, tensor in a["tensors"].items():
+        assert torch.equal(tensor, b["tensors"][name]), name
     return all(a[kind] == b[kind] for kind in ("metrics", "summary", "sample"))
 
 
@@ -121,6 +143,21 @@ def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
     pretrain(shard_folder, out, model=MODEL, train=TRAIN)
     assert same(result(out), straight)
     assert not list((out / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_so_it_is_whatever_the_optimiser_and_the_state(shard_folder, tmp_path, name):
+    torch.set_num_threads(1)
+    changes = dict(VARIANTS[name])
+    model = dataclasses.replace(MODEL, dropout=changes.pop("dropout", 0.0))
+    plan = dataclasses.replace(TRAIN, **changes)
+    pretrain(shard_folder, tmp_path / "straight", model=model, train=plan)
+    files = 3 if plan.ema else 2
+    for when in ("step 4", f"save {files + 2}"):
+        out = tmp_path / when
+        assert run(shard_folder, out, when, plan, model) == -signal.SIGKILL
+        pretrain(shard_folder, out, model=model, train=plan)
+        assert same(result(out), result(tmp_path / "straight"))
 
 
 def test_another_process_gives_the_same_bits(shard_folder, tmp_path, straight):

@@ -1,0 +1,54 @@
+"""An exponential moving average of the weights: it is scored, sampled from and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from train.optim.whole import fill, whole
+
+
+class Average:
+    """Moved after every step towards the weights by 1 - decay. ``decay`` is smaller at first,
+    (1 + step) / (10 + step), or the first weights would weigh for long.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay, self.model = decay, model
+        self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        decay = min(self.decay, (1 + step) / (10 + step))
+        for name, parameter in self.model.named_parameters():
+            _local(self.weights[name]).lerp_(_local(parameter), 1 - decay)
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """The model with the average in place of its weights."""
+        kept = {name: _local(p).clone() for name, p in self.model.named_parameters()}
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                _local(parameter).copy_(_local(self.weights[name]))
+            try:
+                yield
+            finally:
+                for name, parameter in self.model.named_parameters():
+                    _local(parameter).copy_(kept[name])
+
+    def dump(self) -> dict[str, Tensor]:
+        """Whole tensors. Of split weights every process must ask."""
+        return {name: whole(value) for name, value in self.weights.items()}
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        for name, value in self.weights.items():
+            fill(value, weights[name])
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """The part of a split tensor that this process has, sharing its memory; else the tensor."""
+    data = tensor.detach()
+    return data.to_local() if hasattr(data, "to_local") else data
