@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the virtual environments of the libraries we compare with, in .bench (git-ignored): without
-# an argument DataTrove's, with `rensa` or `rustbpe` that of these, with `extract` other extractors of main text.
+# an argument DataTrove's, with `rensa`, `rustbpe` or `llama_cpp` that of these, with `extract` other extractors of
+# main text.
 # Beside DataTrove stand what its readers, extractor and filters import without declaring it, and
 # the versions it needs: trafilatura before 1.12 (its arguments), xxhash before 4 (its strings).
 set -eu
@@ -16,6 +17,11 @@ case "${1:-datatrove}" in
     ready=.ready-1
     packages="trafilatura==2.0.0 jusText==3.0.2 lxml_html_clean"
     ;;
+  llama_cpp)
+    home=.bench/llama_cpp
+    ready=.ready-1
+    packages="xllamacpp==2026.10.11549"
+    ;;
   rustbpe)
     home=.bench/rustbpe
     ready=.ready-1
@@ -28,7 +34,7 @@ case "${1:-datatrove}" in
       pyarrow regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners tokenizers"
     ;;
   *)
-    echo "peer_env.sh: datatrove, extract, rensa or rustbpe" >&2
+    echo "peer_env.sh: datatrove, extract, llama_cpp, rensa or rustbpe" >&2
     exit 2
     ;;
 esac

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import time
@@ -16,7 +18,7 @@ from curate.direct import DirectInput
 from curate.ledger import Ledger
 from curate.plan import ProductStage, RunPlan, stage_folder
 from curate.progress import Progress, say
-from curate.steps import ProductContext
+from curate.steps import Product, ProductContext
 
 BATCH_ROWS = 500
 COLUMNS = ["id", "source", "lang", "text"]
@@ -55,12 +57,15 @@ def build_product(
     say(f"{product.label}: building", quiet)
     steps = int(getattr(product, "steps", 0))
     began = time.perf_counter()
-    fresh = in_place and bool(current) and current.get("key") != stage.key
+    lineage = _lineage(product, inputs)
+    related = lineage is not None and current.get("lineage") == lineage
+    fresh = in_place and bool(current) and current.get("key") != stage.key and not related
     if fresh:
         _clear(product.makes, out, ledger)
     if in_place:
         # From here on what stands there is this product's, unfinished.
-        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": []})
+        begun: dict[str, Any] = {"key": stage.key, "lineage": lineage, "files": []}
+        ledger.commit_stage(f"published:{product.makes}", begun)
     with Progress(product.label, steps, quiet or not steps) as progress:
         context = ProductContext(
             out=folder,
@@ -71,9 +76,7 @@ def build_product(
             fresh=fresh,
             workers=workers,
             say=lambda line: say(f"{product.label}: {line}", quiet),
-            progress=lambda event: progress.update(
-                event.get("step", 0), f"loss {event.get('loss', float('nan')):.3f}"
-            ),
+            progress=lambda event: progress.update(event.get("step", 0), _figures(event)),
         )
         result = product.build(context)
     if direct:
@@ -91,13 +94,38 @@ def build_product(
     }
     ledger.commit_stage(stage.key, record)
     if in_place:
-        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": files})
+        ledger.commit_stage(f"published:{product.makes}", {**begun, "files": files})
     else:
         _publish(stage, out, ledger)
     return record
 
 
-IN_PLACE = ("checkpoints", "metrics.jsonl", "sample.txt", "train.json", "tokenizer.json")
+IN_PLACE = (
+    *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
+    *("sample.txt", "train.json", "tokenizer.json"),
+)
+
+
+def _figures(event: dict[str, Any]) -> str:
+    """A training step, for a progress line."""
+    loss, timing = event.get("loss"), event.get("timing", {})
+    parts = [f"loss {loss:.3f}" if loss is not None else "loss: none"]
+    if "tokens_per_second" in timing:
+        parts.append(f"{timing['tokens_per_second']:,.0f} tokens/s")
+    if "mfu" in timing:
+        parts.append(f"MFU {timing['mfu']:.1%}")
+    elif "flops_per_second" in timing:
+        parts.append(f"{timing['flops_per_second'] / 1e12:.3g} TFLOP/s")
+    return ", ".join(parts)
+
+
+def _lineage(product: Product, inputs: dict[str, ProductStage]) -> str | None:
+    """A hash of what a product of other settings must share to be gone on from."""
+    shared = product.lineage()
+    if shared is None:
+        return None
+    whole = [shared, {kind: stage.key for kind, stage in inputs.items()}]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _clear(makes: str, out: Path, ledger: Ledger) -> None:

@@ -12,6 +12,7 @@ import typer
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
+from curate.cli_model import model_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(dedup_app, name="dedup")
 app.add_typer(language_app, name="language")
+app.add_typer(model_app, name="model")
 app.add_typer(perplexity_app, name="perplexity")
 app.add_typer(quality_app, name="quality")
 app.add_typer(tokenizer_app, name="tokenizer")
@@ -149,6 +151,15 @@ def pretrain(
     out: Out = None,
     model: Annotated[str, typer.Option(help="A preset (llmcurate model list).")] = "tiny",
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
+    lr: Annotated[Optional[float], typer.Option(help="The highest learning rate.")] = None,  # noqa: UP045
+    optimizer: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="adamw, muon, adafactor or lion."),
+    ] = None,
+    schedule: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides weights and the order of rows.")] = 0,
     sets: Sets = None,
     workers: Workers = 0,
@@ -158,12 +169,14 @@ def pretrain(
 ) -> None:
     """Train a small language model on token shards; resumes from its newest checkpoint.
 
-    Example: llmcurate pretrain shards/ -o model --steps 200 --set pretrain.lr=0.001
+    Example: llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --set pretrain.rows=8
     """
     from curate import commands
 
+    settings = {"steps": steps, "lr": lr, "optimizer": optimizer, "schedule": schedule}
+    given = {name: value for name, value in settings.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.pretrain(shards, model, steps, seed, tuple(sets or ()), how)
+    commands.pretrain(shards, {"model": model, "seed": seed, **given}, tuple(sets or ()), how)
 
 
 @app.command()

@@ -105,14 +105,11 @@ def evaluate_language(
 
 def pretrain(
     shards: Path | None,
-    model: str,
-    steps_: int | None,
-    seed: int,
+    settings: dict[str, Any],
     sets: tuple[str, ...],
     how: How,
 ) -> Outcome | None:
     """`llmcurate pretrain`; in a workspace stale shards are encoded first."""
-    settings: dict[str, Any] = {"model": model, "seed": seed}
     if shards is not None or not any(one.startswith("pretrain.sources=") for one in sets):
         folder = shards or _fresh_shards(_workspace("SHARDS"), how)
         if how.dry_run and not folder.exists():
@@ -120,9 +117,7 @@ def pretrain(
             return None
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
-        settings["shards"] = str(folder)
-    if steps_ is not None:
-        settings["steps"] = steps_
+        settings = {**settings, "shards": str(folder)}
     return _execute(compose("pretrain", [("pretrain", settings)], sets), [], how, "pretrain")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -14,6 +17,8 @@ from curate.memory import peak_bytes
 from curate.steps import Product, ProductContext
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tokenize_kit.options import TrainingOptions
     from train.config import TrainConfig
 
@@ -36,6 +41,13 @@ def _shards_digest(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _placeless(settings: Any) -> Any:
+    """Without the folders of sources: their content is hashed."""
+    if isinstance(settings, dict):
+        return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
+    return [_placeless(v) for v in settings] if isinstance(settings, (list, tuple)) else settings
 
 
 def _translated(error: Exception) -> CurateError:
@@ -139,6 +151,28 @@ class TokenizerProduct(Product):
         return found if len(cards) == 1 else found | {"cards": cards}
 
 
+def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
+    """The documents, without their edits. Refuses one whose text a step has changed where `column`
+    has ranges of it: they are of the text before."""
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        names = batch.schema.names
+        if "edits" in names and column in names:
+            changed = pc.fill_null(pc.list_value_length(batch["edits"]), 0)
+            for row in pc.indices_nonzero(changed).to_pylist():
+                value = batch[column][row].as_py()
+                if value in (True, False, None, "true", "false", [], "[]"):
+                    continue  # of the document as a whole, or of nothing
+                step = batch["edits"][row][0]["step"].as_py()
+                raise UsageError(
+                    f"document {batch['id'][row]}: the step {step} changed its text, so the ranges"
+                    f" in {column} no longer fit; encode the documents before that step, or without"
+                    " a loss mask"
+                )
+        yield batch.select([name for name in names if name != "edits"])
+
+
 class ShardsProduct(Product):
     """Encodes the corpus into token shards (docs/architecture.md, Token shards)."""
 
@@ -163,6 +197,18 @@ class ShardsProduct(Product):
     def identity(self) -> dict[str, Any]:
         digest = _file_digest(self._own()) if self.tokenizer else None
         return super().identity() | {"tokenizer": digest}
+
+    @staticmethod
+    def _clear_others(context: ProductContext) -> None:
+        """Removes what a stopped run of this stage with another input or other settings has left:
+        nothing will go on from there."""
+        stage = context.out.name.rpartition("-")[0]
+        for left in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
+            if left.parent != context.out:
+                shutil.rmtree(left, ignore_errors=True)
+                context.say(
+                    "begun anew: the input or a setting is not that of the run that was stopped"
+                )
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.errors import TokenizerError
@@ -191,10 +237,14 @@ class ShardsProduct(Product):
                 loss_mask=self.loss_mask,
             )
             columns = ["id", "source", "lang", "text"]
-            if self.loss_mask is not None and self.loss_mask not in columns:
-                columns.append(self.loss_mask)
+            if self.loss_mask is not None:
+                columns += [name for name in (self.loss_mask, "edits") if name not in columns]
+            self._clear_others(context)
+            documents = context.corpus(columns)
+            if self.loss_mask is not None:
+                documents = _unchanged(documents, self.loss_mask)
             manifest = encode_shards(
-                context.corpus(columns), path, context.out, layout, context.workers
+                documents, path, context.out, layout, context.workers, context.say
             )
         except TokenizerError as error:
             raise _translated(error) from None
@@ -225,10 +275,23 @@ class PretrainProduct(Product):
     steps: int = Field(400, ge=1)
     rows: int = Field(4, ge=1, description="rows of `context` tokens a step")
     context: int = Field(256, ge=8)
+    objective: str = Field("causal", description="causal or prefix")
+    optimizer: str = Field("adamw", description="adamw, muon, adafactor or lion")
     lr: float = Field(3e-3, gt=0)
+    schedule: str = Field(
+        "cosine", description="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant"
+    )
+    lr_floor: float = Field(0.1, ge=0, le=1, description="of lr, where the schedule ends")
     warmup: int = Field(20, ge=0)
+    decay: float = Field(0.2, ge=0, le=1, description="share of the steps over which wsd falls")
     weight_decay: float = Field(0.1, ge=0)
-    clip: float = Field(1.0, gt=0)
+    beta1: float = Field(0.9, ge=0, le=1)
+    beta2: float = Field(0.95, ge=0, le=1)
+    eps: float = Field(1e-8, gt=0)
+    momentum: float = Field(0.95, ge=0, le=1, description="of Muon")
+    clip: float = Field(1.0, gt=0, description="the norm of the gradient is at most that")
+    z_loss: float = Field(0.0, ge=0)
+    ema: float = Field(0.0, ge=0, lt=1, description="decay of an average of the weights; 0: none")
     packing: str = Field("concat", description="concat, best-fit or padding")
     sources: tuple[dict[str, Any], ...] = Field((), description="shards with a weight, or amount")
     stages: tuple[dict[str, Any], ...] = Field((), description="stretches with own settings")
@@ -238,11 +301,27 @@ class PretrainProduct(Product):
     tokenizer: str | None = Field(None, description="tokenizer.json, of shards without one")
     token_dtype: str | None = Field(None, description="of OLMo's .npy; none: by vocab_size")
     held_out: float = Field(0.05, gt=0, lt=1)
-    eval_every: int = Field(50, ge=1)
-    eval_tokens: int = Field(16_384, ge=1, description="held-out tokens that are scored")
-    checkpoint_every: int = Field(50, ge=1)
-    seed: int = Field(0, ge=0)
+    attention: str = "auto"
+    precision: str = Field("auto", description="auto (bf16 on a GPU), fp32 or bf16")
     device: str = "auto"
+    accumulate: int = Field(1, ge=1, description="micro-batches that a step's rows are cut into")
+    loss_chunk: int = Field(0, ge=0, description="tokens whose logits are held at once; 0: fits")
+    recompute: bool = Field(False, description="activations inside blocks are not kept")
+    compile: bool = False
+    parallel: str = Field("ddp", description="ddp or fsdp, under torchrun")
+    spike: str = Field("stop", description="stop, skip or rollback, after a loss spike")
+    spike_factor: float = Field(0.0, ge=0, description="deviations over the median; 0: only NaN")
+    spike_window: int = Field(64, ge=1)
+    spike_batches: int = Field(1, ge=1, description="steps passed over after a rollback")
+    log_every: int = Field(10, ge=1)
+    tensorboard: bool = False
+    eval_every: int = Field(50, ge=1)
+    eval_tokens: int = Field(16_384, ge=1)
+    checkpoint_every: int = Field(50, ge=1)
+    keep_checkpoints: int = Field(3, ge=1)
+    keep_best: bool = True
+    async_checkpoints: bool = False
+    seed: int = Field(0, ge=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -282,7 +361,20 @@ class PretrainProduct(Product):
         return not self.shards and not self.sources and open_stage
 
     def identity(self) -> dict[str, Any]:
-        return super().identity() | {"shards": [_shards_digest(Path(p)) for p in self._own()]}
+        """Without what changes no result, so that a run stopped goes on under other such settings,
+        after a spike for instance."""
+        from train.config import TrainConfig
+
+        digests = [_shards_digest(Path(path)) for path in self._own()]
+        found = super().identity()
+        settings = {k: v for k, v in found["settings"].items() if k not in TrainConfig.FREE}
+        return found | {"settings": _placeless(settings), "shards": digests}
+
+    def lineage(self) -> dict[str, Any]:
+        """All but the number of steps: training says itself whether it may go on to more."""
+        found = self.identity()
+        del found["settings"]["steps"]
+        return found
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         try:
@@ -304,7 +396,7 @@ class PretrainProduct(Product):
                 model=self.model,
                 train=self._config(),
                 resume=not context.fresh,
-                on_progress=context.progress,
+                on_progress=lambda line: _progress(line, context),
                 on_notice=context.say,
             )
         except TrainError as error:
@@ -312,10 +404,20 @@ class PretrainProduct(Product):
         return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
 
 
+def _progress(line: dict[str, Any], context: ProductContext) -> None:
+    """A step's figures on the way; a spike is told at once."""
+    if "skipped" in line:
+        documents = line.get("documents", [])
+        names = f"; documents: {', '.join(documents[:3])}" if documents else ""
+        more = f" and {len(documents) - 3} more" if len(documents) > 3 else ""
+        context.say(f"step {line['step']} changed nothing: {line['skipped']}{names}{more}")
+    context.progress(line)
+
+
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
     """Step and loss of at most so many lines of the metrics, for the report."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     stride = max(1, len(lines) // points)
     keep = [m for i, m in enumerate(lines) if i % stride == 0 or i == len(lines) - 1]
-    names = ("step", "loss", "held_out")
+    names = ("step", "loss", "held_out", "lr", "grad_norm")
     return [{k: m[k] for k in names if k in m} for m in keep]

@@ -52,6 +52,7 @@ def resolve(
 
 def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> dict[str, Any]:
     """Writes the decisions on this run's documents alone, with the corpora of their partners."""
+
     # MARK, corpus, MARK, id: ids may hold the mark too.
     def second(column: str) -> str:
         return f"instr(substr({column}, 2), {mark})"

@@ -178,6 +178,11 @@ class Product(Settings):
     needs: ClassVar[tuple[str, ...]] = ()
     reads_corpus: ClassVar[bool] = True
 
+    def lineage(self) -> dict[str, Any] | None:
+        """Of a product made in OUT itself: the part of `identity()` that must be equal for it to go
+        on from what stands there unfinished or made under other settings; None: all of it."""
+        return None
+
     def build(self, context: ProductContext) -> dict[str, Any]:
         """Writes its files into context.out; returns what the report says of it."""
         raise NotImplementedError

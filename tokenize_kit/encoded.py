@@ -35,6 +35,11 @@ class Encoded:
         """int64[rows]: tokens of each document."""
         return self.table["tokens"].to_numpy()
 
+    @property
+    def bytes(self) -> int:
+        """Of the texts."""
+        return int(self.table["bytes"].to_numpy().sum())
+
     def take(self, order: np.ndarray) -> Encoded:
         """The rows of these numbers, in that order."""
         lengths = self.lengths

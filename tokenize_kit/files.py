@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def sha256(path: Path) -> str:
@@ -30,6 +30,22 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def opened(path: Path, size: int) -> BinaryIO:
+    """A file to append to, cut to so many bytes; a new one for none."""
+    if not size:
+        return path.open("wb")
+    file = path.open("r+b")
+    file.truncate(size)
+    file.seek(size)
+    return file
+
+
+def settle(file: BinaryIO) -> None:
+    """Brings what was written to an open file to disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def write_atomic(path: Path, *data: bytes | memoryview) -> None:

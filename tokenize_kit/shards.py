@@ -14,8 +14,8 @@ Other trainers' formats put other files in the place of .bin and .idx (shard_for
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tokenize_kit.files import sha256, sync, to_json, write_atomic
 from tokenize_kit.in_order import in_order
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.loss_mask import mask_of
+from tokenize_kit.progress import InputChanged, Place, Progress, changed
 from tokenize_kit.shard_formats import FORMATS, PATTERNS, Format, Side, token_dtype
 from tokenize_kit.shuffle import Shuffle, keys
 from tokenize_kit.texts import NAMES, PIECE_BYTES, Texts, texts_of
@@ -83,15 +84,18 @@ def encode_shards(
     out: Path,
     layout: Layout | None = None,
     workers: int = 1,
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing;
     the layout's ``loss_mask`` names one more).
 
     tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
     encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
+    say: is told whether a run that was stopped is gone on with, or why not.
 
     A document is never split over shards. The bytes written depend on the documents, the tokenizer
-    and the layout alone, not on how documents come in batches nor on ``workers``.
+    and the layout alone, not on how documents come in batches, on ``workers``, nor on how often a
+    run was killed: the next one with the same ``out`` goes on (progress.py).
 
     Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes those
     that begin and end documents. Raises ``TokenizerError`` for an unusable tokenizer, a missing
@@ -100,18 +104,24 @@ def encode_shards(
     """
     layout = layout or Layout()
     vocabulary = open_vocabulary(tokenizer, layout.pattern)
+    dtype = token_dtype(layout.form, vocabulary.size)
     out.mkdir(parents=True, exist_ok=True)
-    aside = out / ".shards.partial"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    identity = {"version": VERSION, "tokenizer": sha256(vocabulary.path), **asdict(layout)}
+    progress = Progress(out / ".shards.partial", identity, say)
+    aside = progress.folder
     try:
-        dtype = token_dtype(layout.form, vocabulary.size)
-        documents = _encoded(batches, vocabulary, layout, dtype, workers)
-        sides = _write(documents, aside, layout, dtype)
+        documents = _encoded(batches, vocabulary, layout, dtype, workers, progress.place)
+        sides = _write(documents, progress, layout, dtype)
         manifest = _manifests(sides, vocabulary, layout, aside)
-        _commit(aside, out, manifest)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        _commit(progress, out, manifest)
+    except InputChanged:
+        progress.remove()
+        raise changed() from None
+    except BaseException as error:
+        if isinstance(error, Exception) or not progress.saved:  # else it goes on after Ctrl-C
+            progress.remove()
+        raise
+    progress.remove()
     return manifest
 
 
@@ -121,13 +131,14 @@ def _encoded(
     layout: Layout,
     dtype: np.dtype[Any],
     workers: int,
-) -> Iterator[Encoded]:
+    start: Place,
+) -> Iterator[tuple[Encoded, Place]]:
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
     column = layout.loss_mask
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
 
-    def encoded(texts: Texts) -> Encoded:
+    def encoded(texts: Texts) -> tuple[Encoded, Place]:
         ids, counts = vocabulary.encode(texts.data, texts.offsets)
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
         tokens, lengths = framed(ids, counts, begin, end, dtype)
@@ -137,11 +148,12 @@ def _encoded(
         if column is not None and candidate is not None:
             edges = (begin is not None, end is not None)
             mask = mask_of(texts, column, candidate, ids, counts, *edges)
-        return Encoded(tokens, pa.table({**columns, **sizes}, schema=DOCUMENTS), mask)
+        table = pa.table({**columns, **sizes}, schema=DOCUMENTS)
+        return Encoded(tokens, table, mask), texts.place
 
     threads = workers if vocabulary.threads else 1
     most = 2 * threads * PIECE_BYTES
-    yield from in_order(encoded, texts_of(batches, column), Texts.size, threads, most)
+    yield from in_order(encoded, texts_of(batches, column, start), Texts.size, threads, most)
 
 
 def _refuse_forgery(
@@ -157,38 +169,37 @@ def _refuse_forgery(
 
 
 def _write(
-    documents: Iterable[Encoded], aside: Path, layout: Layout, dtype: np.dtype[Any]
+    documents: Iterable[tuple[Encoded, Place]],
+    progress: Progress,
+    layout: Layout,
+    dtype: np.dtype[Any],
 ) -> list[Side]:
-    """The shards of each side, in files."""
-    masked = layout.loss_mask is not None
+    """The shards of each side, in files. Saved are, where documents are shuffled, those that wait
+    to be, else the sides."""
+    masked, aside, known = layout.loss_mask is not None, progress.folder, progress.state
+    rows = aside / "rows"
+    rows.mkdir(exist_ok=True)
     if layout.shuffle is not None:
-        spill = aside / "spill"
-        spill.mkdir()
-        shuffle = Shuffle(spill, layout.shuffle, dtype, masked)
-        try:
-            for part in documents:
-                shuffle.add(part)
-        finally:
-            shuffle.close()
-        documents = shuffle.documents()
-    rest = (layout.form, dtype, layout.shard_tokens, masked)
-    train = Side(aside, "train", *rest)
-    sides = [train]
+        documents = _shuffled(documents, progress, layout.shuffle, dtype, masked)
+    rest = (layout.form, dtype, layout.shard_tokens, masked, rows)
+    sides = [Side(aside, "train", *rest, known.get("train"))]
     if layout.val_fraction:
-        sides.append(Side(aside if layout.form == "nanogpt" else aside / "val", "val", *rest))
+        folder = aside if layout.form == "nanogpt" else aside / "val"
+        sides.append(Side(folder, "val", *rest, known.get("val")))
     bound = np.uint64(int(layout.val_fraction * 2.0**64))
     try:
-        for part in documents:
+        for part, place in documents:
+            size = part.bytes
             if layout.val_fraction:
                 chosen = keys(part.table["id"]) < bound
                 sides[1].add(part.take(np.flatnonzero(chosen)))
                 part = part.take(np.flatnonzero(~chosen)) if chosen.any() else part
-            train.add(part)
+            sides[0].add(part)
+            if layout.shuffle is None:
+                progress.passed(place, size, {side.name: side.checkpoint for side in sides})
     finally:
         for side in sides:
             side.close()
-    if layout.shuffle is not None:
-        shutil.rmtree(aside / "spill")
     total = sum(side.documents for side in sides)
     if not total:
         raise TokenizerError("no documents to encode: check the input and the filters before it")
@@ -201,6 +212,28 @@ def _write(
     if masked and not any(side.loss_tokens for side in sides):
         raise TokenizerError(f"column {layout.loss_mask!r} lets no token count: nothing to learn")
     return sides
+
+
+def _shuffled(
+    documents: Iterable[tuple[Encoded, Place]],
+    progress: Progress,
+    seed: int,
+    dtype: np.dtype[Any],
+    masked: bool,
+) -> Iterator[tuple[Encoded, Place]]:
+    """The documents in the drawn order. They wait on disk, and there they are saved; from there the
+    shards are written anew."""
+    shuffle = Shuffle(progress.folder / "spill", seed, dtype, masked, progress.state.get("spill"))
+    place = progress.place
+    try:
+        for part, place in documents:
+            shuffle.add(part)
+            progress.passed(place, part.bytes, {"spill": shuffle.checkpoint})
+        progress.passed(place, 0, {"spill": shuffle.checkpoint}, last=True)
+    finally:
+        shuffle.close()
+    for part in shuffle.documents():
+        yield part, place
 
 
 def _manifests(
@@ -252,10 +285,12 @@ def _manifests(
     return manifest
 
 
-def _commit(aside: Path, out: Path, manifest: dict[str, Any]) -> None:
+def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
     """Move the files in; old manifests go first and the new one comes last."""
+    aside = progress.folder
     for name in manifest["files"]:
         sync(aside / name)
+    progress.forget()
     (out / "manifest.json").unlink(missing_ok=True)
     val = out / "val"
     if (val / "manifest.json").is_file() or (aside / "val").is_dir():  # ours

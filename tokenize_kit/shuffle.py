@@ -9,6 +9,7 @@ from there and ordered. In memory are those few million tokens, and the table of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from tokenize_kit.encoded import DOCUMENTS, Encoded, gather, joined
+from tokenize_kit.files import opened, settle, sync
 
 _BITS = 8  # of the key: 256 buckets
 _RUN_TOKENS = 1 << 22  # tokens sorted at once
@@ -29,18 +31,34 @@ def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
     return np.array(found, np.uint64)
 
 
+def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
+    """int64[batches]: the bucket whose documents are in each."""
+    batches = (file.get_batch(number) for number in range(file.num_record_batches))
+    found = [batch["key"][0].as_py() >> (64 - _BITS) for batch in batches]
+    return np.array(found, np.int64)
+
+
 class Shuffle:
     """`add` documents, `close`, then read `documents` once. folder: an empty one, which the caller
-    removes."""
+    removes, or that of `state`: what `checkpoint` returned, to go on from there."""
 
-    def __init__(self, folder: Path, seed: int, dtype: np.dtype, masked: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        dtype: np.dtype,
+        masked: bool = False,
+        state: dict[str, int] | None = None,
+    ) -> None:
         self.folder, self.seed, self.dtype = folder, seed, dtype
-        self._tokens = (folder / "tokens").open("wb")
-        self._mask = (folder / "mask").open("wb") if masked else None
-        self._tables = pa.ipc.new_file(str(folder / "tables"), _SPILLED)
-        self._buckets: list[int] = []  # of each batch in `tables`
+        folder.mkdir(exist_ok=True)
+        before = state or {"written": 0, "tables": 0}
+        self._written, self._closed = before["written"], before["tables"]
+        self._tokens = opened(folder / "tokens", self._written * dtype.itemsize)
+        self._mask = opened(folder / "mask", self._written) if masked else None
+        self._tables: pa.ipc.RecordBatchFileWriter | None = None
         self._pending: list[Encoded] = []
-        self._waiting = self._documents = self._written = 0
+        self._waiting = self._documents = 0
 
     def add(self, documents: Encoded) -> None:
         self._pending.append(documents)
@@ -49,13 +67,34 @@ class Shuffle:
         if self._waiting >= _RUN_TOKENS or self._documents >= _RUN_DOCUMENTS:
             self._spill()
 
+    def checkpoint(self) -> tuple[dict[str, int], list[Path]]:
+        """(what to go on from, the files that it stands for), all of it on disk."""
+        self._spill()
+        self._close_tables()
+        files = [file for file in (self._tokens, self._mask) if file is not None]
+        for file in files:
+            settle(file)
+        paths = [Path(file.name) for file in files]
+        paths += [self._path(number) for number in range(self._closed)]
+        if self._closed:
+            sync(paths[-1])
+        return {"written": self._written, "tables": self._closed}, paths
+
     def close(self) -> None:
         """Nothing more comes."""
         self._spill()
         self._tokens.close()
         if self._mask is not None:
             self._mask.close()
-        self._tables.close()
+        self._close_tables()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"tables-{number}"
+
+    def _close_tables(self) -> None:
+        if self._tables is not None:
+            self._tables.close()
+            self._tables, self._closed = None, self._closed + 1
 
     def _spill(self) -> None:
         if not self._documents:
@@ -71,12 +110,13 @@ class Shuffle:
         table = run.table.append_column("key", pa.array(key[order]))
         table = table.append_column("start", pa.array(starts)).combine_chunks()
         bounds = np.searchsorted(buckets[order], np.arange((1 << _BITS) + 1))
+        if self._tables is None:
+            self._tables = pa.ipc.new_file(str(self._path(self._closed)), _SPILLED)
         for bucket in range(1 << _BITS):
             first, last = int(bounds[bucket]), int(bounds[bucket + 1])
             if last > first:
                 for batch in table.slice(first, last - first).to_batches():
                     self._tables.write_batch(batch)
-                    self._buckets.append(bucket)
         self._tokens.write(run.tokens.tobytes())
         if self._mask is not None and run.mask is not None:
             self._mask.write(run.mask.tobytes())
@@ -84,11 +124,18 @@ class Shuffle:
 
     def documents(self) -> Iterator[Encoded]:
         """All of them in the drawn order, some millions of tokens at a time."""
-        numbers = np.array(self._buckets, np.int64)
-        with pa.memory_map(str(self.folder / "tables")) as file:
-            tables = pa.ipc.open_file(file)
+        with ExitStack() as stack:
+            files = [
+                pa.ipc.open_file(stack.enter_context(pa.memory_map(str(self._path(number)))))
+                for number in range(self._closed)
+            ]
+            numbers = [_buckets(file) for file in files]
             for bucket in range(1 << _BITS):
-                batches = [tables.get_batch(int(k)) for k in np.flatnonzero(numbers == bucket)]
+                batches = [
+                    file.get_batch(int(place))
+                    for file, found in zip(files, numbers, strict=True)
+                    for place in np.flatnonzero(found == bucket)
+                ]
                 if batches:
                     yield from self._bucket(pa.Table.from_batches(batches))
 

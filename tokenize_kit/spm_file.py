@@ -13,7 +13,7 @@ from typing import Any
 from tokenize_kit.protobuf import BYTES, NUMBER, fields, places, put, signed
 from tokenize_kit.protobuf import Malformed as NotAModel
 
-# SentencePiece.Type
+# SentencePiece.Type; llama.cpp's token types are the same numbers.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 # TrainerSpec.ModelType
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4

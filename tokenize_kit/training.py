@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import xxhash
 from tokenizers import Tokenizer, normalizers
 from tokenizers.normalizers import Normalizer
 
 from tokenize_kit.bpe import train_sizes
+from tokenize_kit.card.sample import Sample
 from tokenize_kit.char_bpe import train_char_bpe
 from tokenize_kit.chat_template import read_template
 from tokenize_kit.dictionary import Dictionary, read_dictionary
@@ -28,32 +30,35 @@ if TYPE_CHECKING:
     from tokenize_kit.mixture import Mixture
 
 _EMPTY = "the corpus is empty: give at least one document with text"
-_PROBE_BYTES = 1 << 20
 
 
 @dataclass
 class Counted:
-    """Passes texts and their weights through and counts them; keeps the first of them to check the
-    round trip; says now and then how far it is, and at the end how long it took."""
+    """Passes texts and their weights through and counts them; keeps a sample of them to measure on;
+    says now and then how far it is, and at the end how long it took.
+
+    digest: the sum of the texts' xxh3-128, modulo 2^128, which no order of them changes.
+    """
 
     texts: Iterable[tuple[str, int]]
     stages: Stages = field(default_factory=Stages)
+    sample: Sample = field(default_factory=Sample)
     documents: int = 0
     bytes: int = 0
-    probe: list[str] = field(default_factory=list)
+    digest: int = 0
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         for text, weight in self.texts:
             self.documents += 1
             try:
-                size = len(text.encode("utf-8"))
+                raw = text.encode("utf-8")
             except UnicodeEncodeError as error:
                 raise TokenizerError(
                     f"document {self.documents}: not Unicode text ({error.reason}); repair it first"
                 ) from error
-            if self.bytes + size <= _PROBE_BYTES:
-                self.probe.append(text)
-            self.bytes += size
+            self.sample.add(raw)
+            self.digest = (self.digest + xxhash.xxh3_128_intdigest(raw)) % (1 << 128)
+            self.bytes += len(raw)
             self.stages.going_on(self.documents, self.bytes)
             yield text, weight
         self.stages.done(f"read {self.bytes / 1e6:,.1f} MB in {self.documents:,} documents")
@@ -78,7 +83,8 @@ def train_tokenizers(
 
     One size goes into the folder ``out``, several into ``out/SIZE``: ``tokenizer.json``,
     ``tokenizer_config.json`` and ``special_tokens_map.json`` (for transformers), for unigram also
-    ``tokenizer.model``, and ``tokenizer_card.json``, each whole or not at all, the card last.
+    ``tokenizer.model``, and ``tokenizer_card.md`` and ``.json``, each whole or not at all, the card
+    last.
     The same texts give the same bytes, on any number of threads.
 
     Returns the cards. Raises ``TokenizerError`` for an empty corpus; fewer tokens than asked is a
@@ -86,7 +92,8 @@ def train_tokenizers(
     """
     if options.sample_bytes is not None or options.column is not None:
         raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
-    return _train(Counted((text, 1) for text in texts), out, options)
+    counted = Counted(((text, 1) for text in texts), sample=Sample(options.seed))
+    return _train(counted, out, options)
 
 
 def train_on_corpus(
@@ -106,7 +113,8 @@ def train_on_corpus(
     mixture = Mixture(batches, options)
     if options.sample_bytes is not None or options.temperature is not None:
         stages.done("looked at the corpus for the sample or the mixture")
-    return _train(Counted(mixture.documents(), stages), out, options, mixture)
+    counted = Counted(mixture.documents(), stages, Sample(options.seed))
+    return _train(counted, out, options, mixture)
 
 
 def _train(

@@ -1,11 +1,12 @@
-"""The files of a trained tokenizer: tokenizer.json, what transformers reads, and the card."""
+"""The files of a trained tokenizer: tokenizer.json, what transformers reads, and the card, in JSON
+and as a page (card/page.py)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,10 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
+from tokenize_kit.card.figures import measured
+from tokenize_kit.card.page import write_card
+from tokenize_kit.card.sample import Sample
+from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
 from tokenize_kit.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
@@ -24,9 +29,8 @@ _ALGORITHMS = {
     "wordpiece": "WordPiece",
     "unigram": "Unigram",
 }
-# Characters at once where digits are grouped from the right: there the library's time grows with
-# the square of a number's length, and a document may be one number.
-_PROBE_DIGITS = 10_000
+# Of the options, what the card has elsewhere, with the content of the files that they name.
+_NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
 
 # What tokenizers get wrong: control characters, both line ends, runs of spaces, marks without a
 # base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
@@ -45,11 +49,12 @@ HARD_TEXTS = (
 
 
 class Reading(Protocol):
-    """What was read: documents, bytes, and the first texts, to try the round trip on."""
+    """What was read: documents, bytes, a hash of all texts, and some of them to measure on."""
 
     documents: int
     bytes: int
-    probe: list[str]
+    digest: int
+    sample: Sample
 
 
 @dataclass
@@ -78,7 +83,8 @@ def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]
 def cutting_of(options: TrainingOptions) -> dict[str, Any]:
     """How the text was cut, for the card."""
     pattern, name = options.cutting, options.pattern_name
-    gguf = pattern.gguf if options.model == "bpe" else None
+    kept = options.model == "bpe" and options.lossless  # it has no place for normal forms
+    gguf = pattern.gguf if kept else None
     return {
         "pattern": name,
         "pattern_source": pattern.source,
@@ -100,6 +106,8 @@ def _without_gguf(options: TrainingOptions) -> str:
     begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
     if options.model != "bpe":
         return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
+    if not options.lossless:
+        return f"{begin}no text that is changed before it is cut; any other program can use it"
     known = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     own = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
@@ -111,6 +119,20 @@ def _without_gguf(options: TrainingOptions) -> str:
         f"{begin}no pattern {options.pattern_name} with these rules; if you"
         f" want to run a model there, train with {hint}; any other program can use it"
     )
+
+
+def gguf_of(folder: Path, details: dict[str, Any]) -> dict[str, str]:
+    """The names under which llama.cpp knows the model and its pattern, as `convert` writes them, or
+    `refused`: why it cannot hold this tokenizer."""
+    from tokenize_kit.change.convert import written
+    from tokenize_kit.change.reading import open_form
+
+    if details["notes"]:
+        return {"refused": details["notes"][0]}
+    try:
+        return written(open_form(folder / "tokenizer.json"), "gguf")[1]
+    except TokenizerError as error:
+        return {"refused": str(error)}
 
 
 def write(
@@ -132,20 +154,18 @@ def write(
     warnings = [*_coverage_warnings(size, options, details), *more_warnings]
     if actual - padding < size:
         warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
-    probe = _probe(options, counted)
-    if options.model != "unigram" and options.cutting.digits == "triples-right":
-        starts = [(text, k) for text in probe for k in range(0, len(text), _PROBE_DIGITS)]
-        probe = [text[k : k + _PROBE_DIGITS] for text, k in starts]
-    if normal:  # and no further
-        probe = [normal.normalize_str(text) for text in probe]
-    for text in round_trip_failures(tokenizer, probe):
-        warnings.append(f"does not round-trip: {text[:40]!r}")
-    if options.model == "wordpiece":
-        warnings += _unknown_warnings(tokenizer, counted.probe)
     data = tokenizer.to_str(pretty=True).encode("utf-8")
+    write_atomic(folder / "tokenizer.json", data)
+    figures = measured(folder / "tokenizer.json", counted.sample, "a sample of the training text")
+    checked, failures = _round_trip(tokenizer, options, counted.sample, figures, normal)
+    warnings += failures
+    if options.model == "wordpiece" and figures["unknown_share"]:
+        share = figures["unknown_share"]
+        warnings.append(f"{share:.2%} of the tokens of its own corpus are {UNKNOWN}")
     merges = json.loads(data)["model"].get("merges")
     end_of_text = options.special_tokens[0]
     card: dict[str, Any] = {
+        "file": "tokenizer.json",
         "algorithm": _ALGORITHMS[options.model],
         "model": options.model,
         "trainer": _trainer(options.learner),
@@ -163,7 +183,12 @@ def write(
         "padding": padding,
         "documents": counted.documents,
         "bytes": counted.bytes,
-        "round_trip_checked": len(probe),
+        "texts_xxh3": f"{counted.digest:032x}",
+        "measured": figures,
+        "round_trip_checked": checked,
+        "settings": _settings(options),
+        "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest() if template else None,
+        "gguf": gguf_of(folder, details),
         "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
         "warnings": warnings,
     }
@@ -175,17 +200,39 @@ def write(
     if template is not None:
         config["chat_template"] = template
     write_atomic(folder / "tokenizer_config.json", to_json(config))
-    write_atomic(folder / "tokenizer.json", data)
-    write_atomic(folder / "tokenizer_card.json", to_json(card))
+    write_card(folder / "tokenizer_card.json", card)
     return card
 
 
-def _probe(options: TrainingOptions, counted: Reading) -> list[str]:
-    """Texts that have to come back as they were."""
+def _round_trip(
+    tokenizer: Tokenizer,
+    options: TrainingOptions,
+    sample: Sample,
+    figures: dict[str, Any],
+    normal: Normalizer | None,
+) -> tuple[int, list[str]]:
+    """(texts tried, a warning for what does not come back though it should). Where all of a text
+    should, the sample's texts were tried when it was measured."""
     if options.model == "wordpiece":
-        return []
-    texts, space = [*HARD_TEXTS, *counted.probe], options.space_token
-    return [text for text in texts if space not in text] if space else texts
+        return 0, []
+    texts, space = list(HARD_TEXTS), options.space_token
+    if not options.lossless:
+        texts += sample.texts()
+    if space:
+        texts = [text for text in texts if space not in text]
+    if normal:  # and no further
+        texts = [normal.normalize_str(text) for text in texts]
+    failures = round_trip_failures(tokenizer, texts)
+    if options.lossless and figures["lost"]:
+        failures.append(figures["first_lost"])
+    checked = len(texts) + (figures["texts"] if options.lossless else 0)
+    return checked, [f"does not round-trip: {text[:40]!r}" for text in failures]
+
+
+def _settings(options: TrainingOptions) -> dict[str, Any]:
+    """Every option as it was given, as JSON values; null: the default of the model or pattern."""
+    given = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
 
 
 def _digits(options: TrainingOptions) -> str | None:
@@ -208,13 +255,3 @@ def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, A
         f"vocab {size} is small for this corpus: characters beyond the commonest "
         f"{coverage:.4%} of the text are {fate}"
     ]
-
-
-def _unknown_warnings(tokenizer: Tokenizer, probe: list[str]) -> list[str]:
-    """The share of tokens that stand for words the vocabulary cannot spell."""
-    unknown = tokenizer.token_to_id(UNKNOWN)
-    tokens = lost = 0
-    for text in probe:
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
-        tokens, lost = tokens + len(ids), lost + sum(number == unknown for number in ids)
-    return [f"{lost / tokens:.2%} of the tokens of its own corpus are {UNKNOWN}"] if lost else []

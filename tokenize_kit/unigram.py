@@ -27,9 +27,15 @@ from tokenize_kit.characters import COVERAGE, alphabet
 from tokenize_kit.dictionary import Dictionary
 from tokenize_kit.encode.borders import WORDS
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.spm_file import CONTROL, NORMAL, NotAModel, Piece, read_model, with_pieces
-
-SPACE = "\u2581"
+from tokenize_kit.spm_file import (
+    CONTROL,
+    NORMAL,
+    SPACE,
+    NotAModel,
+    Piece,
+    read_model,
+    with_pieces,
+)
 
 # What SentencePiece's trainer ends or discards a sentence at: no piece may contain a tab, a line
 # end, NUL or U+2581, and a sentence with U+2585 is skipped whole. We cut there, and lose nothing.

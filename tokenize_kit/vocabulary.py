@@ -97,7 +97,7 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
     """tiktoken's file, and its ranks by token; raises ``TokenizerError`` naming it."""
     if pattern not in NAMES:
         raise TokenizerError(
-            f"{path}: ranks do not say how text is cut; name the pattern ({', '.join(NAMES)})",
+            f"{path}: ranks do not say how text is cut: give --pattern, one of {', '.join(NAMES)}",
             exit_code=2,
         )
     try:

@@ -25,9 +25,7 @@ _ABBREVIATED = (
     "Mr Mrs Ms Dr St Jr Prof Rev Gen Gov Sen Rep Messrs Co Corp Inc Ltd Bros vs e.g i.e a.m p.m"
     " Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec"
 ).split()
-_PACKED = np.array(
-    sorted(int.from_bytes(w.encode(), "little") for w in _ABBREVIATED), np.uint64
-)
+_PACKED = np.array(sorted(int.from_bytes(w.encode(), "little") for w in _ABBREVIATED), np.uint64)
 _LAST_TWO = np.zeros((128, 128), np.bool_)  # what an abbreviation may end in
 for _w in _ABBREVIATED:
     _LAST_TWO[ord(_w[-2]), ord(_w[-1])] = True

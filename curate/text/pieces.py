@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from curate.documents import Documents
 
 
-
 @dataclass(frozen=True)
 class Pieces:
     """Lines or paragraphs. rows: int64[rows + 1], the first piece of each row; start, end:

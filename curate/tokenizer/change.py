@@ -33,7 +33,8 @@ def convert(
         f"the same ids in {texts - card['ties']:,} of {texts:,} texts"
         f" ({card['verified_bytes']:,} bytes) as {card['source']}"
     )
-    for name in ("pattern", "pat_str", "special_tokens", "tokenizer.ggml.pre"):
+    names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
+    for name in [*names, "tokenizer.ggml.pre"]:
         if card.get(name):
             print(f"{name}: {card[name]}")
     for note in card["notes"]:

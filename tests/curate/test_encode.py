@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curate.cli import invoke
+from curate.errors import UsageError
 from tests.curate.conftest import environment
 
 PRODUCTS = ("tokens-*", "documents-*", "*.bin", "manifest.json", "tokenizer.json", "val/*")
@@ -94,6 +97,54 @@ def test_killed_while_encoding_it_ends_with_the_same_bytes(corpus, place):
     assert not list(out.rglob(".shards.partial"))
 
 
+@pytest.fixture
+def stopped(corpus, monkeypatch):
+    """stopped(out): what an encode leaves that Ctrl-C ends behind the last document."""
+    import tokenize_kit.progress
+    import tokenize_kit.shards
+
+    monkeypatch.setattr(tokenize_kit.progress, "EVERY", 2000)
+    monkeypatch.chdir(corpus.folder)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def stop(out):
+        with monkeypatch.context() as patch:
+            patch.setattr(tokenize_kit.shards, "_manifests", interrupt)
+            assert invoke([*arguments(out, "--workers", "1")]) == 130
+        assert not shards(corpus.folder / out)
+        return [option for option in arguments(out) if option != "-q"]
+
+    return stop
+
+
+def test_a_stopped_encode_goes_on_and_says_how_much_is_not_encoded_again(stopped, corpus, capsys):
+    again = stopped("stopped")
+    assert invoke(again) == 0
+    said = re.search(r"(\d+) documents were encoded before it was", capsys.readouterr().err)
+    assert 100 < int(said[1]) <= 150
+    assert invoke(arguments("undisturbed")) == 0
+    assert shards(corpus.folder / "stopped") == shards(corpus.folder / "undisturbed")
+
+
+@pytest.mark.parametrize("change", ["settings", "input"])
+def test_a_stopped_encode_of_something_else_is_begun_anew_with_a_line(
+    stopped, corpus, capsys, change
+):
+    again = stopped(f"other-{change}")
+    if change == "settings":
+        again.append("--no-eos")
+    else:
+        rows = (corpus.folder / "in.jsonl").read_text().splitlines()[:-1]
+        (corpus.folder / "fewer.jsonl").write_text("\n".join(rows) + "\n")
+        again[again.index("in.jsonl")] = "fewer.jsonl"
+    assert invoke(again) == 0
+    said = capsys.readouterr().err
+    assert "begun anew: the input or a setting is not that of the run that was stopped" in said
+    assert not list((corpus.folder / f"other-{change}").rglob(".shards.partial"))
+
+
 def test_shards_do_not_depend_on_workers(corpus):
     settings = {"tokenizer": str(corpus.folder / "tok"), "shuffle": 5, "val_fraction": 0.3}
     steps, read = ["dedup_exact", {"shards": settings}], {"partition_bytes": 3000}
@@ -147,3 +198,26 @@ def test_a_column_of_json_lines_says_which_characters_count(corpus):
     assert question[0] == 0 and question[-1] == 1 and whole.all() and not none.any()
     wrong = corpus.command(*line, "--loss-mask", "learnt")
     assert wrong.returncode == 2 and "no column 'learnt'" in wrong.stderr
+
+
+@pytest.mark.parametrize("form", ["ranges", "json", "booleans"])
+def test_ranges_of_a_text_that_a_step_changed_are_refused_by_name(corpus, form):
+    """One boolean a document says nothing of characters and stays right."""
+    mail = "write to nobody@example.com today, and then again tomorrow"
+    masks = {"ranges": [[0, 5]], "json": "[[0, 5]]", "booleans": True}
+    texts = enumerate(["a text of no mail", mail])
+    rows = [{"id": f"m{k}", "text": text, "learn": masks[form]} for k, text in texts]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (corpus.folder / f"{form}.jsonl").write_text(lines)
+    settings = {"tokenizer": str(corpus.folder / "tok"), "loss_mask": "learn"}
+    given = [{"shards": settings}], corpus.folder / f"{form}.jsonl"
+    corpus.run(*given, out=f"as-it-is-{form}")
+    steps = ["pii", *given[0]]
+    if form == "booleans":
+        corpus.run(steps, given[1], out=form)
+        mask = np.fromfile(corpus.folder / form / "loss-00000.mask", np.uint8)
+        assert mask.all()
+        return
+    with pytest.raises(UsageError, match="document m1: the step pii changed its text, so the ran"):
+        corpus.run(steps, given[1], out=form)
+    assert not (corpus.folder / form / "manifest.json").exists()

@@ -149,6 +149,39 @@ def test_a_model_is_trained_once_and_anew_when_the_vocabulary_changes(built):
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
+def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps(built):
+    pytest.importorskip("torch")
+    out = built.folder / "more"
+    source = built.folder / "in.jsonl"
+    settings = TRAIN["pretrain"] | {"schedule": "constant"}
+    built.run([*STEPS, {"pretrain": settings}], source, out="more")
+    first = (out / "metrics.jsonl").read_text()
+    before = times(out, "train.json")
+    free = settings | {"spike": "skip", "log_every": 3}
+    built.run([*STEPS, {"pretrain": free}], source, out="more")
+    assert times(out, "train.json") == before
+    built.run([*STEPS, {"pretrain": free | {"steps": 4}}], source, out="more")
+    assert (out / "metrics.jsonl").read_text().startswith(first)
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
+    cosine = free | {"schedule": "cosine"}
+    built.run([*STEPS, {"pretrain": cosine}], source, out="more")  # another plan: begun anew
+    assert (out / "metrics.jsonl").read_text() != first
+    with pytest.raises(CurateError, match="depend on that: use 2 steps"):
+        built.run([*STEPS, {"pretrain": cosine | {"steps": 9}}], source, out="more")
+
+
+def test_every_setting_of_training_can_be_given_in_a_recipe():
+    from dataclasses import fields
+
+    from curate.products import PretrainProduct
+    from train.config import TrainConfig
+
+    ours = PretrainProduct.model_fields
+    for field in fields(TrainConfig):
+        assert field.name in ours and ours[field.name].default == field.default, field.name
+    assert set(ours) - {field.name for field in fields(TrainConfig)} == {"model", "shards"}
+
+
 def test_products_without_document_steps_read_the_input_itself(built):
     rows = [{"text": f"{i} " + "x y z " * 60} for i in range(20)]
     built.jsonl("one/a.jsonl", rows)

@@ -381,4 +381,5 @@ def test_the_command_says_what_was_verified(models, tmp_path):
         "tokenizer_config.json",
         "special_tokens_map.json",
         "tokenizer_card.json",
+        "tokenizer_card.md",
     }

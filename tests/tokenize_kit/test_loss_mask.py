@@ -208,3 +208,26 @@ def test_a_missing_column_and_another_format_are_refused(batch_of, tokenizer_jso
         )
     with pytest.raises(TokenizerError, match="format megatron has no place"):
         Layout(loss_mask="train_on", form="megatron")
+
+
+@pytest.mark.parametrize(
+    ("normal", "text", "file"),
+    [
+        ("nfc", "cafe\u0301 cat", "tokenizer.json"),
+        ("nfkc", "\ufb01\ufb01ne cat", "tokenizer.json"),
+        ("nfkc", "\ufb01\ufb01ne cat", "tokenizer.model"),
+    ],
+    ids=["nfc", "nfkc-json", "nfkc-model"],
+)
+def test_what_the_tokenizer_normalises_moves_no_range(tmp_path, normal, text, file):
+    """Ranges are of the document's text, which NFC shortens and NFKC lengthens."""
+    model = "bpe" if normal == "nfc" else "unigram"
+    texts = ["cat, caf\u00e9 fifine "] * 9
+    train_tokenizer(texts, tmp_path, model=model, vocab=400, normalise=normal)
+    candidate = open_candidate(tmp_path / file)
+    begin = text.index("cat")
+    (mask,) = masks(candidate, [text], [[[begin, begin + 3]]], end=False)
+    raw = np.frombuffer(text.encode(), np.uint8)
+    ids, _ = candidate.encode(raw, np.array([0, len(raw)]))
+    counted = [int(number) for number, one in zip(ids, mask, strict=True) if one]
+    assert candidate.decode(counted).strip() == "cat" and not all(mask)

@@ -157,11 +157,12 @@ def test_a_file_of_ranks_cut_short_is_refused(learned, tmp_path):
         open_vocabulary(tmp_path / "x.tiktoken", "gpt2")
 
 
-@pytest.mark.parametrize("pattern", [None, "deepseek", "magic"])
+@pytest.mark.parametrize("pattern", [None, "deepseek", "magic", "bert"])
 def test_ranks_need_a_pattern_that_tiktoken_could_take(learned, tmp_path, pattern):
     (tmp_path / "x.tiktoken").write_bytes(file_of(learned))
-    with pytest.raises(TokenizerError, match="name the pattern"):
+    with pytest.raises(TokenizerError, match="give --pattern, one of gpt2, cl100k") as error:
         open_vocabulary(tmp_path / "x.tiktoken", pattern)
+    assert "bert" not in str(error.value) and "deepseek" not in str(error.value)
 
 
 def test_read_ranks_keeps_the_numbers_of_the_file():

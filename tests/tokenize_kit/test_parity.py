@@ -96,5 +96,5 @@ def test_every_token_of_ranks_is_named(folder):
 
 
 def test_ranks_without_a_pattern_are_refused(folder):
-    with pytest.raises(TokenizerError, match=r"large\.tiktoken: .*name the pattern"):
+    with pytest.raises(TokenizerError, match=r"large\.tiktoken: .*give --pattern, one of gpt2"):
         open_candidate(folder / "large.tiktoken")

@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-import io
-
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
 from tokenizers.pre_tokenizers import Metaspace, Sequence, Split, Whitespace, WhitespaceSplit
 
+from tests.tokenize_kit.spm_models import HARD, LINES, ODD, encoded, trained
+from tokenize_kit.change.verify import packed
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.odd_rows import find_odd
 from tokenize_kit.spm_file import CONTROL, NORMAL, UNKNOWN, read_model
 from tokenize_kit.training import train_tokenizer
 
-sentencepiece = pytest.importorskip("sentencepiece")
-
-LINES = [
-    "the cat sat on the mat, then that cat sat on that mat",
-    "กินข้าวที่บ้าน กินที่บ้านน้ำตา",
-    "a1b22 can't  stop Éé the ﬁne café",
-    "我们在这里我们在那里这里那里",
-    "for i in range(10):    print(i)",
-]
-ODD = (
-    "ab the  \t\n\r\u00a0\u2581\u3000éÅe\u0301\u0301ｱﾞがか\u3099ำกี่①½ﬁﷺ\u200b\u200d"
-    "\ufeff😀👨‍👩‍👧🏽\x00\x01"
-    "我们1２\u1100\u1161\u11a8각\U0010ffff\ufffd\u0600\u0915\u094d\u0937\u1680\u2028"
-)
-PARTS = ["<0x41>", "</s>", "<unk>", "the ", " the", "\r\n", " " * 9]
-HARD = st.one_of(
-    st.text(st.sampled_from(ODD), max_size=40),
-    st.lists(st.sampled_from([*ODD, *PARTS]), max_size=20).map("".join),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
-)
-
 
 def model_of(kind, byte_fallback):
-    found = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 9),
-        model_writer=found,
-        model_type=kind,
-        byte_fallback=byte_fallback,
-        vocab_size=420,
-        hard_vocab_limit=False,
-        num_threads=1,
-        minloglevel=2,
-    )
-    return read_model(found.getvalue())
+    return read_model(trained(kind, byte_fallback=byte_fallback))
 
 
 def unigram(byte_fallback=False):
@@ -144,16 +111,6 @@ TOKENIZERS = {
     "llama-later": llama_later,
     "gemma": gemma,
 }
-
-
-def packed(texts):
-    raw = [text.encode() for text in texts]
-    return np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
-
-
-def encoded(encoder, texts):
-    ids, sizes = encoder.encode(*packed(texts))
-    return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])]
 
 
 def by_library(tokenizer, texts):

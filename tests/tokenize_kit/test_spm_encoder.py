@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tokenize_kit.spm_models import HARD, LINES, ODD, encoded, trained
 from tokenize_kit.encode.charsmap import read_charsmap
 from tokenize_kit.encode.reading import NotOurs
 from tokenize_kit.encode.spm import SpmEncoder
@@ -24,43 +23,6 @@ from tokenize_kit.spm_file import (
 )
 
 sentencepiece = pytest.importorskip("sentencepiece")
-
-LINES = [
-    "the cat sat on the mat, then that cat sat on that mat",
-    "กินข้าวที่บ้าน กินที่บ้านน้ำตา",
-    "a1b22 can't  stop Éé the ﬁne café",
-    "我们在这里我们在那里这里那里",
-    "for i in range(10):    print(i)",
-]
-# What normalisers, spaces, bytes and pieces trip over.
-ODD = (
-    "ab the  \t\n\r\u00a0\u2581\u3000éÅe\u0301\u0301ｱﾞがか\u3099ำกี่①½ﬁﷺ\u200b\u200d"
-    "\ufeff😀👨‍👩‍👧\x00\x01"
-    "我们1２\u1100\u1161\u11a8각\U0010ffff\ufffd"
-)
-PARTS = ["<0x41>", "</s>", "<unk>", "the ", "<x>", " " * 9]
-HARD = st.one_of(
-    st.text(st.sampled_from(ODD), max_size=40),
-    st.lists(
-        st.sampled_from([*ODD, "<0x41>", "</s>", "<unk>", "the ", "<x>", " " * 9]), max_size=20
-    ).map("".join),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
-)
-
-
-def trained(kind, **options):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 9),
-        model_writer=model,
-        model_type=kind,
-        hard_vocab_limit=False,
-        num_threads=1,
-        minloglevel=2,
-        **({"vocab_size": 420} | options),
-    )
-    return model.getvalue()
-
 
 MODELS = {
     "unigram-nfkc": ("unigram", {}),
@@ -106,13 +68,6 @@ def raw(request):
 def opened(raw):
     library = sentencepiece.SentencePieceProcessor(model_proto=raw)
     return SpmEncoder(raw, library), library
-
-
-def encoded(encoder, texts):
-    data = [text.encode() for text in texts]
-    offsets = np.cumsum([0, *map(len, data)])
-    ids, sizes = encoder.encode(np.frombuffer(b"".join(data), np.uint8), offsets)
-    return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])]
 
 
 def test_any_text_has_the_ids_of_the_library(raw):

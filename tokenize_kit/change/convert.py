@@ -10,8 +10,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from tokenize_kit.card.page import write_card
 from tokenize_kit.change import byte_bpe_files, pieces_json
-from tokenize_kit.change.forms import CONTROL, SPACE, ByteBpe, CannotHold, Form
+from tokenize_kit.change.about import algorithm_of, described, end_of
+from tokenize_kit.change.forms import ByteBpe, CannotHold, Form
 from tokenize_kit.change.gguf_file import read_metadata, write_metadata
 from tokenize_kit.change.gguf_vocabulary import from_metadata, obstacle, to_metadata
 from tokenize_kit.change.reading import FILES, Source, open_source, runs_as
@@ -27,11 +29,11 @@ from tokenize_kit.change.verify import (
 from tokenize_kit.encode.encoder import ByPlan
 from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import to_json, write_atomic
-from tokenize_kit.options import END_OF_TEXT
+from tokenize_kit.files import write_atomic
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
+from tokenize_kit.spm_file import SPACE
 from tokenize_kit.transformers_files import write_transformers
 from tokenize_kit.vocabulary import open_vocabulary
 
@@ -73,6 +75,7 @@ def convert(
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not checked.texts:
         raise TokenizerError("no document with text to verify on", exit_code=2)
+    about = described(source.form, named(out, to)[1], data) | about
     card = _card(source, to, about, checked)
     write(out, to, data, source.form, card)
     return card
@@ -136,6 +139,7 @@ def _card(source: Source, to: str, about: dict[str, Any], checked: Checked) -> d
         )
     return {
         "converted_from": source.kind,
+        "algorithm": algorithm_of(source.form),
         "source": source.path.name,
         "source_sha256": source.sha256,
         "format": to,
@@ -147,27 +151,20 @@ def _card(source: Source, to: str, about: dict[str, Any], checked: Checked) -> d
     }
 
 
-def end_of(form: Form) -> str | None:
-    """The spelling of the token that ends a document, if there is one."""
-    if isinstance(form, ByteBpe):
-        special = {token.content for token in form.added if token.special}
-    elif 0 <= form.end < len(form.pieces):
-        return form.pieces[form.end][0]
-    else:
-        special = {text for text, _, kind in form.pieces if kind == CONTROL}
-    return next((name for name in END_OF_TEXT if name in special), None)
-
-
 def write(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any]) -> None:
     """The file and its card, and for a tokenizer.json what transformers reads beside it."""
-    alone = out.suffix == Path(FILES[to]).suffix and not out.is_dir()
-    folder, file = (out.parent, out) if alone else (out, out / FILES[to])
+    alone, file = named(out, to)
+    folder = file.parent
     if folder.exists() and not folder.is_dir():
         raise TokenizerError(f"{folder} is a file; name a folder", exit_code=2)
     folder.mkdir(parents=True, exist_ok=True)
     if to == "tokenizer.json" and not alone:
         write_transformers(folder, Tokenizer.from_str(data.decode()), end_of(form))
     write_atomic(file, data)
-    write_atomic(
-        out.with_suffix(".card.json") if alone else out / "tokenizer_card.json", to_json(card)
-    )
+    write_card(out.with_suffix(".card.json") if alone else out / "tokenizer_card.json", card)
+
+
+def named(out: Path, to: str) -> tuple[bool, Path]:
+    """(whether `out` is the file's own name, the file)."""
+    alone = out.suffix == Path(FILES[to]).suffix and not out.is_dir()
+    return alone, out if alone else out / FILES[to]

@@ -15,8 +15,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.byte_level import spelled
+from tokenize_kit.card.figures import measured
+from tokenize_kit.card.page import write_card
+from tokenize_kit.card.sample import Sample
 from tokenize_kit.change import pieces_json
-from tokenize_kit.change.convert import end_of
+from tokenize_kit.change.about import algorithm_of, described, end_of
 from tokenize_kit.change.embeddings import read_tables, write_extended
 from tokenize_kit.change.extend_bpe import learn_more, pieces_of
 from tokenize_kit.change.extend_unigram import learn_pieces
@@ -25,7 +28,8 @@ from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_
 from tokenize_kit.change.spm_file import add_pieces
 from tokenize_kit.change.verify import Buffers, Encode, packed
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.files import write_atomic
+from tokenize_kit.spm_file import SPACE
 from tokenize_kit.vocabulary import open_vocabulary
 
 HELD_OUT = 0.1  # of the texts, by hash of the text
@@ -91,7 +95,9 @@ def extend(
     card = {
         "extended_from": opened.path.name,
         "source_sha256": opened.sha256,
-        "algorithm": "byte-level BPE" if found.merges is not None else "Unigram",
+        "algorithm": algorithm_of(opened.form),
+        **described(opened.form, file, found.data),
+        "vocab": size + len(found.parts),
         "old_tokens": size,
         "new_tokens": len(found.parts),
         "first_new_id": size,
@@ -100,10 +106,11 @@ def extend(
         "documents": held.learned,
         "examples": found.shown[:20],
         **held.measured(opened.encode, open_vocabulary(file).encode),
+        "measured": measured(file, *held.sample()),
         **about,
         "notes": notes,
     }
-    write_atomic(out / "tokenizer_card.json", to_json(card))
+    write_card(out / "tokenizer_card.json", card)
     return card
 
 
@@ -159,6 +166,13 @@ class _Held:
         """What is to be said of the measured texts."""
         few = "measured on the texts that were learned from: too few to hold some out"
         return [] if self._texts else [few]
+
+    def sample(self) -> tuple[Sample, str]:
+        """Some of the measured texts, and what they are."""
+        found = Sample()
+        for raw in self._texts or self._seen:
+            found.add(raw)
+        return found, "held-out texts" if self._texts else "the texts that were learned from"
 
     def measured(self, before: Encode, after: Encode) -> dict[str, Any]:
         """Bytes a token with the old and the new tokenizer."""
@@ -226,7 +240,7 @@ def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) ->
         if len(vocab) != len(form.pieces):
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
         escaped = pieces_json.escapes(parts)
-        vocab += [[t if escaped else t.replace("\u2581", " "), s] for t, s in new]
+        vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
         text = json.dumps(pieces_json.renewed(parts))
         data = Tokenizer.from_str(text).to_str(pretty=True).encode()
     return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])

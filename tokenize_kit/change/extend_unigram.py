@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tokenize_kit.change.forms import BYTE, CONTROL, NORMAL, SPACE, USER_DEFINED, Pieces
+from tokenize_kit.change.forms import Pieces
 from tokenize_kit.change.spm_file import read_model
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.spm_file import BYTE, CONTROL, NORMAL, SPACE, USER_DEFINED
 
 _UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
 _ABOVE = 1 / 64  # a new piece is better than its old parts by so much

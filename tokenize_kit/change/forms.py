@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.spm_file import NORMAL, SPACE, UNKNOWN, USER_DEFINED
 
-# sentencepiece_model.proto, SentencePiece.Type; llama.cpp's token types are the same numbers.
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-SPACE = "\u2581"
 MOST_TOKENS = 1 << 24  # ids of a vocabulary; a larger one is a damaged file
 
 

@@ -20,6 +20,7 @@ from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.reading import Plan
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, to_json, write_atomic
+from tokenize_kit.spm_file import SPACE
 from tokenize_kit.transformers_files import write_transformers
 from tokenize_kit.vocabulary import open_vocabulary
 
@@ -95,14 +96,14 @@ def _json(tokenizer: Tokenizer, parts: dict[str, Any]) -> tuple[Form, Callable[[
     form = pieces_json.from_json(parts)
     if steps is None:
         return form, None
-    return form, lambda text: steps.normalize_str(text).replace("\u2581", " ")
+    return form, lambda text: steps.normalize_str(text).replace(SPACE, " ")
 
 
 def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
     import sentencepiece
 
     library = sentencepiece.SentencePieceProcessor(model_proto=raw)
-    return lambda text: library.Normalize(text).replace("\u2581", " ")
+    return lambda text: library.Normalize(text).replace(SPACE, " ")
 
 
 def write_beside(

@@ -18,7 +18,10 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 from tokenize_kit.byte_level import spelled
-from tokenize_kit.change.convert import end_of
+from tokenize_kit.card.figures import measured
+from tokenize_kit.card.page import write_card
+from tokenize_kit.card.sample import Sample
+from tokenize_kit.change.about import algorithm_of, described, end_of
 from tokenize_kit.change.embeddings import read_tables, write_cut
 from tokenize_kit.change.forms import ByteBpe, CannotHold
 from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
@@ -27,7 +30,7 @@ from tokenize_kit.change.prune_choice import choose
 from tokenize_kit.change.spm_file import keep_pieces
 from tokenize_kit.change.verify import Buffers, Encode
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.files import write_atomic
 from tokenize_kit.vocabulary import open_vocabulary
 
 MAP = "token_map.parquet"
@@ -69,7 +72,8 @@ def prune(
     form = opened.form
     size = form.size if isinstance(form, ByteBpe) else len(form.pieces)
     tables = read_tables(embeddings, tensors, size) if embeddings else []
-    counts, texts = _counted(opened.encode, batches(), size)
+    sample = Sample()
+    counts, texts = _counted(opened.encode, batches(), size, sample)
     if not texts:
         raise TokenizerError("no document with text: give a corpus to prune on", exit_code=2)
     kept = choose(form, counts, most, least)
@@ -94,7 +98,8 @@ def prune(
     card = {
         "pruned_from": opened.path.name,
         "source_sha256": opened.sha256,
-        "algorithm": "byte-level BPE" if isinstance(form, ByteBpe) else "Unigram",
+        "algorithm": algorithm_of(form),
+        **described(form, file, data, dict(zip(kept, range(len(kept)), strict=True))),
         "old_tokens": size,
         "new_tokens": len(kept),
         "dropped": size - len(kept),
@@ -106,20 +111,25 @@ def prune(
         "texts_without_dropped_tokens": tally.same,
         "bytes_a_token_before": tally.bytes / max(tally.before, 1),
         "bytes_a_token_after": tally.bytes / max(tally.after, 1),
+        "measured": measured(file, sample, "a sample of the texts it was pruned on"),
         **about,
         "notes": [],
     }
-    write_atomic(out / "tokenizer_card.json", to_json(card))
+    write_card(out / "tokenizer_card.json", card)
     return card
 
 
-def _counted(encode: Encode, batches: Iterable[Buffers], size: int) -> tuple[np.ndarray, int]:
-    """(how often each id came up: int64[size], texts)."""
+def _counted(
+    encode: Encode, batches: Iterable[Buffers], size: int, sample: Sample
+) -> tuple[np.ndarray, int]:
+    """(how often each id came up: int64[size], texts); the texts are put into the sample."""
     counts = np.zeros(size, np.int64)
     texts = 0
     for data, offsets in batches:
         counts += np.bincount(encode(data, offsets)[0], minlength=size)
         texts += int((np.diff(offsets) > 0).sum())
+        for a, z in pairwise(offsets.tolist()):
+            sample.add(data[a:z].tobytes())
     return counts, texts
 
 

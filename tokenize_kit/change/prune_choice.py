@@ -12,8 +12,9 @@ import heapq
 
 import numpy as np
 
-from tokenize_kit.change.forms import NORMAL, ByteBpe, Pieces
+from tokenize_kit.change.forms import ByteBpe, Pieces
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.spm_file import NORMAL
 
 
 def choose(form: ByteBpe | Pieces, counts: np.ndarray, most: int | None, least: int) -> list[int]:

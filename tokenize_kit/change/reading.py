@@ -105,6 +105,11 @@ def checked(file: Path) -> Tokenizer:
     return tokenizer
 
 
+def open_form(file: Path) -> Form:
+    """What a tokenizer.json is, without an encoder; raises TokenizerError, CannotHold."""
+    return _form(file, "tokenizer.json", None, checked(file), [])
+
+
 def _form(
     file: Path, kind: str, pattern: str | None, tokenizer: Tokenizer | None, notes: list[str]
 ) -> Form:

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tokenize_kit.change.forms import NORMAL, CannotHold, Form, Pieces
+from tokenize_kit.change.forms import CannotHold, Form, Pieces
+from tokenize_kit.spm_file import NORMAL, SPACE
 from tokenize_kit.training import HARD_TEXTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
@@ -50,7 +51,7 @@ def hard_texts(form: Form) -> Iterator[Buffers]:
     own = [] if isinstance(form, Pieces) else [token.content for token in form.added]
     yield packed([*HARD_TEXTS, *SCRIPTS, *own])
     if isinstance(form, Pieces):
-        words = [text.replace("\u2581", " ") for text, _, kind in form.pieces if kind == NORMAL]
+        words = [text.replace(SPACE, " ") for text, _, kind in form.pieces if kind == NORMAL]
     else:
         words = []
         for token in form.tokens:

@@ -20,8 +20,8 @@ from tokenize_kit.encode.words import Bpe
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 
-# tiktoken takes one pattern, not one after the other.
-NAMES = tuple(name for name, pattern in PATTERNS.items() if len(pattern.parts) == 1)
+# tiktoken takes one pattern, not one after the other; BERT's leaves white space out.
+NAMES = tuple(n for n, pattern in PATTERNS.items() if len(pattern.parts) == 1 and n != "bert")
 LARGEST = 1 << 24  # ids; published files have 200,000
 # Special tokens of the published files, which do not hold them: pattern, highest rank, and ids
 # (tiktoken_ext/openai_public.py; meta-llama/llama-models, llama3/tokenizer.py).

@@ -1,0 +1,139 @@
+"""How far an encode has come, so that one that was killed goes on from there.
+
+Now and then the files under way are brought to disk, and `progress.json` says how long they are and
+behind which document. What was written later is cut off; the documents before it are read again,
+and compared with a hash, but not encoded.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import sync, to_json, write_atomic
+
+NAME = "progress.json"
+EVERY = 256 << 20  # bytes of text between two saves, at least
+_PART = 64  # and this part of all so far, so that saves of a huge corpus are some hundreds
+
+
+# Brings files to disk; (what to go on from, the files that it stands for).
+Checkpoint = Callable[[], tuple[dict[str, Any], list[Path]]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the input, behind so many documents. digest: a hash of the batches they are in."""
+
+    documents: int = 0
+    digest: str = ""
+
+
+BEGIN = Place()
+
+
+class InputChanged(Exception):
+    """The documents are not those that were encoded before."""
+
+
+class Progress:
+    """place: where to go on; state: what the writers of files said there, by their names."""
+
+    def __init__(
+        self, folder: Path, identity: dict[str, Any], say: Callable[[str], None] | None = None
+    ) -> None:
+        """folder: of the files under way; emptied where it holds nothing to go on from. identity:
+        what the files depend on beside the documents, as JSON values."""
+        self.folder, self._identity = folder, json.loads(json.dumps(identity))
+        self.place = BEGIN
+        self.state: dict[str, Any] = {}
+        self._all = self._since = 0
+        say = say or (lambda line: None)
+        why = self._resume()
+        if self.place.documents:
+            say(
+                f"{self.place.documents:,} documents were encoded before it was stopped, and are"
+                " not encoded again"
+            )
+            return
+        if why:
+            say(f"begun anew: {why}")
+        self.remove()
+        folder.mkdir(parents=True)
+
+    @property
+    def saved(self) -> bool:
+        """Whether there is anything to go on from."""
+        return (self.folder / NAME).is_file()
+
+    def _resume(self) -> str:
+        """Takes up what was saved; else why it cannot be, or nothing."""
+        try:
+            found = json.loads((self.folder / NAME).read_bytes())
+            if found["identity"] != self._identity:
+                return "the tokenizer or a setting is not that of the run that was stopped"
+            for name, size in found["files"].items():
+                if (self.folder / name).stat().st_size < size:
+                    return f"{name} of the run that was stopped is cut short"
+            state, read = found["state"], int(found["read"])
+            place = Place(int(found["documents"]), str(found["digest"]))
+        except FileNotFoundError as error:
+            lost = Path(error.filename).name
+            return "" if lost == NAME else f"{lost} of the run that was stopped is not there"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return "what the run that was stopped has left cannot be read"
+        self.place, self.state, self._all = place, state, read
+        return ""
+
+    def passed(
+        self, place: Place, size: int, files: dict[str, Checkpoint], last: bool = False
+    ) -> None:
+        """So many bytes of text, up to that place, have been written; saves where it is time to,
+        and at the last place, where there is as much as that in all.
+
+        files: brings what is written to disk and returns (a state, JSON values; the files that it
+        stands for), by a name under which `state` has it afterwards.
+        """
+        self._all += size
+        self._since += size
+        worth = 1 if last and self._all >= EVERY else max(EVERY, self._all // _PART)
+        if self._since >= worth:
+            self._save(place, files)
+
+    def _save(self, place: Place, files: dict[str, Checkpoint]) -> None:
+        state: dict[str, Any] = {}
+        sizes: dict[str, int] = {}
+        for name, checkpoint in files.items():
+            state[name], paths = checkpoint()
+            sizes |= {p.relative_to(self.folder).as_posix(): p.stat().st_size for p in paths}
+        for folder in sorted({str(Path(name).parent) for name in sizes}):
+            sync(self.folder / folder)
+        found = {
+            "identity": self._identity,
+            "documents": place.documents,
+            "digest": place.digest,
+            "read": self._all,
+            "files": sizes,
+            "state": state,
+        }
+        write_atomic(self.folder / NAME, to_json(found))
+        self._since = 0
+
+    def forget(self) -> None:
+        """From here on there is nothing to go on from: the files are about to be moved."""
+        (self.folder / NAME).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def changed() -> TokenizerError:
+    return TokenizerError(
+        "the documents are not those of the run that was stopped: what it left is removed; run"
+        " again to begin anew"
+    )
