@@ -215,6 +215,28 @@ def generate(
 
 
 @app.command()
+def which(
+    step: Annotated[int, typer.Option(help="As metrics.jsonl counts them, from 1.", min=1)],
+    run: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder of a trained model; in a workspace: the newest."),
+    ] = None,
+    shards: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Where its shards lie now, if they were moved."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Name the documents that a step of a training run was made of, and the tokens of each.
+
+    Example: llmcurate which --run model --step 1234
+    """
+    from curate import commands
+
+    commands.which(run, step, shards, as_json)
+
+
+@app.command()
 def explain(
     id: Annotated[str, typer.Argument(help="A document's id.")],
     out: Annotated[

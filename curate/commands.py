@@ -160,6 +160,28 @@ def generate(
     return prompt + text
 
 
+def which(run: Path | None, step: int, shards: Path | None, as_json: bool) -> None:
+    """`llmcurate which`."""
+    folder = run or _workspace("--run").need("model", "llmcurate pretrain")
+    try:
+        from train.errors import TrainError
+        from train.which import which as documents_of
+    except ModuleNotFoundError as error:
+        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
+    try:
+        found = documents_of(folder, step, shards)
+    except TrainError as error:
+        failure = RunFailed(str(error))
+        failure.exit_code = error.exit_code
+        raise failure from None
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+        return
+    from curate.report.training import step_table
+
+    print("\n".join(step_table(found)))
+
+
 def explain(name: str, out: Path | None, as_json: bool) -> None:
     """`llmcurate explain`."""
     from curate import explain as explaining

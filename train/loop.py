@@ -4,6 +4,7 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       metrics.jsonl               a line a step: what is reproducible, and "timing"
       train.json                  the summary; written last, so its presence means done
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
+      shards.json                 where the shards lie (which.py)
       spikes.json  tensorboard/   what a rollback passes over; by option
 """
 
@@ -25,6 +26,7 @@ from train.model.config import ModelConfig
 from train.plan import Plan, make_plan
 from train.run import Progress, Run
 from train.summary import summarise
+from train.which import remember
 
 
 def pretrain(
@@ -80,6 +82,7 @@ def _pretrain(
         (out / "tokenizer.json").unlink(missing_ok=True)
         if data.tokenizer is not None:
             write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
+        remember(out, data)
     if on_notice is not None:
         for line in data.notices():
             on_notice(line)

@@ -110,6 +110,20 @@ def table(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
+def step_table(found: dict[str, Any]) -> list[str]:
+    """The documents of a step, for a terminal."""
+    lines = [
+        f"step {found['step']} ({found['stage']}): {found['rows']} rows, {found['tokens']} tokens "
+        f"of {len(found['documents'])} documents"
+    ]
+    if "skipped" in found:
+        lines.append(f"the step was skipped: {plain(found['skipped'])}")
+    for document in found["documents"]:
+        source = document["source"] or document["shards"]
+        lines.append(f"{document['tokens']:>8}  {plain(source, 40)}  {plain(document['id'])}")
+    return lines
+
+
 def _bits(score: dict[str, Any]) -> str:
     return "-" if score["bits_per_byte"] is None else f"{score['bits_per_byte']:.3f}"
 

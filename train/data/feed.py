@@ -32,6 +32,8 @@ class Feed:
 
     def __init__(self, shards: Path | None, config: TrainConfig) -> None:
         self.config = config
+        takes = any(not stage.sources for stage in stages_of(config))
+        self.default = shards if takes else None
         self.stages = stages_of(config)
         if shards is not None and config.sources:
             raise TrainError("give a folder of shards or sources, not both", exit_code=2)

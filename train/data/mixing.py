@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import torch
 
 from train.data.rows import Batch, Rows
+from train.data.shards import Shards
 from train.data.sources import Source
 from train.errors import TrainError
 
@@ -95,12 +96,23 @@ class Mixture:
         return self.sources[number].spans(place)
 
     def ids(self, documents: list[int]) -> list[str]:
-        """As ``Rows.ids``; a folder's tables are read once."""
+        """As ``Rows.ids``."""
+        return self._each(documents, lambda shards, numbers: shards.ids(numbers))
+
+    def sources_of(self, documents: list[int]) -> list[str]:
+        """What the tables of documents call their source."""
+        return self._each(documents, lambda shards, numbers: shards.sources(numbers))
+
+    def _each(
+        self, documents: list[int], ask: Callable[[Shards, list[int]], list[str]]
+    ) -> list[str]:
+        """Of each document what its shards say; they are asked once."""
         found: dict[int, str] = {}
         for source in self.sources:
-            last = source.first + source.shards.documents
-            mine = [d for d in documents if source.first <= d < last and d not in found]
-            found |= dict(zip(mine, source.ids(mine), strict=True))
+            first, last = source.first, source.first + source.shards.documents
+            mine = [d for d in documents if first <= d < last and d not in found]
+            said = ask(source.shards, [document - first for document in mine])
+            found |= dict(zip(mine, said, strict=True))
         return [found[document] for document in documents]
 
     def batch(self, rows: list[int]) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from curate.report import funnel
-from curate.report.training import chapter, table
+from curate.report.training import chapter, step_table, table
 
 
 def score(loss: float, bits: float | None) -> dict:
@@ -47,3 +47,11 @@ def test_the_terminal_has_a_line_a_source():
 
 def test_a_model_of_tokens_without_bytes_tells_its_loss():
     assert "loss 4.50 on held-out text" in funnel.product_line(PRODUCT)
+
+
+def test_the_documents_of_a_step_are_lines():
+    document = {"shards": "web", "source": "", "id": "a\x1bb", "tokens": 12}
+    found = {"step": 3, "stage": "anneal", "rows": 2, "tokens": 12, "documents": [document]}
+    lines = step_table({**found, "skipped": "loss nan"})
+    assert lines[0] == "step 3 (anneal): 2 rows, 12 tokens of 1 documents"
+    assert lines[1].endswith("loss nan") and lines[2].split() == ["12", "web", "a␛b"]
