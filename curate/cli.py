@@ -13,6 +13,7 @@ from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
 from curate.cli_model import model_app
+from curate.cli_models import import_
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
@@ -183,15 +184,29 @@ def pretrain(
 def export(
     inputs: Inputs = None,
     out: Out = None,
-    compression: Annotated[str, typer.Option(help="zst, gz or none.")] = "zst",
+    format: Annotated[
+        str, typer.Option(help="jsonl (a corpus) or hf (a trained model, for transformers).")
+    ] = "jsonl",
+    compression: Annotated[str, typer.Option(help="jsonl: zst, gz or none.")] = "zst",
+    dtype: Annotated[str, typer.Option(help="hf: float32 or bfloat16.")] = "float32",
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a corpus as JSON lines, all columns: OUT/jsonl/part-*.jsonl.zst."""
-    from curate import commands
+    """Write a corpus as JSON lines, or a trained model as a folder that transformers opens.
 
+    Examples: llmcurate export corpus/ -o out  (OUT/jsonl/part-*.jsonl.zst, all columns)
+    llmcurate export model/ -o hf-model --format hf --dtype bfloat16
+    """
+    from curate import commands, models
+    from curate.errors import UsageError
+
+    if format == "hf":
+        models.export(inputs or [], dtype, how_of(out, workers, as_json, dry_run, quiet))
+        return
+    if format != "jsonl":
+        raise UsageError(f"--format {format}: choose jsonl or hf")
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("export", [("export", {"compression": compression})], inputs or [], how)
 
@@ -251,6 +266,7 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
 

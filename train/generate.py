@@ -1,18 +1,20 @@
-"""Continue a text with a trained model, one token at a time, with a cache of keys and values."""
+"""Continue texts with a trained model: ``sampling`` chooses, ``decoding`` reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tokenizers import Tokenizer
 
 from train.accounting import parameters
 from train.checkpoint import load_model, load_plan, newest
 from train.data.shards import end_of_text
+from train.decoding import Texts
 from train.errors import TrainError
 from train.model.decoder import Decoder
+from train.sampling import Chooser, Sampling
 
 
 def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
@@ -47,6 +49,18 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """A prompt and its continuation; ``stopped`` by an end-of-text token (end) or by the number
+    of tokens (length).
+    """
+
+    prompt: str
+    text: str
+    tokens: int
+    stopped: str
+
+
 def generate(
     model_dir: Path,
     prompt: str,
@@ -56,22 +70,13 @@ def generate(
     top_k: int = 50,
     seed: int = 0,
 ) -> str:
-    """The continuation of ``prompt`` (without it), as text; at most ``max_tokens`` tokens.
-
-    The model reads the prompt as the beginning of a document; an end-of-text token ends the
-    continuation. ``temperature`` 0 takes the likeliest token; ``top_k`` 0 draws from all. The same
-    seed gives the same text on the same device. Raises ``TrainError``.
-    """
+    """The continuation of ``prompt`` (without it), as text: ``complete`` for one prompt."""
     model, tokenizer = load(model_dir)
-    return continue_text(
-        model,
-        tokenizer,
-        prompt,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        seed=seed,
+    sampling = Sampling(temperature=temperature, top_k=top_k)
+    found = complete(
+        model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed
     )
+    return found[0].text
 
 
 def continue_text(
@@ -85,57 +90,83 @@ def continue_text(
     seed: int,
 ) -> str:
     """``generate`` for a model and a tokenizer in memory."""
-    if max_tokens < 1 or temperature < 0 or top_k < 0:
-        raise TrainError(
-            "give max_tokens over 0, and temperature and top_k of 0 or more", exit_code=2
-        )
+    sampling = Sampling(temperature=temperature, top_k=top_k)
+    found = complete(
+        model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed
+    )
+    return found[0].text
+
+
+def complete(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    prompts: list[str],
+    *,
+    max_tokens: int,
+    sampling: Sampling,
+    seed: int,
+    batch: int = 8,
+) -> list[Completion]:
+    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
+
+    The model reads a prompt as the beginning of a document; an end-of-text token ends the
+    continuation. The same seed gives the same text on the same device; the n-th prompt draws from
+    a stream of its own, whatever the others are. Raises ``TrainError``.
+    """
+    if max_tokens < 1 or batch < 1:
+        raise TrainError("give max_tokens and batch of 1 or more", exit_code=2)
+    if not 0 <= seed < 1 << 63:
+        raise TrainError(f"seed is {seed}: give 0 to 2**63 - 1", exit_code=2)
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
-    ids = tokenizer.encode(prompt, add_special_tokens=False).ids
-    if end is not None:
-        ids = [end, *ids]
-    if not ids:
+    start = [] if end is None else [end]
+    ids = [start + tokenizer.encode(one, add_special_tokens=False).ids for one in prompts]
+    if not all(ids):
         raise TrainError("this tokenizer has no end-of-text token: give a prompt", exit_code=2)
-    stream = continue_ids(model, ids, temperature=temperature, top_k=top_k, seed=seed)
-    produced: list[int] = []
-    for token in stream:
-        if token == end:
-            break
-        produced.append(token)
-        if len(produced) == max_tokens:
-            break
-    return tokenizer.decode(produced)
+    found: list[Completion] = []
+    for first in range(0, len(ids), batch):
+        part = ids[first : first + batch]
+        chooser = Chooser(sampling, seed, list(range(first, first + len(part))))
+        for produced, ended in _continue(Texts(model, part), chooser, max_tokens, end):
+            found.append(
+                Completion(
+                    prompt=prompts[len(found)],
+                    text=tokenizer.decode(produced),
+                    tokens=len(produced),
+                    stopped="end" if ended else "length",
+                )
+            )
+    return found
 
 
-@torch.no_grad()
+def _continue(
+    texts: Texts, chooser: Chooser, max_tokens: int, end: int | None
+) -> list[tuple[list[int], bool]]:
+    """The new tokens of each text, and whether it ended by itself."""
+    lengths = [len(text) for text in texts.known]
+    ended = [False] * len(lengths)
+    for _ in range(max_tokens):
+        tokens = chooser.choose(texts.logits(), texts.known)
+        ended = [done or token == end for done, token in zip(ended, tokens, strict=True)]
+        texts.append(tokens)
+        if all(ended):
+            break
+    found = []
+    for text, length, done in zip(texts.known, lengths, ended, strict=True):
+        produced = text[length:]
+        found.append(
+            (produced[: produced.index(end)] if done and end is not None else produced, done)
+        )
+    return found
+
+
 def continue_ids(
     model: Decoder, ids: list[int], *, temperature: float, top_k: int, seed: int
 ) -> Iterator[int]:
-    """Token after token, without end. Past the model's context, it goes on from the last half."""
-    context, device = model.config.context, model.embedding.weight.device
-    generator = torch.Generator().manual_seed(seed)
-    known = list(ids)
-    fresh = known[-context:]
-    cache, held = model.empty_cache(), 0
+    """Token after token, without end."""
+    chooser = Chooser(Sampling(temperature=temperature, top_k=top_k), seed, [0])
+    texts = Texts(model, [ids])
     while True:
-        if held + len(fresh) > context:
-            cache, held, fresh = model.empty_cache(), 0, known[-max(1, context // 2) :]
-        held += len(fresh)
-        logits = model(torch.tensor([fresh], device=device), cache=cache)[0, -1].cpu()
-        token = pick(logits, temperature=temperature, top_k=top_k, generator=generator)
-        known.append(token)
-        fresh = [token]
-        yield token
-
-
-def pick(
-    logits: torch.Tensor, *, temperature: float, top_k: int, generator: torch.Generator
-) -> int:
-    """Draw a token from ``logits`` [vocab]."""
-    if temperature == 0:
-        return int(logits.argmax())
-    if 0 < top_k < len(logits):
-        least = logits.topk(top_k).values[-1]
-        logits = logits.masked_fill(logits < least, float("-inf"))
-    weights = (logits.double() / temperature).softmax(dim=-1)
-    return int(torch.multinomial(weights, 1, generator=generator))
+        tokens = chooser.choose(texts.logits(), texts.known)
+        texts.append(tokens)
+        yield tokens[0]

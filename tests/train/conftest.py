@@ -32,3 +32,11 @@ def shard_folder(tmp_path_factory) -> Path:
     layout = Layout(shard_tokens=1500)
     encode_shards([batch], out / "tokenizer" / "tokenizer.json", out / "shards", layout)
     return out / "shards"
+
+
+@pytest.fixture(scope="session")
+def small_tokenizer(tmp_path_factory) -> Path:
+    """A tokenizer.json of at most 270 tokens."""
+    out = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer(["the cat sat on the mat " * 40], out, vocab=270)
+    return out / "tokenizer.json"

@@ -1,0 +1,39 @@
+"""Small models with weights spread, and runs that hold them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from train.checkpoint import Plan, encode_json
+from train.config import TrainConfig
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+
+
+def build(config: ModelConfig) -> Decoder:
+    """Weights, biases and norms spread, so that a swapped or forgotten one shows."""
+    model = Decoder(config)
+    model.initialise(0)
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            noise = torch.empty(weight.shape).normal_(0, 0.3, generator=draw)
+            weight.add_(noise) if weight.dim() == 1 else weight.mul_(2.0)
+    return model.eval()
+
+
+def trained(folder: Path, model: Decoder, tokenizer: Path) -> Path:
+    """A run's folder with one checkpoint."""
+    step = folder / "checkpoints" / "step-0000007"
+    step.mkdir(parents=True)
+    plan = Plan(model=model.config, train=TrainConfig(context=8), shards="0" * 64)
+    save_file(
+        {k: v.contiguous() for k, v in model.state_dict().items()}, step / "model.safetensors"
+    )
+    (step / "config.json").write_bytes(encode_json(plan.to_json()))
+    (step / "state.json").write_bytes(encode_json({"version": 1, "step": 7, "tokens": 99}))
+    (folder / "tokenizer.json").write_bytes(tokenizer.read_bytes())
+    return folder

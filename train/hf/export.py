@@ -1,0 +1,216 @@
+"""Write a trained model as a folder for transformers.
+
+OUT/  config.json  generation_config.json  tokenizer.json  README.md
+      model.safetensors, or model-00001-of-0000N.safetensors and model.safetensors.index.json
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+
+from train.accounting import parameters
+from train.checkpoint import load_plan, newest
+from train.data.shards import end_of_text
+from train.errors import TrainError
+from train.files import encode_json, sync
+from train.generate import load_tokenizer
+from train.hf.families import family_of
+from train.hf.family import Family, Weight, our_shapes
+from train.model.config import ModelConfig
+from train.plan import Plan
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+SHARD_BYTES = 5 * 10**9  # what transformers' save_pretrained takes
+
+# Writes more about the tokenizer: folder, tokenizer, its end-of-text token.
+Finish = Callable[[Path, Tokenizer, str | None], None]
+
+
+def export(
+    run: Path,
+    out: Path,
+    *,
+    dtype: str = "float32",
+    shard_bytes: int = SHARD_BYTES,
+    finish: Finish | None = None,
+) -> dict[str, Any]:
+    """The newest checkpoint of ``run`` as ``out``, a new folder, whole or not there; returns what
+    was written. Raises ``TrainError``, for a model that no class of transformers computes too.
+    """
+    if dtype not in DTYPES:
+        raise TrainError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}", exit_code=2)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise TrainError(f"{out} is there already: give a new folder", exit_code=2)
+    checkpoint, plan, family = chosen(run)
+    weights = checkpoint / "model.safetensors"
+    tokenizer = load_tokenizer(run / "tokenizer.json")
+    added = tokenizer.get_added_tokens_decoder()
+    end = end_of_text({token.content: index for index, token in added.items() if token.special})
+    aside = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    files = _write_weights(weights, aside, family, plan.model, DTYPES[dtype], shard_bytes)
+    shutil.copyfile(run / "tokenizer.json", aside / "tokenizer.json")
+    if finish is not None:
+        finish(aside, tokenizer, None if end is None else added[end].content)
+    config = config_json(plan.model, family, end, dtype)
+    (aside / "config.json").write_bytes(encode_json(config))
+    ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    (aside / "generation_config.json").write_bytes(encode_json(ids))
+    card = _card(plan, family, checkpoint.name, dtype)
+    (aside / "README.md").write_text(card, encoding="utf-8")
+    for file in sorted(aside.iterdir()):
+        sync(file)
+    sync(aside)
+    aside.replace(out)  # an empty folder is replaced
+    sync(out.parent)
+    return {
+        "family": family.name,
+        "architecture": family.architecture,
+        "parameters": parameters(plan.model),
+        "checkpoint": checkpoint.name,
+        "dtype": dtype,
+        "files": files,
+        "bytes": sum((out / name).stat().st_size for name in files),
+    }
+
+
+def chosen(run: Path) -> tuple[Path, Plan, Family]:
+    """The newest checkpoint of a run, its plan, and the family that says its model."""
+    checkpoint = newest(run / "checkpoints")
+    if checkpoint is None:
+        raise TrainError(
+            f"{run}: no finished checkpoint; give the folder a model was trained into", exit_code=2
+        )
+    plan = load_plan(checkpoint)
+    _check(checkpoint / "model.safetensors", plan.model)
+    return checkpoint, plan, family_of(plan.model)
+
+
+def config_json(
+    config: ModelConfig, family: Family, end: int | None, dtype: str = "float32"
+) -> dict[str, Any]:
+    """config.json. A text begins with the token that ends the one before it, as in training."""
+    return {
+        "architectures": [family.architecture],
+        "model_type": family.name,
+        "vocab_size": config.vocab,
+        **family.write(config),
+        "tie_word_embeddings": config.tied_embeddings,
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "pad_token_id": None,
+        "torch_dtype": dtype,  # every version of transformers reads this key
+        "use_cache": True,
+    }
+
+
+def _write_weights(
+    source: Path,
+    folder: Path,
+    family: Family,
+    config: ModelConfig,
+    dtype: torch.dtype,
+    limit: int,
+) -> list[str]:
+    """The names of the files. No more than one of them is in memory at a time."""
+    files = list(_shards(family.weights(config), dtype.itemsize, limit))
+    names = ["model.safetensors"]
+    if len(files) > 1:
+        count = len(files)
+        names = [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
+    place: dict[str, str] = {}
+    try:
+        with safe_open(source, framework="pt") as weights:
+            for name, part in zip(names, files, strict=True):
+                tensors = {}
+                for one in part:
+                    ours = [weights.get_tensor(own) for own in one.ours]
+                    tensors[one.theirs] = one.layout.pack(ours).to(dtype).contiguous().clone()
+                    place[one.theirs] = name
+                save_file(tensors, folder / name, metadata={"format": "pt"})
+    except (OSError, SafetensorError) as error:
+        raise TrainError(f"{source}: cannot be read ({error})") from error
+    if len(files) > 1:
+        total = sum(_bytes(one, dtype.itemsize) for part in files for one in part)
+        index = {"metadata": {"total_size": total}, "weight_map": place}
+        (folder / "model.safetensors.index.json").write_bytes(encode_json(index))
+        names.append("model.safetensors.index.json")
+    return names
+
+
+def _check(source: Path, config: ModelConfig) -> None:
+    """A config from elsewhere must not make us lay out more than the weights that came with it."""
+    try:
+        with safe_open(source, framework="pt") as weights:
+            names = weights.offset_keys()
+            found = {one: tuple(weights.get_slice(one).get_shape()) for one in names}
+    except (OSError, SafetensorError) as error:
+        raise TrainError(f"{source}: cannot be read ({error})") from error
+    total = sum(torch.Size(shape).numel() for shape in found.values())
+    if total != parameters(config) or found != our_shapes(config):
+        raise TrainError(f"{source}: the weights do not fit config.json; delete the folder")
+
+
+def _shards(weights: Iterator[Weight], width: int, limit: int) -> Iterator[list[Weight]]:
+    """In turn as many as fit in ``limit`` bytes, one at least."""
+    part: list[Weight] = []
+    held = 0
+    for one in weights:
+        size = _bytes(one, width)
+        if part and held + size > limit:
+            yield part
+            part, held = [], 0
+        part.append(one)
+        held += size
+    yield part
+
+
+def _bytes(weight: Weight, width: int) -> int:
+    return torch.Size(weight.shape).numel() * width
+
+
+def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
+    config = plan.model
+    shape = {
+        "parameters": f"{parameters(config):,}",
+        "layers": config.layers,
+        "width": config.hidden,
+        "heads": f"{config.heads} ({config.kv_heads} of keys and values, of {config.head_dim})",
+        "feed-forward": f"{config.mlp}, {config.mlp_hidden}",
+        "positions": config.position,
+        "vocabulary": f"{config.vocab:,}",
+        "context": f"{config.context:,} tokens",
+        "weights": dtype,
+        "checkpoint": checkpoint,
+        "token shards": plan.shards[:12],
+    }
+    rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+---
+A decoder language model ({family.architecture}), trained and exported with llmcurate.
+
+| | |
+|---|---|
+{rows}
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForCausalLM.from_pretrained(".")
+start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
+ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
+print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))
+```
+"""

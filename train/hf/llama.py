@@ -1,0 +1,232 @@
+"""Families whose tensors are named as LLaMA's: Llama, Qwen2, Qwen3, Mistral, Ministral, OLMo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from train.hf import rope
+from train.hf.family import COMMON, GATED, GATED_MLPS, Family, Part, activation
+from train.hf.settings import Settings
+from train.model.config import ModelConfig
+
+_PARTS = (
+    Part(ours=("embedding",), theirs="model.embed_tokens"),
+    Part(ours=("blocks.{}.attention_norm",), theirs="model.layers.{}.input_layernorm"),
+    Part(ours=("blocks.{}.attention.query",), theirs="model.layers.{}.self_attn.q_proj"),
+    Part(ours=("blocks.{}.attention.key",), theirs="model.layers.{}.self_attn.k_proj"),
+    Part(ours=("blocks.{}.attention.value",), theirs="model.layers.{}.self_attn.v_proj"),
+    Part(ours=("blocks.{}.attention.out",), theirs="model.layers.{}.self_attn.o_proj"),
+    Part(ours=("blocks.{}.attention.query_norm",), theirs="model.layers.{}.self_attn.q_norm"),
+    Part(ours=("blocks.{}.attention.key_norm",), theirs="model.layers.{}.self_attn.k_norm"),
+    Part(ours=("blocks.{}.mlp_norm",), theirs="model.layers.{}.post_attention_layernorm"),
+    Part(ours=("blocks.{}.mlp.gate",), theirs="model.layers.{}.mlp.gate_proj"),
+    Part(ours=("blocks.{}.mlp.up",), theirs="model.layers.{}.mlp.up_proj"),
+    Part(ours=("blocks.{}.mlp.down",), theirs="model.layers.{}.mlp.down_proj"),
+    Part(ours=("norm",), theirs="model.norm"),
+    Part(ours=("head",), theirs="lm_head"),
+)
+_KINDS = {"sliding_attention": "W", "full_attention": "F"}
+_ALLOWS = COMMON | {
+    "norm": ("rms",),
+    "bias": ("none",),
+    "mlp": GATED_MLPS,
+    "kv_heads": ("heads", "fewer than heads"),
+    "head_dim": ("hidden / heads", "other"),
+    "position": ("rope",),
+    "rope_scaling": (False, True),
+    "rope_theta": ("10000", "other"),
+}
+
+
+def _write(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "hidden_size": config.hidden,
+        "intermediate_size": config.mlp_hidden,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "hidden_act": activation(config),
+        "max_position_embeddings": config.context,
+        "rms_norm_eps": config.norm_eps,
+        "attention_dropout": 0.0,
+        **rope.written(config),
+    }
+
+
+def _read(context: int, eps: float = 1e-6) -> Callable[[Settings, int | None], dict[str, Any]]:
+    """``context`` and ``eps``: transformers' defaults, for files that leave them out."""
+
+    def read(settings: Settings, wanted: int | None) -> dict[str, Any]:
+        hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
+        length = wanted or settings.whole("max_position_embeddings", context)
+        settings.expect("partial_rotary_factor", 1.0, 1.0)
+        return {
+            "layers": settings.whole("num_hidden_layers"),
+            "hidden": hidden,
+            "heads": heads,
+            "kv_heads": settings.whole("num_key_value_heads", heads),
+            "head_dim": settings.whole("head_dim", hidden // max(1, heads)),
+            "mlp_hidden": settings.whole("intermediate_size"),
+            "mlp": settings.one_of("hidden_act", GATED, "silu"),
+            "context": length,
+            "norm_eps": settings.number("rms_norm_eps", eps),
+            "tied_embeddings": settings.flag("tie_word_embeddings", False),
+            **rope.read(settings, length),
+        }
+
+    return read
+
+
+def _write_llama(config: ModelConfig) -> dict[str, Any]:
+    return _write(config) | {
+        "attention_bias": config.bias == "all",
+        "mlp_bias": config.bias in ("all", "mlp"),
+    }
+
+
+def _read_llama(settings: Settings, context: int | None) -> dict[str, Any]:
+    attention, mlp = settings.flag("attention_bias", False), settings.flag("mlp_bias", False)
+    if attention and not mlp:
+        raise settings.refusal("attention_bias", True, "our models know it with mlp_bias alone")
+    bias = "all" if attention else "mlp" if mlp else "none"
+    return _read(2048)(settings, context) | {"bias": bias}
+
+
+def _write_windows(config: ModelConfig) -> dict[str, Any]:
+    """Qwen's and Ministral's kinds of layers."""
+    windows = [config.window_of(layer) for layer in range(config.layers)]
+    kinds = ["full_attention" if one is None else "sliding_attention" for one in windows]
+    on = any(one is not None for one in windows)
+    return {
+        "use_sliding_window": on,
+        "sliding_window": config.window if on else None,
+        "max_window_layers": 0 if on else config.layers,
+        "layer_types": kinds,
+    }
+
+
+def _read_windows(settings: Settings, layers: int, *, on: bool, first: int) -> dict[str, Any]:
+    """``on``: whether there are windows where a file does not list the kinds of layers; ``first``:
+    the layer they begin with.
+    """
+    window = settings.whole("sliding_window", None)
+    kinds = settings.words("layer_types")
+    if kinds is None:
+        marks = "".join("W" if on and layer >= first else "F" for layer in range(min(layers, 9999)))
+    else:
+        marks = "".join(_KINDS.get(kind, "?") for kind in kinds)
+        if "?" in marks or len(kinds) != layers:
+            raise settings.refusal(
+                "layer_types", kinds[:3], "one of sliding_attention and full_attention a layer"
+            )
+    if window is None or "W" not in marks:
+        return {"window": None}
+    lengths = range(1, len(marks) + 1)
+    period = next(n for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])
+    return {"window": window, "window_pattern": marks[:period]}
+
+
+def _read_qwen(bias: str, qk_norm: bool) -> Callable[[Settings, int | None], dict[str, Any]]:
+    def read(settings: Settings, context: int | None) -> dict[str, Any]:
+        if qk_norm:
+            settings.expect("attention_bias", False, False)
+        values = _read(32_768)(settings, context)
+        used = settings.flag("use_sliding_window", False)
+        first = settings.whole("max_window_layers", 28)
+        found = _read_windows(settings, values["layers"], on=used, first=first)
+        if not used:  # the length of the window is then not read
+            found = {"window": None}
+        return values | found | {"bias": bias, "qk_norm": qk_norm}
+
+    return read
+
+
+def _read_mistral(settings: Settings, context: int | None) -> dict[str, Any]:
+    window = settings.whole("sliding_window", None)
+    return _read(131_072)(settings, context) | {"window": window}
+
+
+def _read_ministral(settings: Settings, context: int | None) -> dict[str, Any]:
+    values = _read(131_072)(settings, context)
+    return values | _read_windows(settings, values["layers"], on=True, first=0)
+
+
+def _write_olmo(config: ModelConfig) -> dict[str, Any]:
+    values = _write(config) | {"attention_bias": False, "clip_qkv": None}
+    del values["rms_norm_eps"], values["head_dim"]
+    return values
+
+
+def _read_olmo(settings: Settings, context: int | None) -> dict[str, Any]:
+    settings.expect("clip_qkv", None, None)
+    settings.expect("attention_bias", False, False)
+    # Its norm has no weights, and its eps is in the code.
+    return _read(2048)(settings, context) | {"norm": "layer_plain", "norm_eps": 1e-5}
+
+
+def _without_switch(config: ModelConfig) -> dict[str, Any]:
+    values = _write_windows(config)
+    del values["use_sliding_window"], values["max_window_layers"]
+    return values
+
+
+_WINDOWS = ("none", "some layers", "every layer")
+_ANY_HEAD = (*_ALLOWS["head_dim"], "other, heads not dividing hidden")
+
+LLAMA = Family(
+    name="llama",
+    architecture="LlamaForCausalLM",
+    allows=_ALLOWS | {"bias": ("none", "all", "mlp")},
+    write=_write_llama,
+    read=_read_llama,
+    parts=_PARTS,
+    prefix="model.",
+)
+MISTRAL = Family(
+    name="mistral",
+    architecture="MistralForCausalLM",
+    allows=_ALLOWS | {"window": ("every layer", "none"), "head_dim": _ANY_HEAD},
+    write=lambda config: _write(config) | {"sliding_window": config.window_of(0)},
+    read=_read_mistral,
+    parts=_PARTS,
+    prefix="model.",
+)
+MINISTRAL = Family(
+    name="ministral",
+    architecture="MinistralForCausalLM",
+    allows=_ALLOWS | {"window": _WINDOWS, "head_dim": _ANY_HEAD},
+    write=lambda config: _write(config) | _without_switch(config),
+    read=_read_ministral,
+    parts=_PARTS,
+    prefix="model.",
+)
+QWEN2 = Family(
+    name="qwen2",
+    architecture="Qwen2ForCausalLM",
+    allows=_ALLOWS | {"bias": ("qkv",), "window": _WINDOWS, "head_dim": _ANY_HEAD},
+    write=lambda config: _write(config) | _write_windows(config),
+    read=_read_qwen("qkv", False),
+    parts=_PARTS,
+    prefix="model.",
+)
+QWEN3 = Family(
+    name="qwen3",
+    architecture="Qwen3ForCausalLM",
+    allows=_ALLOWS | {"qk_norm": (True,), "window": _WINDOWS, "head_dim": _ANY_HEAD},
+    write=lambda config: _write(config) | _write_windows(config) | {"attention_bias": False},
+    read=_read_qwen("none", True),
+    parts=_PARTS,
+    prefix="model.",
+)
+OLMO = Family(
+    name="olmo",
+    architecture="OlmoForCausalLM",
+    allows=_ALLOWS
+    | {"norm": ("layer_plain",), "norm_eps": ("1e-5",), "head_dim": ("hidden / heads",)},
+    write=_write_olmo,
+    read=_read_olmo,
+    parts=_PARTS,
+    prefix="model.",
+)

@@ -1,0 +1,244 @@
+"""Read a folder of transformers' as one of our models.
+
+The folder may be anyone's: only JSON and safetensors are read, nothing in it names a path, and
+nothing is allocated before the sizes in the files agree.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from train.accounting import parameters
+from train.checkpoint import complete, load_plan, newest
+from train.config import TrainConfig
+from train.errors import TrainError
+from train.files import VERSION, encode_json, sync, write_atomic
+from train.generate import load_tokenizer
+from train.hf.families import FAMILIES
+from train.hf.family import Family
+from train.hf.settings import Settings, read_json
+from train.model.config import ModelConfig
+from train.plan import Plan
+
+_FILE = re.compile(r"[\w.-]+\.safetensors")
+_FLOATS = ("F64", "F32", "F16", "BF16")
+# What older versions saved beside the weights: causal masks and rotary tables.
+_TABLES = re.compile(
+    r"(\.attn\.(bias|masked_bias)|\.attention\.(bias|masked_bias)|\.inv_freq|\.embed_positions)$"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A folder that was looked through: its model, and where each of its tensors is."""
+
+    folder: Path
+    family: Family
+    config: ModelConfig
+    files: Mapping[str, tuple[Path, str]]  # name in the family: file, name there
+
+
+def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The model in a folder of transformers' or of ours, and its weights by our names, float32.
+
+    ``context``: its longest text, where its positions allow another than the file's. Raises
+    ``TrainError``.
+    """
+    checkpoint = newest(folder / "checkpoints")
+    if checkpoint is not None:
+        config, path = load_plan(checkpoint).model, checkpoint / "model.safetensors"
+        try:
+            weights = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise TrainError(f"{path}: cannot be read ({error})") from error
+        return config, weights
+    source = look(folder, context=context)
+    return source.config, dict(_tensors(source))
+
+
+def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict[str, Any]:
+    """The model of ``folder`` as a checkpoint of step 0 in ``out``, that generate reads and
+    training can start from; returns what was written. Raises ``TrainError``.
+    """
+    if complete(out / "checkpoints"):
+        raise TrainError(f"{out} holds a model already: give another folder", exit_code=2)
+    source = look(folder, context=context)
+    tokens = folder / "tokenizer.json"
+    if not tokens.is_file():
+        raise TrainError(
+            f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer convert`)",
+            exit_code=2,
+        )
+    largest = max(load_tokenizer(tokens).get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= source.config.vocab:
+        raise TrainError(f"{tokens}: has token {largest}, the model {source.config.vocab} tokens")
+    weights = dict(_tensors(source))
+    settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
+    plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")
+    final = out / "checkpoints" / "step-0000000"
+    final.parent.mkdir(parents=True, exist_ok=True)
+    aside = final.with_name(f".{final.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    save_file(weights, aside / "model.safetensors")
+    (aside / "config.json").write_bytes(encode_json(plan.to_json()))
+    (aside / "state.json").write_bytes(encode_json({"version": VERSION, "step": 0, "tokens": 0}))
+    for file in sorted(aside.iterdir()):
+        sync(file)
+    sync(aside)
+    write_atomic(out / "tokenizer.json", tokens.read_bytes())
+    aside.rename(final)
+    sync(final.parent)
+    return {
+        "family": source.family.name,
+        "parameters": parameters(source.config),
+        "vocab": source.config.vocab,
+        "context": source.config.context,
+        "checkpoint": "checkpoints/step-0000000",
+    }
+
+
+def look(folder: Path, *, context: int | None = None) -> Source:
+    """Find the family, the configuration and the tensors; refuses in one line what does not fit."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise TrainError(f"{folder}: no config.json; give a model's folder", exit_code=2)
+    values = read_json(path)
+    name = values.get("model_type")
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise TrainError(
+            f"{path}: model_type is {name!r}: known are {', '.join(FAMILIES)}", exit_code=2
+        )
+    family = FAMILIES[name]
+    settings = Settings(values, str(path), family.aliases)
+    if values.get("quantization_config"):
+        raise settings.refusal("quantization_config", "set", "give the weights unquantised")
+    found = family.read(settings, context) | {"vocab": settings.whole("vocab_size")}
+    try:
+        config = ModelConfig(**found)
+    except TrainError as error:
+        raise TrainError(f"{path}: {error}", exit_code=2) from error
+    tensors = _headers(folder)
+    total = sum(torch.Size(shape).numel() for _, _, shape in tensors.values())
+    if parameters(config) > total:
+        raise TrainError(
+            f"{folder}: config.json speaks of {parameters(config):,} parameters, the files hold "
+            f"{total:,}",
+            exit_code=2,
+        )
+    return Source(
+        folder=folder, family=family, config=config, files=_match(folder, family, config, tensors)
+    )
+
+
+def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
+    """File, type and shape of every tensor, from the files' headers."""
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file():
+        names = [single.name]
+    elif index.is_file():
+        places = read_json(index).get("weight_map")
+        if not isinstance(places, dict) or not places:
+            raise TrainError(f"{index}: no weight_map", exit_code=2)
+        names = sorted({str(one) for one in places.values()})
+    else:
+        raise TrainError(
+            f"{folder}: no model.safetensors; pickled weights are not read, save them with "
+            "safe_serialization=True",
+            exit_code=2,
+        )
+    found: dict[str, tuple[Path, str, tuple[int, ...]]] = {}
+    for name in names:
+        path = folder / name
+        if not _FILE.fullmatch(name) or not path.is_file():
+            raise TrainError(f"{index}: {name!r} is no file beside it", exit_code=2)
+        try:
+            with safe_open(path, framework="pt") as file:
+                for tensor in file.offset_keys():
+                    part = file.get_slice(tensor)
+                    found[tensor] = path, part.get_dtype(), tuple(part.get_shape())
+        except (OSError, SafetensorError) as error:
+            raise TrainError(f"{path}: cannot be read ({error})", exit_code=2) from error
+    return found
+
+
+def _match(
+    folder: Path,
+    family: Family,
+    config: ModelConfig,
+    tensors: Mapping[str, tuple[Path, str, tuple[int, ...]]],
+) -> dict[str, tuple[Path, str]]:
+    """Where each tensor of the family is; every one must be there, and nothing besides."""
+    left = {name: place for name, place in tensors.items() if not _TABLES.search(name)}
+    files: dict[str, tuple[Path, str]] = {}
+    missing: list[str] = []
+    for weight in family.weights(config):
+        name = next((one for one in _spellings(weight.theirs, family) if one in left), None)
+        if name is None:
+            missing.append(weight.theirs)
+            continue
+        path, dtype, shape = left.pop(name)
+        if shape != weight.shape or dtype not in _FLOATS:
+            raise TrainError(
+                f"{path}: {name} is {dtype} {list(shape)}, config.json says {list(weight.shape)} "
+                "numbers with a point",
+                exit_code=2,
+            )
+        files[weight.theirs] = path, name
+    if missing:
+        raise TrainError(f"{folder}: {_few(missing)} missing in the weights", exit_code=2)
+    if config.tied_embeddings:
+        for head in _spellings("lm_head.weight", family):
+            if head in left:
+                _same(left.pop(head)[0], head, files[f"{family.parts[0].theirs}.weight"])
+    if left:
+        raise TrainError(
+            f"{folder}: the weights hold {_few(sorted(left))}, which {family.name} as config.json "
+            "describes it has not",
+            exit_code=2,
+        )
+    return files
+
+
+def _spellings(name: str, family: Family) -> Iterator[str]:
+    """A tensor's names: now, saved without the head, and in other versions."""
+    yield name
+    yield name.removeprefix(family.prefix)
+    if name.startswith("embed_out."):
+        yield name.replace("embed_out.", "lm_head.")
+    if name == "lm_head.weight":
+        yield "embed_out.weight"
+
+
+def _same(path: Path, head: str, embedding: tuple[Path, str]) -> None:
+    with safe_open(path, framework="pt") as one, safe_open(embedding[0], framework="pt") as other:
+        if not torch.equal(one.get_tensor(head), other.get_tensor(embedding[1])):
+            raise TrainError(
+                f"{path}: {head} differs from the embedding that config.json ties it to",
+                exit_code=2,
+            )
+
+
+def _tensors(source: Source) -> Iterator[tuple[str, Tensor]]:
+    """Our names and tensors, float32."""
+    for weight in source.family.weights(source.config):
+        path, name = source.files[weight.theirs]
+        with safe_open(path, framework="pt") as file:
+            theirs = file.get_tensor(name).float()
+        for own, tensor in zip(weight.ours, weight.layout.unpack(theirs), strict=True):
+            yield own, tensor.contiguous().clone()
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,105 @@
+"""Rotary positions in config.json: ``rope_theta`` and ``rope_scaling``, or ``rope_parameters``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from train.hf.settings import Settings
+from train.model.config import ModelConfig, RopeScaling
+
+
+def written(config: ModelConfig) -> dict[str, Any]:
+    """``rope_theta`` and ``rope_scaling``, in the keys that every version of transformers reads."""
+    theta, scaling = config.rope_theta, config.rope_scaling
+    if scaling is None:
+        return {"rope_theta": theta, "rope_scaling": None}
+    if scaling.kind == "ntk":  # nothing but another theta
+        theta *= scaling.factor ** (config.rotated / (config.rotated - 2))
+        return {"rope_theta": theta, "rope_scaling": None}
+    values: dict[str, Any] = {"rope_type": scaling.kind, "factor": scaling.factor}
+    if scaling.kind != "linear":
+        values["original_max_position_embeddings"] = scaling.original_context
+    if scaling.kind == "yarn":
+        values |= {"beta_fast": scaling.beta_fast, "beta_slow": scaling.beta_slow}
+    if scaling.kind == "llama3":
+        values |= {"low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
+    if scaling.kind == "longrope":
+        values |= _longrope(config, scaling)
+    return {"rope_theta": theta, "rope_scaling": values}
+
+
+def _longrope(config: ModelConfig, scaling: RopeScaling) -> dict[str, Any]:
+    """Transformers picks the divisors by the length of each text; ours are those of the model's
+    context, so both lists are the one in use.
+    """
+    stretch = max(1.0, config.context / scaling.original_context)
+    used = scaling.long if config.context > scaling.original_context else scaling.short
+    return {
+        "factor": stretch,
+        "attention_factor": math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context)),
+        "short_factor": list(used),
+        "long_factor": list(used),
+    }
+
+
+def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict[str, Any]:
+    """``rope_theta`` and ``rope_scaling`` of a ModelConfig with that context; ``theta`` names the
+    key of a family that calls it otherwise. Raises ``TrainError``.
+    """
+    new = settings.sub("rope_parameters")
+    values = new or settings.sub("rope_scaling")
+    base = (new or settings).number("rope_theta" if new else theta, 10_000.0)
+    kind = values.word("rope_type", values.word("type", "default")) if values else "default"
+    if not values or kind == "default":
+        return {"rope_theta": base, "rope_scaling": None}
+    if kind not in ("linear", "yarn", "llama3", "longrope"):
+        raise values.refusal("rope_type", kind, "linear, yarn, llama3 and longrope are known")
+    original = 0
+    if kind != "linear":
+        # Phi-3 keeps it beside the scaling.
+        beside = settings.whole("original_max_position_embeddings", context)
+        original = values.whole("original_max_position_embeddings", beside)
+    found: dict[str, Any] = {"kind": kind, "original_context": original}
+    if kind != "longrope":
+        found["factor"] = values.number("factor")
+    if kind == "llama3":
+        found["low"] = values.number("low_freq_factor")
+        found["high"] = values.number("high_freq_factor")
+    if kind == "yarn":
+        found["beta_fast"] = values.number("beta_fast", 32.0)
+        found["beta_slow"] = values.number("beta_slow", 1.0)
+        _check_yarn(values, found["factor"])
+    if kind == "longrope":
+        found |= _read_longrope(values, context, original)
+    return {"rope_theta": base, "rope_scaling": RopeScaling(**found)}
+
+
+def _check_yarn(values: Settings, factor: float) -> None:
+    values.expect("truncate", True, True)
+    usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
+    given = values.number("attention_factor", usual)
+    if not math.isclose(given, usual, rel_tol=1e-6):
+        raise values.refusal("attention_factor", given, f"ours is 0.1 ln(factor) + 1 = {usual:.6g}")
+    mscale, all_dim = values.number("mscale", 0.0), values.number("mscale_all_dim", 0.0)
+    if mscale and all_dim:
+        raise values.refusal("mscale", mscale, "ours follows from the factor alone")
+
+
+def _read_longrope(values: Settings, context: int, original: int) -> Mapping[str, Any]:
+    short, long = values.numbers("short_factor"), values.numbers("long_factor")
+    if context > original and short != long:
+        raise values.refusal(
+            "short_factor",
+            "not long_factor",
+            f"ours does not change with a text's length: import it with --context {original}",
+        )
+    stretch = max(1.0, context / original)
+    usual = math.sqrt(1 + math.log(stretch) / math.log(original)) if original > 1 else 1.0
+    given = values.number("attention_factor", usual)
+    if not math.isclose(given, usual, rel_tol=1e-6):
+        raise values.refusal(
+            "attention_factor", given, f"ours follows from the context: {usual:.6g}"
+        )
+    return {"short": short, "long": long}

@@ -1,0 +1,111 @@
+"""The keys of a config.json that anyone may have written, read by type."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from train.errors import TrainError
+
+_REQUIRED = object()
+
+
+class Settings:
+    """Typed look-ups that raise ``TrainError`` naming file and key. A key that is null is absent;
+    ``aliases`` name the same setting.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str, aliases: Mapping[str, str]) -> None:
+        self._values, self.where, self._aliases = values, where, aliases
+
+    def refusal(self, name: str, value: Any, why: str) -> TrainError:
+        return TrainError(f"{self.where}: {name} is {value!r}: {why}", exit_code=2)
+
+    def whole(self, name: str, default: Any = _REQUIRED) -> Any:
+        value = self._get(name, default)
+        if value is not default and (isinstance(value, bool) or not isinstance(value, int)):
+            raise self.refusal(name, value, "expected a whole number")
+        return value
+
+    def number(self, name: str, default: Any = _REQUIRED) -> float:
+        value = self._get(name, default)
+        plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not plain or not math.isfinite(value):
+            raise self.refusal(name, value, "expected a number")
+        return float(value)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        value = self._get(name, _REQUIRED)
+        plain = isinstance(value, list) and all(
+            isinstance(one, (int, float)) and not isinstance(one, bool) and 0 < one < math.inf
+            for one in value
+        )
+        if not plain:
+            raise self.refusal(name, value, "expected a list of numbers over 0")
+        return tuple(float(one) for one in value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._get(name, default)
+        if not isinstance(value, bool):
+            raise self.refusal(name, value, "expected true or false")
+        return value
+
+    def word(self, name: str, default: Any = _REQUIRED) -> str:
+        value = self._get(name, default)
+        if not isinstance(value, str):
+            raise self.refusal(name, value, "expected a word")
+        return value
+
+    def words(self, name: str) -> list[str] | None:
+        value = self._get(name, None)
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(one, str) for one in value)
+        ):
+            raise self.refusal(name, value, "expected a list of words")
+        return value
+
+    def one_of(self, name: str, choices: Mapping[str, str], default: Any = _REQUIRED) -> str:
+        """Our word for theirs."""
+        value = self.word(name, default)
+        if value not in choices:
+            raise self.refusal(name, value, f"known are {', '.join(choices)}")
+        return choices[value]
+
+    def sub(self, name: str) -> Settings | None:
+        """An object of settings, None where it is absent or empty."""
+        value = self._get(name, None)
+        if value is not None and not isinstance(value, dict):
+            raise self.refusal(name, value, "expected an object")
+        return Settings(value, f"{self.where}: {name}", {}) if value else None
+
+    def expect(self, name: str, wanted: Any, default: Any) -> None:
+        """Refuse a setting that our models have no counterpart for."""
+        value = self._get(name, default)
+        if value != wanted:
+            raise self.refusal(name, value, f"our models know {wanted!r} alone")
+
+    def _get(self, name: str, default: Any) -> Any:
+        value = self._values.get(name)
+        if value is None and name in self._aliases:
+            value = self._values.get(self._aliases[name])
+        if value is not None:
+            return value
+        if default is _REQUIRED:
+            raise TrainError(f"{self.where}: {name} is missing", exit_code=2)
+        return default
+
+
+def read_json(path: Path, limit: int = 64_000_000) -> dict[str, Any]:
+    """An object from a file that anyone may have written; ``TrainError`` names it."""
+    try:
+        if path.stat().st_size > limit:
+            raise TrainError(f"{path}: larger than {limit} bytes", exit_code=2)
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrainError(f"{path}: cannot be read ({error})", exit_code=2) from error
+    if not isinstance(values, dict):
+        raise TrainError(f"{path}: expected a JSON object", exit_code=2)
+    return values
