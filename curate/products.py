@@ -336,9 +336,10 @@ class PretrainProduct(Product):
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
         from train.errors import TrainError
+        from train.stages import stages_of
 
         try:
-            self._config()
+            stages_of(self._config())
         except TrainError as error:
             raise ValueError(str(error)) from None
         return self

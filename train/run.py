@@ -88,6 +88,7 @@ class Run:
                         self.saver.wait()
                         break
                     except _Spike:
+                        self.stepper.close()
                         self.saver.wait()
                         self.ranks.wait()
                         start = newest(self.out / "checkpoints")
@@ -96,6 +97,7 @@ class Run:
                         if log is not None:
                             log.close()
         finally:
+            self.stepper.close()
             self.saver.close()
         self.ranks.wait()
 
