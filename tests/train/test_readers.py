@@ -255,6 +255,17 @@ def test_what_files_do_not_say_must_be_given_and_make_sense(tmp_path, foreign, m
         read_shards(nanogpt(tmp_path), foreign=foreign)
 
 
+def test_our_own_shards_without_their_manifest_are_not_taken_for_another_layout(
+    shard_folder, tmp_path
+):
+    import shutil
+
+    copy = shutil.copytree(shard_folder, tmp_path / "copy")
+    (copy / "manifest.json").unlink()
+    with pytest.raises(TrainError, match="no manifest"):
+        read_shards(copy, foreign=KNOWN)
+
+
 def test_a_folder_of_other_things_is_no_shards(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(TrainError, match="no manifest") as caught:

@@ -155,7 +155,9 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, given: Pa
             break
     if not found and single and nanogpt.is_val(given.name):
         found = [given.name]  # named itself, so it is meant
-    if not found:
+    # An index of ours beside it: an encoding that was not finished, whose bounds must not be lost.
+    unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in found)
+    if not found or unfinished:
         raise TrainError(
             f"{given}: no manifest.json, so no finished token shards, and no files of another "
             "layout (.bin, .npy, .ds); encode them first",

@@ -21,7 +21,7 @@ def read(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
     index = path.with_suffix(".idx")
     tokens = map_tokens(path, dtype)
     if index.stat().st_size % 8:
-        raise TrainError(f"{index}: cut short; encode again")
+        raise TrainError(f"{index}: cut short")
     start, length = from_ends(np.fromfile(index, dtype="<u8"), len(tokens), index)
     mask = None
     if masked:
@@ -33,5 +33,5 @@ def read(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
 def map_mask(path: Path, tokens: int) -> np.ndarray:
     """A byte a token, 1 where it counts in training."""
     if not path.is_file() or path.stat().st_size != tokens:
-        raise TrainError(f"{path}: not a byte a token; encode again")
+        raise TrainError(f"{path}: not a byte a token")
     return np.memmap(path, dtype=np.uint8, mode="r") if tokens else np.zeros(0, dtype=np.uint8)
