@@ -13,13 +13,13 @@ from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
 from curate.cli_model import model_app
-from curate.cli_models import import_
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
+from curate.cli_trained import generate, import_, which
 from curate.version import __version__
 
 app = typer.Typer(
@@ -199,56 +199,16 @@ def export(
     Examples: llmcurate export corpus/ -o out  (OUT/jsonl/part-*.jsonl.zst, all columns)
     llmcurate export model/ -o hf-model --format hf --dtype bfloat16
     """
-    from curate import commands, models
+    from curate import commands, trained
     from curate.errors import UsageError
 
     if format == "hf":
-        models.export(inputs or [], dtype, how_of(out, workers, as_json, dry_run, quiet))
+        trained.export(inputs or [], dtype, how_of(out, workers, as_json, dry_run, quiet))
         return
     if format != "jsonl":
         raise UsageError(f"--format {format}: choose jsonl or hf")
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.steps("export", [("export", {"compression": compression})], inputs or [], how)
-
-
-@app.command()
-def generate(
-    prompt: Annotated[str, typer.Argument(help="The beginning of the text.")] = "",
-    model: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder of a trained model; in a workspace: the newest."),
-    ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1)] = 100,
-    temperature: Annotated[float, typer.Option(min=0)] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0)] = 50,
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
-    """Continue a text with a trained model."""
-    from curate import commands
-
-    print(commands.generate(prompt, model, max_tokens, temperature, top_k, seed))
-
-
-@app.command()
-def which(
-    step: Annotated[int, typer.Option(help="As metrics.jsonl counts them, from 1.", min=1)],
-    run: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder of a trained model; in a workspace: the newest."),
-    ] = None,
-    shards: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Where its shards lie now, if they were moved."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Name the documents that a step of a training run was made of, and the tokens of each.
-
-    Example: llmcurate which --run model --step 1234
-    """
-    from curate import commands
-
-    commands.which(run, step, shards, as_json)
 
 
 @app.command()
@@ -266,6 +226,8 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(generate)
+app.command()(which)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)

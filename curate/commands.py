@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from curate import workspace
-from curate.errors import RunFailed, UsageError
+from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.plan import RunPlan, plan_run, stage_folder
 from curate.progress import say
@@ -110,6 +111,11 @@ def pretrain(
     how: How,
 ) -> Outcome | None:
     """`llmcurate pretrain`; in a workspace stale shards are encoded first."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            "torchrun starts this for every process: use --set pretrain.processes=N without it, "
+            "or torchrun ... -m train SHARDS OUT"
+        )
     if shards is not None or not any(one.startswith("pretrain.sources=") for one in sets):
         folder = shards or _fresh_shards(_workspace("SHARDS"), how)
         if how.dry_run and not folder.exists():
@@ -137,49 +143,6 @@ def _fresh_shards(space: workspace.Workspace, how: How) -> Path:
     say(f"encoding first: no shards yet for the {' and the '.join(newer)}", how.quiet)
     quiet = How(None, how.workers, False, how.dry_run, how.quiet)
     return encode(vocabulary, {}, [str(source)], quiet).out
-
-
-def generate(
-    prompt: str, model: Path | None, max_tokens: int, temperature: float, top_k: int, seed: int
-) -> str:
-    """`llmcurate generate`."""
-    folder = model or _workspace("--model").need("model", "llmcurate pretrain")
-    try:
-        from train.errors import TrainError
-        from train.generate import generate as continue_text
-    except ModuleNotFoundError as error:
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    try:
-        text = continue_text(
-            folder, prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, seed=seed
-        )
-    except TrainError as error:
-        failure = RunFailed(str(error))
-        failure.exit_code = error.exit_code
-        raise failure from None
-    return prompt + text
-
-
-def which(run: Path | None, step: int, shards: Path | None, as_json: bool) -> None:
-    """`llmcurate which`."""
-    folder = run or _workspace("--run").need("model", "llmcurate pretrain")
-    try:
-        from train.errors import TrainError
-        from train.which import which as documents_of
-    except ModuleNotFoundError as error:
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    try:
-        found = documents_of(folder, step, shards)
-    except TrainError as error:
-        failure = RunFailed(str(error))
-        failure.exit_code = error.exit_code
-        raise failure from None
-    if as_json:
-        print(json.dumps(found, ensure_ascii=False))
-        return
-    from curate.report.training import step_table
-
-    print("\n".join(step_table(found)))
 
 
 def explain(name: str, out: Path | None, as_json: bool) -> None:

@@ -308,7 +308,8 @@ class PretrainProduct(Product):
     loss_chunk: int = Field(0, ge=0, description="tokens whose logits are held at once; 0: fits")
     recompute: bool = Field(False, description="activations inside blocks are not kept")
     compile: bool = False
-    parallel: str = Field("ddp", description="ddp or fsdp, under torchrun")
+    processes: int = Field(1, ge=1, description="as many as there are GPUs to train on")
+    parallel: str = Field("ddp", description="ddp or fsdp, for several processes")
     spike: str = Field("stop", description="stop, skip or rollback, after a loss spike")
     spike_factor: float = Field(0.0, ge=0, description="deviations over the median; 0: only NaN")
     spike_window: int = Field(64, ge=1)
@@ -348,7 +349,11 @@ class PretrainProduct(Product):
         from train.config import TrainConfig
         from train.settings import from_dict
 
-        return from_dict(TrainConfig, self.model_dump(exclude={"shards", "model"}), "pretrain")
+        return from_dict(TrainConfig, self._settings(), "pretrain")
+
+    def _settings(self) -> dict[str, Any]:
+        """Those of training itself."""
+        return self.model_dump(mode="json", exclude={"shards", "model", "processes"})
 
     def _own(self) -> list[str]:
         """Folders of shards that the settings name."""
@@ -367,8 +372,8 @@ class PretrainProduct(Product):
         from train.config import TrainConfig
 
         digests = [_shards_digest(Path(path)) for path in self._own()]
-        found = super().identity()
-        settings = {k: v for k, v in found["settings"].items() if k not in TrainConfig.FREE}
+        found, free = super().identity(), TrainConfig.FREE | {"processes"}
+        settings = {k: v for k, v in found["settings"].items() if k not in free}
         return found | {"settings": _placeless(settings), "shards": digests}
 
     def lineage(self) -> dict[str, Any]:
@@ -390,6 +395,20 @@ class PretrainProduct(Product):
             if "shards" not in context.inputs:
                 raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
             shards = context.inputs["shards"]
+        if self.processes > 1:
+            from curate.torchrun import pretrain_in
+
+            summary = pretrain_in(
+                self.processes,
+                shards,
+                context.out,
+                model=self.model,
+                settings=self._settings(),
+                fresh=context.fresh,
+                on_progress=lambda line: _progress(line, context),
+                on_notice=context.say,
+            )
+            return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
         try:
             summary = pretrain(
                 shards,
@@ -416,9 +435,15 @@ def _progress(line: dict[str, Any], context: ProductContext) -> None:
 
 
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
-    """Step and loss of at most so many lines of the metrics, for the report."""
+    """Of at most so many lines of the metrics, and of all that were scored or skipped: what the
+    report draws."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     stride = max(1, len(lines) // points)
-    keep = [m for i, m in enumerate(lines) if i % stride == 0 or i == len(lines) - 1]
-    names = ("step", "loss", "held_out", "lr", "grad_norm")
+    told = ("held_out", "skipped")
+    keep = [
+        m
+        for i, m in enumerate(lines)
+        if i % stride == 0 or i == len(lines) - 1 or any(name in m for name in told)
+    ]
+    names = ("step", "loss", "held_out", "lr", "grad_norm", "skipped", "documents")
     return [{k: m[k] for k in names if k in m} for m in keep]

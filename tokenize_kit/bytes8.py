@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from tokenize_kit.bare import njit_bare, njit_within
 
 _K1 = np.uint64(0x9E3779B97F4A7C15)
 _K2 = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def load8(data, i):
     """Eight bytes from i (uint64), the first one lowest; the compiler makes it one load."""
     return (
@@ -25,7 +26,7 @@ def load8(data, i):
     )
 
 
-@njit(nogil=True, inline="always")
+@njit_bare
 def load_few(data, i, n):
     """The n < 8 bytes from i as `load8` places them."""
     value = np.uint64(0)
@@ -34,7 +35,7 @@ def load_few(data, i, n):
     return value
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def stir(value):
     """One round that moves every bit of the value."""
     value *= _K1
@@ -43,7 +44,7 @@ def stir(value):
     return value ^ (value >> _SHIFT)
 
 
-@njit(nogil=True)
+@njit_bare
 def hash_bytes(data, start, end):
     """A 64-bit hash of data[start:end]; equal bytes, equal hash."""
     value = np.uint64(end - start)

@@ -152,13 +152,17 @@ def load_state(checkpoint: Path) -> State:
     return State(step=step, tokens=tokens, held_out=held_out, guard=guard)
 
 
+def weights_of(checkpoint: Path, *, average: bool = True) -> Path:
+    """The file of the weights to use the model with: the average, where one was kept."""
+    averaged = checkpoint / "average.safetensors"
+    return averaged if average and averaged.is_file() else checkpoint / "model.safetensors"
+
+
 def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> None:
     """Fill ``model`` with the weights, or with their ``average`` where there is one; every name and
     shape must fit.
     """
-    averaged = checkpoint / "average.safetensors"
-    path = averaged if average and averaged.is_file() else checkpoint / "model.safetensors"
-    weights = _read_tensors(path)
+    weights = _read_tensors(weights_of(checkpoint, average=average))
     state = model.state_dict()
     if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
         raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")

@@ -7,6 +7,7 @@ checkpoint, and any number of processes takes them over.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,8 +23,6 @@ from train.device import pick_device
 from train.errors import TrainError
 from train.model.decoder import Decoder
 from train.stages import stages_of
-
-MODES = ("ddp", "fsdp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,9 @@ def processes() -> int:
 
 @contextmanager
 def ranks(config: TrainConfig) -> Iterator[Ranks]:
-    """Join the processes that torchrun started, if it did; leave them at the end."""
+    """Join the processes that torchrun started, if it did; leave them at the end, unless the
+    caller had joined them.
+    """
     device, count = pick_device(config.device), processes()
     if count == 1:
         yield Ranks(device=device)
@@ -78,11 +79,14 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    joined = dist.is_initialized()
+    if not joined:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Ranks(device=device, rank=dist.get_rank(), count=count)
     finally:
-        dist.destroy_process_group()
+        if not joined:
+            dist.destroy_process_group()
 
 
 def split_model(model: Decoder, config: TrainConfig, ranks: Ranks) -> None:
@@ -103,9 +107,11 @@ def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Modu
     if ranks.count == 1 or config.parallel != "ddp":
         return objective
     ids = [ranks.device.index] if ranks.device.type == "cuda" else None
-    return nn.parallel.DistributedDataParallel(
-        objective, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True
-    )
+    # Buffers follow from the configuration. PyTorch 2.13 renames the setting.
+    wrapper = nn.parallel.DistributedDataParallel
+    renamed = "forward_sync_buffers" in inspect.signature(wrapper).parameters
+    buffers: Any = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
+    return wrapper(objective, device_ids=ids, gradient_as_bucket_view=True, **buffers)
 
 
 def averaging(objective: nn.Module, model: Any, last: bool) -> AbstractContextManager[Any]:
@@ -121,3 +127,8 @@ def settle(model: Any) -> None:
     """After a forward pass without a backward one, FSDP2's weights go back to their parts."""
     if hasattr(model, "reshard"):
         model.reshard()
+
+
+def first_process() -> bool:
+    """Whether this is the process that reports."""
+    return os.environ.get("RANK", "0") == "0"

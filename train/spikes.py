@@ -26,7 +26,6 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import encode_json, write_atomic
 
-POLICIES = ("stop", "skip", "rollback")
 LEAST_MAD = 0.001
 MOST = 10  # spikes in a window: more are not accidents, and the run stops
 

@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 
 from curate.perplexity.keys import BOS
-from curate.perplexity.prefetch import prefetch
 from curate.text.hashing import mix
+from tokenize_kit.prefetch import prefetch
 
 LOAD = 1.5  # slots an n-gram
 BUCKET = 4  # slots of 16 bytes: what one load from memory brings

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-from curate.perplexity.prefetch import prefetch
 from curate.text.hashing import load8, load_few, stir
+from tokenize_kit.prefetch import prefetch
 
 SPECIAL = (b"<unk>", b"<s>", b"</s>")
 UNK, EOS = 0, 2

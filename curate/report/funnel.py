@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.report import training
+from curate.report.training_data import table
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def text(record: dict[str, Any]) -> str:
     for product in record["products"]:
         lines.append(product_line(product))
         if product["makes"] == "model":
-            lines += training.table(product["summary"])
+            lines += table(product["summary"])
     lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]
     return "\n".join(lines)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import yaml
 
-from curate.report import funnel, training
+from curate.report import funnel
 from curate.report.funnel import amount
 from curate.report.html import count, details, lead, name, section, shown, table
+from curate.report.page_training import training
 
 MOST_FILES = 50
 MOST_NOTICES = 50
@@ -40,7 +41,7 @@ def products(record: dict[str, Any]) -> tuple[str, str, str]:
         elif product["makes"] == "shards":
             parts.append(_pairs(product, ("documents", "tokens", "bytes", "vocab_size", "dtype")))
         elif product["makes"] == "model":
-            parts.append(training.chapter(product))
+            parts.append(training(product))
     return section("products", "Products", *parts)
 
 

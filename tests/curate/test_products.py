@@ -170,6 +170,17 @@ def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps
         built.run([*STEPS, {"pretrain": cosine | {"steps": 9}}], source, out="more")
 
 
+def test_processes_that_cannot_share_the_rows_say_so_in_a_line(built):
+    pytest.importorskip("torch")
+    settings = TRAIN["pretrain"] | {"rows": 3, "processes": 2, "device": "cpu"}
+    with pytest.raises(CurateError, match=r"^rows is 3: 2 processes of 1 micro-batches") as caught:
+        built.run([*STEPS, {"pretrain": settings}], built.folder / "in.jsonl", out="two")
+    assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
+    built.run([*STEPS, {"pretrain": settings | {"rows": 2}}], built.folder / "in.jsonl", out="two")
+    summary = json.loads((built.folder / "two/train.json").read_bytes())
+    assert summary["timing"]["processes"] == 2 and summary["steps"] == 2
+
+
 def test_every_setting_of_training_can_be_given_in_a_recipe():
     from dataclasses import fields
 
@@ -179,7 +190,11 @@ def test_every_setting_of_training_can_be_given_in_a_recipe():
     ours = PretrainProduct.model_fields
     for field in fields(TrainConfig):
         assert field.name in ours and ours[field.name].default == field.default, field.name
-    assert set(ours) - {field.name for field in fields(TrainConfig)} == {"model", "shards"}
+    assert set(ours) - {field.name for field in fields(TrainConfig)} == {
+        "model",
+        "shards",
+        "processes",
+    }
 
 
 def test_products_without_document_steps_read_the_input_itself(built):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
-from train.checkpoint import Plan, encode_json
+from train.checkpoint import Keep, Snapshot, State, write
 from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.plan import Plan
 
 
 def build(config: ModelConfig) -> Decoder:
@@ -27,13 +27,9 @@ def build(config: ModelConfig) -> Decoder:
 
 def trained(folder: Path, model: Decoder, tokenizer: Path) -> Path:
     """A run's folder with one checkpoint."""
-    step = folder / "checkpoints" / "step-0000007"
-    step.mkdir(parents=True)
     plan = Plan(model=model.config, train=TrainConfig(context=8), shards="0" * 64)
-    save_file(
-        {k: v.contiguous() for k, v in model.state_dict().items()}, step / "model.safetensors"
-    )
-    (step / "config.json").write_bytes(encode_json(plan.to_json()))
-    (step / "state.json").write_bytes(encode_json({"version": 1, "step": 7, "tokens": 99}))
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    snapshot = Snapshot(plan=plan, state=State(step=7, tokens=99), tensors={"model": weights})
+    write(folder / "checkpoints", snapshot, Keep(newest=1))
     (folder / "tokenizer.json").write_bytes(tokenizer.read_bytes())
     return folder

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, positions_of
+from train.attention.backends import choose
 from train.errors import TrainError
 from train.model.positions import alibi_slopes
 
@@ -144,3 +146,19 @@ def test_a_back_end_that_cannot_says_what_it_cannot(monkeypatch):
         attend(*case(dtype=torch.float16), mask(), "narrow")
     with pytest.raises(TrainError, match="choose auto"):
         attend(*case(), mask(), "absent")
+
+
+@pytest.mark.parametrize(
+    ("device", "queries", "more", "taken"),
+    [
+        ("cuda", 8, {}, "sdpa"),
+        ("cuda", 8, {"window": 3}, "flex"),
+        ("cuda", 1, {"window": 3}, "sdpa"),
+        ("cuda", 1, {}, "sdpa"),
+        ("cpu", 8, {"window": 3}, "sdpa"),
+    ],
+    ids=["causal", "window", "window, generating", "causal, generating", "window on a CPU"],
+)
+def test_auto_takes_flex_for_masks_on_a_gpu_but_not_in_generation(device, queries, more, taken):
+    q = SimpleNamespace(dtype=torch.float32, device=torch.device(device), requires_grad=False)
+    assert choose(q, mask(queries=queries, **more)) == taken

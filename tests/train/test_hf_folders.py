@@ -127,6 +127,16 @@ def test_an_export_is_a_new_folder_whole_or_not_there(run, tmp_path):
     assert (tmp_path / "new" / "config.json").is_file()
 
 
+def test_the_average_is_exported_where_there_is_one(run, tmp_path):
+    step = next((run / "checkpoints").iterdir())
+    weights = load_file(step / "model.safetensors")
+    average = {name: value / 2 for name, value in weights.items()}
+    save_file(average, step / "average.safetensors")
+    export(run, tmp_path / "hf")
+    found = load(tmp_path / "hf")[1]
+    assert all(torch.equal(found[name], average[name]) for name in average)
+
+
 def test_a_checkpoint_that_does_not_fit_its_config_is_refused(run, tmp_path):
     path = next((run / "checkpoints").iterdir()) / "config.json"
     values = json.loads(path.read_bytes())

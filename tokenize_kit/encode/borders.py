@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
+
+from tokenize_kit.bare import njit_within
 
 # How our own Unigram's tokenizer.json is cut: a line end alone, spaces with what follows them.
 WORDS = r"\n| +[^ \n]*|[^ \n]+"
@@ -30,7 +31,7 @@ def crossed(tokens: Iterable[str]) -> Crossed:
     return Crossed(before, behind, between)
 
 
-@njit(nogil=True)
+@njit_within
 def word_end(data, a, z, crossed):
     """The first place behind a at which data[a:z] may be cut."""
     at = a

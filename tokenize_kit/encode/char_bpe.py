@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_bare, njit_within
 from tokenize_kit.bytes8 import stir
 from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of
 from tokenize_kit.encode.greedy import (
@@ -44,6 +45,9 @@ _32 = np.uint64(32)
 CharBpe = namedtuple(
     "CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends dense"
 )
+# Room for n characters. numbers: int32[n + 1], of characters; merged, ranks, longest, path, ends:
+# int64[n + 1]; dead: bool[n + 1], all False; sums: float32[0], words: for remembered.py.
+Room = namedtuple("Room", "numbers merged ranks longest dead path ends sums words")
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def _bits(pairs):
     return bits
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def _has(bits, left, right):
     bit = stir(np.uint64(left) << _32 | np.uint64(right)) >> _40
     return bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE != 0
@@ -155,7 +159,7 @@ def _shorter(links, found, data, ends, numbers, tokens):
                 tokens[numbers[k], SHORTER] = found[node]
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def _longest(links, found, data, a, z):
     """The longest token that data[a:z] begins with."""
     node = np.int64(data[a])
@@ -170,8 +174,8 @@ def _longest(links, found, data, a, z):
     return np.int64(best)
 
 
-@njit(nogil=True)
-def _greedy(links, found, tokens, slots, bits, joins, data, longest, a, z, out, dead):
+@njit_bare
+def _greedy(links, found, tokens, pairs, joins, data, longest, a, z, out, dead):
     """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
 
     longest: int64[], the longest token at each of them, or ASK. Returns how many.
@@ -184,7 +188,7 @@ def _greedy(links, found, tokens, slots, bits, joins, data, longest, a, z, out, 
         free = n == 0 or not _has(joins, data[at - 1], data[at])
         while True:
             end = at + np.int64(tokens[token, LENGTH])
-            if not dead[end - a] and (free or may_follow(tokens, slots, bits, out[n - 1], token)):
+            if not dead[end - a] and (free or may_follow(tokens, pairs, out[n - 1], token)):
                 out[n] = token
                 n += 1
                 at = end
@@ -209,17 +213,20 @@ def _greedy(links, found, tokens, slots, bits, joins, data, longest, a, z, out, 
     return n
 
 
-@njit(nogil=True, inline="always")
-def merge_characters(
-    beside, joins, links, found, tokens, pairs, slots, bits, orderly, parts, part_ends, dense,
-    numbers, n, merged, ranks, longest, dead, path, ends,
-):  # fmt: skip
-    """Tokens of numbers[:n] as ids, LACKING where there is none, and the characters they end at.
-
-    The first are of a CharBpe, one by one: it is asked for every word, and a tuple taken apart
-    counts references. merged, ranks, longest: int64[n + 1], dead: bool[n + 1], all False: room.
-    Returns how many.
-    """
+@njit_bare
+def merge_characters(bpe, room, n):
+    """The tokens of room.numbers[:n] as ids, LACKING where there is none, and the characters they
+    end at, to room.path and room.ends; returns how many."""
+    beside, joins, links, found = bpe.beside, bpe.joins, bpe.trie.links, bpe.trie.found
+    tokens, pairs, orderly, dense = bpe.tokens, bpe.pairs, bpe.orderly, bpe.dense
+    parts, part_ends = bpe.parts, bpe.part_ends
+    numbers, merged, longest, path, ends = (
+        room.numbers,
+        room.merged,
+        room.longest,
+        room.path,
+        room.ends,
+    )
     count = 0
     a = np.int64(0)
     while a < n:
@@ -251,16 +258,16 @@ def merge_characters(
             m = np.int64(1)
         elif orderly:
             m = _greedy(
-                links, found, tokens, slots, bits, joins, numbers, longest, a, z, merged, dead
+                links, found, tokens, pairs, joins, numbers, longest, a, z, merged, room.dead
             )
         else:
             m = z - a
             for k in range(m):
                 merged[k] = numbers[a + k]
             if m <= SHORT:
-                m = merge_short(pairs, merged, ranks, m)
+                m = merge_short(pairs, merged, room.ranks, m)
             else:
-                m = merge_long(pairs, merged, ranks, m)
+                m = merge_long(pairs, merged, room.ranks, m)
         at = a
         for k in range(m):
             token = np.int64(tokens[merged[k], ID])

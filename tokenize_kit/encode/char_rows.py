@@ -7,13 +7,13 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from tokenize_kit.encode.borders import word_end
-from tokenize_kit.encode.char_bpe import merge_characters
+from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode.char_bpe import Room, merge_characters
 from tokenize_kit.encode.characters import number_characters
-from tokenize_kit.encode.remembered import look_up, recall
+from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
 from tokenize_kit.encode.spelling import join_unknown, spell
 from tokenize_kit.encode.trie import build_trie, longest
-from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before, word_key
+from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before
 
 # Tokens that are found before anything is merged, the longest at every place from left to right.
 # first: uint8[256]: 1 for a byte that one begins with; slots, found: trie.build_trie, of places in
@@ -31,64 +31,63 @@ def make_symbols(ids: dict[bytes, int]) -> Symbols:
     return Symbols(first, slots, found, numbers, sizes)
 
 
-@njit(nogil=True)
-def _next_symbol(first, slots, found, data, a, z):
+@njit_bare
+def _next_symbol(symbols, data, a, z):
     """(place, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
-    for at in range(a, z):
-        if first[data[at]]:
-            place = longest(slots, found, data, at, z)
-            if place >= 0:
-                return at, place
+    if len(symbols.ids):
+        for at in range(a, z):
+            if symbols.first[data[at]]:
+                place = longest(symbols.slots, symbols.found, data, at, z)
+                if place >= 0:
+                    return at, place
     return z, np.int64(-1)
 
 
-@njit(nogil=True)
-def _encode(data, a, row_end, bpe, symbols, fallback, crossed, cache, room, own, out, w):
-    """Appends the ids of data[a:row_end] to out[:w]; returns the new length."""
-    entries, letters, ids, used, seen = cache
-    alphabet, beside, joins, trie, tokens, pairs, orderly, parts, part_ends, dense = bpe
-    low_numbers, blocks, table = alphabet
-    links, found = trie
-    slots, bits = pairs
-    first, symbol_slots, symbol_found, symbol_ids, symbol_sizes = symbols
-    unknown, byte_ids, joined = fallback
-    numbers, merged, ranks, longest_at, dead, path, ends = room
-    before = w
-    while a < row_end:
-        z = word_end(data, a, row_end, crossed)
-        known = kept = z - a <= LONGEST
-        if kept:
-            low, high = word_key(data, a, z)
-            slot = look_up(entries, letters, low, high, data, a, z)
-            known = entries[slot, 1] != 0
-            kept = known or z - a <= INLINE or seen_before(seen, low)
-        if known:
-            w = recall(entries, ids, slot, z - a, out, w)
-        else:
-            begin, at = w, a
-            while True:  # what stands before, between and behind symbols
-                stop, symbol = z, np.int64(-1)
-                if len(symbol_ids):
-                    stop, symbol = _next_symbol(first, symbol_slots, symbol_found, data, at, z)
-                n = number_characters(low_numbers, blocks, table, data, at, stop, numbers)
-                count = merge_characters(
-                    beside, joins, links, found, tokens, pairs, slots, bits, orderly, parts,
-                    part_ends, dense, numbers, n, merged, ranks, longest_at, dead, path, ends,
-                )  # fmt: skip
-                w = spell(unknown, byte_ids, path, ends, count, data, at, out, w)
-                if symbol < 0:
+@njit_bare
+def _word(data, a, z, bpe, symbols, fallback, room, out, w):
+    """Appends the ids of data[a:z] to out[:w]; returns the new length."""
+    while True:  # what stands before, between and behind symbols
+        stop, symbol = _next_symbol(symbols, data, a, z)
+        n = number_characters(bpe.alphabet, data, a, stop, room.numbers)
+        count = merge_characters(bpe, room, n)
+        w = spell(fallback, room.path, room.ends, np.int64(0), count, data, a, out, w)
+        if symbol < 0:
+            return w
+        out[w] = symbols.ids[symbol]
+        w += 1
+        a = stop + symbols.sizes[symbol]
+
+
+@njit_bare
+def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes):
+    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
+    sums, none = room.sums, np.float32(0)
+    w = np.int64(0)
+    for row in range(len(sizes)):
+        a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
+        while a < row_end:
+            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            k = np.int64(0)
+            while True:
+                k, a, slot, w, none = known_words(
+                    data, a, room.words, k, count, cache, sums, False, none, 0.0, out, w
+                )
+                if k == count:
                     break
-                out[w] = symbol_ids[symbol]
-                w += 1
-                at = stop + symbol_sizes[symbol]
-            if kept and w - begin <= LONGEST:
-                for k in range(begin, w):
-                    own[k - begin] = out[k]
+                z, low, high = np.int64(room.words[k, END]), room.words[k, LOW], room.words[k, HIGH]
+                begin = w
+                w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
                 n = w - begin
-                remember(entries, letters, ids, used, slot, low, high, data, a, z, own, n)
-        a = z
-    if len(byte_ids) == 0 and joined:
-        w = join_unknown(unknown, out, before, w)
+                kept = z - a <= LONGEST and n <= LONGEST
+                if kept and (z - a <= INLINE or seen_before(cache.seen, low)):
+                    for i in range(n):
+                        own[i] = out[begin + i]
+                    remember(cache, slot, low, high, data, a, z, own, n, 0)
+                a = z
+                k += 1
+        if fallback.joined and len(fallback.bytes) == 0:
+            w = join_unknown(fallback.unknown, out, before, w)
+        sizes[row] = w - before
     return w
 
 
@@ -98,12 +97,13 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
 
     width: ids that a byte gives at most.
     """
-    out = np.empty((offsets[-1] - offsets[0]) * width, np.uint32)
+    out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = LONGEST
     for row in range(len(sizes)):
         most = max(most, offsets[row + 1] - offsets[row])
-    room = (
+    own = np.empty(LONGEST, np.uint32)
+    room = Room(
         np.empty(most + 1, np.int32),
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
@@ -111,12 +111,8 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
         np.zeros(most + 1, np.bool_),
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
+        np.empty(0, np.float32),
+        np.empty((BATCH, 4), np.uint64),
     )
-    own = np.empty(LONGEST, np.uint32)
-    w = np.int64(0)
-    for row in range(len(sizes)):
-        a, z = np.int64(offsets[row]), np.int64(offsets[row + 1])
-        before = w
-        w = _encode(data, a, z, bpe, symbols, fallback, crossed, cache, room, own, out, w)
-        sizes[row] = w - before
+    w = _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes)
     return out[:w], sizes

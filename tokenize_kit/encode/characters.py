@@ -11,29 +11,28 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_bare
+
 MOST_SLOTS = 1 << 26
 _TRIES = 64  # slots tried in vain after which the ones before are given up
 
-# Number of a code point c: ascii[c] below 128, else table[blocks[c >> 8] << 8 | c & 255]; 0 for one
-# that the vocabulary does not have. ascii, table: int32[]; blocks: int32[0x1100].
-Alphabet = namedtuple("Alphabet", "ascii blocks table")
+# An alphabet is int32[]: the number of a code point c is alphabet[alphabet[c >> 8] + (c & 255)], 0
+# for one that the vocabulary does not have. The places of blocks come first, then the first block.
+_BLOCKS = 0x1100
 # links: int32[slots, 2]: base of a slot's children, and its parent; a child by number s lies at
 # base + s, those of the root at s. found: int32[slots]: the token that ends there, -1 for none.
 Trie = namedtuple("Trie", "links found")
 
 
-def make_alphabet(texts: list[str]) -> tuple[Alphabet, int]:
+def make_alphabet(texts: list[str]) -> tuple[np.ndarray, int]:
     """(the alphabet of these texts, how many characters it has): numbers by code point, from 1."""
     points = np.unique(code_points(texts))
-    blocks = np.zeros(0x1100, np.int32)
-    used = np.unique(points >> 8)
-    blocks[used] = np.arange(1, len(used) + 1)
-    table = np.zeros((len(used) + 1) << 8, np.int32)
-    table[blocks[points >> 8] << 8 | points & 0xFF] = np.arange(1, len(points) + 1)
-    ascii_numbers = np.zeros(128, np.int32)
-    small = points[points < 128]
-    ascii_numbers[small] = np.arange(1, len(small) + 1)
-    return Alphabet(ascii_numbers, blocks, table), len(points)
+    used = np.union1d(points >> 8, [0])
+    alphabet = np.zeros(_BLOCKS + ((len(used) + 1) << 8), np.int32)
+    alphabet[:_BLOCKS] = len(alphabet) - 256  # a block without a character
+    alphabet[used] = _BLOCKS + 256 * np.arange(len(used))
+    alphabet[alphabet[points >> 8] + (points & 0xFF)] = np.arange(1, len(points) + 1)
+    return alphabet, len(points)
 
 
 def code_points(texts: list[str]) -> np.ndarray:
@@ -41,14 +40,13 @@ def code_points(texts: list[str]) -> np.ndarray:
     return np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32).astype(np.int64)
 
 
-def numbers_of(alphabet: Alphabet, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def numbers_of(alphabet: np.ndarray, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """(numbers: int32[], ends: int64[texts + 1]) of the characters of the texts."""
     points = code_points(texts)
-    found = alphabet.table[alphabet.blocks[points >> 8] << 8 | points & 0xFF]
-    return found.astype(np.int32), np.cumsum([0, *map(len, texts)])
+    return alphabet[alphabet[points >> 8] + (points & 0xFF)], np.cumsum([0, *map(len, texts)])
 
 
-def build_trie(alphabet: Alphabet, size: int, texts: list[str], ids: np.ndarray) -> Trie:
+def build_trie(alphabet: np.ndarray, size: int, texts: list[str], ids: np.ndarray) -> Trie:
     """texts: distinct, not empty, of characters that the alphabet (of `size`) has; ids: int64[]."""
     order = sorted(range(len(texts)), key=texts.__getitem__)
     numbers, ends = numbers_of(alphabet, [texts[k] for k in order])
@@ -128,18 +126,15 @@ def _build(numbers, ends, ids, alphabet):
     return _sized(links, found, last + alphabet + 2)
 
 
-@njit(nogil=True, inline="always")
-def number_characters(ascii_numbers, blocks, table, data, a, z, numbers):
-    """Writes to numbers: int32[] those of the characters of data[a:z]; returns how many.
-
-    The first three are what an Alphabet holds.
-    """
-    n = 0
+@njit_bare
+def number_characters(alphabet, data, a, z, numbers):
+    """Writes to numbers: int32[] those of the characters of data[a:z]; returns how many."""
+    n = np.uint64(0)
     i, end = np.uint64(a), np.uint64(z)
     while i < end:
         b = np.uint64(data[i])
         if b < np.uint64(0x80):
-            numbers[n] = ascii_numbers[b]
+            numbers[n] = alphabet[np.uint64(_BLOCKS) + b]
             i += np.uint64(1)
         else:
             second = np.uint64(data[i + np.uint64(1)]) & np.uint64(0x3F)
@@ -160,7 +155,7 @@ def number_characters(ascii_numbers, blocks, table, data, a, z, numbers):
                         | fourth
                     )
                     i += np.uint64(4)
-            block = np.uint64(blocks[point >> np.uint64(8)])
-            numbers[n] = table[block << np.uint64(8) | point & np.uint64(0xFF)]
-        n += 1
-    return n
+            block = np.uint64(alphabet[point >> np.uint64(8)])
+            numbers[n] = alphabet[block + (point & np.uint64(0xFF))]
+        n += np.uint64(1)
+    return np.int64(n)

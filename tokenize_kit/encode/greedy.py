@@ -14,6 +14,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.joins import joins_of, may_join
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.trie import build_trie, longest, shorter_tokens
@@ -27,8 +28,8 @@ Greedy = namedtuple("Greedy", "slots found tokens pairs joins")
 LENGTH, SHORTER, LEFT, RIGHT, ID = range(5)
 
 
-@njit(nogil=True)
-def may_follow(tokens, slots, bits, left, right):
+@njit_bare
+def may_follow(tokens, pairs, left, right):
     """Whether merging the two tokens' bytes leaves these two.
 
     Merges are taken back from the latest on; at the border between the two none may have been
@@ -36,7 +37,7 @@ def may_follow(tokens, slots, bits, left, right):
     """
     limit = np.int64(1 << 62)
     while True:
-        merged = rank_of(slots, bits, left, right)
+        merged = rank_of(pairs, left, right)
         if merged != NO_RANK and (merged & 0xFFFFFFFF) < limit:
             return False
         if left > right:
@@ -57,13 +58,12 @@ def may_follow(tokens, slots, bits, left, right):
                     return True
 
 
-@njit(nogil=True)
-def encode_greedy(slots, found, tokens, pair_slots, pair_bits, joins, data, a, z, out, dead):
+@njit_bare
+def encode_greedy(greedy, data, a, z, out, dead):
     """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] of room,
     all False, and left so: places at which no token may follow what is before them.
-
-    The first six are what a Greedy holds.
     """
+    slots, found, tokens, pairs, joins = greedy
     n = 0
     at = a
     token = longest(slots, found, data, a, z)
@@ -72,9 +72,7 @@ def encode_greedy(slots, found, tokens, pair_slots, pair_bits, joins, data, a, z
         free = n == 0 or not may_join(joins, data, at)
         while True:
             end = at + np.int64(tokens[token, LENGTH])
-            if not dead[end - a] and (
-                free or may_follow(tokens, pair_slots, pair_bits, out[n - 1], token)
-            ):
+            if not dead[end - a] and (free or may_follow(tokens, pairs, out[n - 1], token)):
                 out[n] = token
                 n += 1
                 at = end
@@ -103,7 +101,6 @@ def encode_greedy(slots, found, tokens, pair_slots, pair_bits, joins, data, a, z
 def derive(data, ends, byte_numbers, pairs, wanted):
     """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
     left is -1 where they do not merge to `wanted`."""
-    slots, bits = pairs
     left, right = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
     symbols = np.empty(16, np.int64)
     ranks = np.empty(16, np.int64)
@@ -118,7 +115,7 @@ def derive(data, ends, byte_numbers, pairs, wanted):
                 left[t] = symbols[0]
             continue
         for k in range(n - 1):
-            ranks[k] = rank_of(slots, bits, symbols[k], symbols[k + 1])
+            ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
         while n > 1:
             at = 0
             for k in range(1, n - 1):
@@ -134,9 +131,9 @@ def derive(data, ends, byte_numbers, pairs, wanted):
                 symbols[k] = symbols[k + 1]
                 ranks[k] = ranks[k + 1]
             if at > 0:
-                ranks[at - 1] = rank_of(slots, bits, symbols[at - 1], symbols[at])
+                ranks[at - 1] = rank_of(pairs, symbols[at - 1], symbols[at])
             if at < n - 1:
-                ranks[at] = rank_of(slots, bits, symbols[at], symbols[at + 1])
+                ranks[at] = rank_of(pairs, symbols[at], symbols[at + 1])
     return left, right
 
 
@@ -187,8 +184,7 @@ def no_greedy() -> Greedy:
 
 @njit(cache=True, nogil=True)
 def ranks_of(pairs, left, right):
-    slots, bits = pairs
     found = np.empty(len(left), np.int64)
     for k in range(len(left)):
-        found[k] = rank_of(slots, bits, left[k], right[k]) >> 32
+        found[k] = rank_of(pairs, left[k], right[k]) >> 32
     return found

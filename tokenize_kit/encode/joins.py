@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_within
 from tokenize_kit.bytes8 import load8, stir
 
 _1, _6, _16 = np.uint64(1), np.uint64(6), np.uint64(16)
@@ -53,14 +54,14 @@ def _fill(data, ends, split, bits):
         bits[place] |= _1 << (bit & _63)
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def _has(bits, six):
     bit = stir(six) >> _32
     place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
     return bits[place] >> (bit & _63) & _1 != 0
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def may_join(bits, data, at):
     """Whether a merge may have these bytes around the place where it joins; False is certain.
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.encode import characters
 from tokenize_kit.encode.borders import WORDS, Crossed, crossed
 from tokenize_kit.encode.char_bpe import Merges, make_char_bpe
 from tokenize_kit.encode.char_rows import encode_characters, make_symbols
@@ -25,7 +24,7 @@ from tokenize_kit.encode.remembered import Memories
 from tokenize_kit.encode.spelling import Fallback
 from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
 from tokenize_kit.encode.unigram_rows import encode_unigram
-from tokenize_kit.encode.viterbi import PENALTY, Unigram
+from tokenize_kit.encode.viterbi import PENALTY, make_unigram
 from tokenize_kit.spm_file import SPACE
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -183,19 +182,15 @@ class Pieces:
             if any("\n" in text and text != "\n" for text in pieces):
                 raise NotOurs("a split of words")
         lacking = float(scores.min()) - PENALTY
-        alphabet, size = characters.make_alphabet([*pieces])
-        used = np.array([*pieces.values()], np.int64)
-        trie = characters.build_trie(alphabet, size, [*pieces], used)
-        rounded = scores.astype(np.float32)
-        worst = float(np.abs(scores).max()) + PENALTY
-        unigram = Unigram(
-            trie, scores, rounded, lacking, np.float32(lacking), rounded, False, True, worst
-        )
+        if not np.all(np.isfinite(scores)):
+            raise NotOurs("a score that is no number")
+        sums = np.empty(0, np.float32)
+        unigram = make_unigram(pieces, scores, sums, lacking, rounds=False, exact=True)
         # Sums of float64 are rounded, too: a text that is not cut there is not cut here.
         borders = _EVERY_SPACE if form.words else _RUNS_BEGIN if form.plain else _NOWHERE
         width = 3 if len(fallback.bytes) and " " not in pieces else 1
         self._kernel: Any = encode_unigram
-        self._tables: tuple[Any, ...] = (alphabet, unigram, fallback, borders, width)
+        self._tables: tuple[Any, ...] = (unigram, fallback, borders, width)
 
     def _bpe(self, model: dict[str, Any]) -> None:
         for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):

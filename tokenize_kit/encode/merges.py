@@ -12,6 +12,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_bare, njit_counted, njit_within
 from tokenize_kit.bytes8 import stir
 
 NO_RANK = np.int64(1 << 62)
@@ -54,13 +55,10 @@ def _insert(slots, bits, merges, ranks):
         bits[(bit >> _6) & np.uint64(len(bits) - 1)] |= _ONE << (bit & _63)
 
 
-@njit(nogil=True, inline="always")
-def rank_of(slots, bits, left, right):
-    """rank << 32 | merged id of a pair, NO_RANK for none. slots, bits: a Pairs'.
-
-    The arrays one by one: taking one out of a tuple counts a reference, which costs more than the
-    look-up, so loops do that before they begin.
-    """
+@njit_within
+def rank_of(pairs, left, right):
+    """rank << 32 | merged id of a pair, NO_RANK for none."""
+    slots, bits = pairs
     key = np.int64(left) << 32 | np.int64(right)
     mixed = stir(np.uint64(key))
     bit = mixed >> _40
@@ -73,12 +71,11 @@ def rank_of(slots, bits, left, right):
     return slots[slot, 1]
 
 
-@njit(nogil=True)
+@njit_bare
 def merge_short(pairs, symbols, ranks, n):
     """Merges symbols: int64[] of n in place; returns how many are left. ranks: int64[n] of room."""
-    slots, bits = pairs
     for k in range(n - 1):
-        ranks[k] = rank_of(slots, bits, symbols[k], symbols[k + 1])
+        ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
     while n > 1:
         best, at = NO_RANK, 0
         for k in range(n - 1):
@@ -92,20 +89,20 @@ def merge_short(pairs, symbols, ranks, n):
             symbols[k] = symbols[k + 1]
             ranks[k] = ranks[k + 1]
         if at > 0:
-            ranks[at - 1] = rank_of(slots, bits, symbols[at - 1], symbols[at])
+            ranks[at - 1] = rank_of(pairs, symbols[at - 1], symbols[at])
         if at < n - 1:
-            ranks[at] = rank_of(slots, bits, symbols[at], symbols[at + 1])
+            ranks[at] = rank_of(pairs, symbols[at], symbols[at + 1])
     return n
 
 
-@njit(nogil=True, inline="always")
+@njit_bare
 def _less(ranks, a, b):
     """Whether the pair at a goes before the one at b: by rank, then by place."""
     x, y = ranks[a] >> 32, ranks[b] >> 32
     return x < y or (x == y and a < b)
 
 
-@njit(nogil=True)
+@njit_bare
 def _sift_down(heap, places, ranks, size, k):
     item = heap[k]
     while True:
@@ -123,7 +120,7 @@ def _sift_down(heap, places, ranks, size, k):
     places[item] = k
 
 
-@njit(nogil=True)
+@njit_bare
 def _sift_up(heap, places, ranks, k):
     item = heap[k]
     while k > 0:
@@ -137,7 +134,7 @@ def _sift_up(heap, places, ranks, k):
     places[item] = k
 
 
-@njit(nogil=True)
+@njit_bare
 def _move(heap, places, ranks, size, at, rank):
     """Gives the pair at symbol `at` a new rank, and its place in the heap."""
     before = ranks[at]
@@ -148,13 +145,12 @@ def _move(heap, places, ranks, size, at, rank):
         _sift_up(heap, places, ranks, places[at])
 
 
-@njit(nogil=True)
+@njit_counted
 def merge_long(pairs, symbols, ranks, n):
     """`merge_short` with a heap of pairs by rank and place."""
-    slots, bits = pairs
     ranks[n - 1] = NO_RANK
     for k in range(n - 1):
-        ranks[k] = rank_of(slots, bits, symbols[k], symbols[k + 1])
+        ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
     heap, places = np.empty(n, np.int32), np.empty(n, np.int32)
     following, before = np.empty(n, np.int32), np.empty(n, np.int32)
     for k in range(n):
@@ -175,12 +171,12 @@ def merge_long(pairs, symbols, ranks, n):
         following[at] = z
         if z < n:
             before[z] = at
-            _move(heap, places, ranks, n, at, rank_of(slots, bits, symbols[at], symbols[z]))
+            _move(heap, places, ranks, n, at, rank_of(pairs, symbols[at], symbols[z]))
         else:
             _move(heap, places, ranks, n, at, NO_RANK)
         if at > 0:
             y = np.int64(before[at])
-            _move(heap, places, ranks, n, y, rank_of(slots, bits, symbols[y], symbols[at]))
+            _move(heap, places, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
     left = 0
     for k in range(n):
         if symbols[k] >= 0:

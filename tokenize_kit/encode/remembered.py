@@ -1,17 +1,25 @@
-"""Words that were met, asked for: what all encoders do with the memory of words.py.
-
-Arrays come one by one: to take one out of a tuple counts a reference, at every word a cost.
-"""
+"""Words that were met, asked for: what all encoders do with the memory of words.py."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tokenize_kit.bytes8 import stir
-from tokenize_kit.encode.words import INLINE, SLOTS, Cache, new_cache, same_bytes
+from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode.borders import word_end
+from tokenize_kit.encode.words import (
+    LONGEST,
+    Cache,
+    first_slot,
+    look_up,
+    new_cache,
+    recall,
+    word_key,
+)
+from tokenize_kit.prefetch import prefetch
 
-_32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+BATCH = 64  # words that are looked for at once
+END, LOW, HIGH, SLOT = range(4)
+_32 = np.uint64(32)
 
 
 class Memories:
@@ -32,32 +40,54 @@ class Memories:
         self._idle.append(memory)
 
 
-@njit(nogil=True)
-def look_up(entries, letters, low, high, data, a, z):
-    """The slot of the word of data[a:z], found by `low` and `high`, or the one that it would take:
-    free, where its second number is 0."""
-    mask = np.uint64(SLOTS - 1)
-    slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
-    while entries[slot, 1] != 0:
-        if entries[slot, 0] == low and entries[slot, 1] == high:
-            if z - a <= INLINE:
-                break
-            if same_bytes(letters, np.int64(entries[slot, 2] >> _32), data, a, z - a):
-                break
-        slot = (slot + np.uint64(1)) & mask
-    return slot
+@njit_bare
+def cut_words(data, a, z, crossed, cache, words):
+    """Cuts data[a:z] into words, BATCH of them at most; returns how many.
+
+    words: uint64[BATCH, 4]: where each ends, its key and the slot it would take, which is on its
+    way into the processor's caches: most words are rare, and the table is large.
+    """
+    count = 0
+    while a < z and count < BATCH:
+        end = word_end(data, a, z, crossed)
+        words[count, END] = end
+        if end - a <= LONGEST:
+            low, high = word_key(data, a, end)
+            slot = first_slot(low, high)
+            prefetch(cache.entries, np.int64(slot) * 4)
+            words[count, LOW], words[count, HIGH], words[count, SLOT] = low, high, slot
+        a = end
+        count += 1
+    return count
 
 
-@njit(nogil=True, inline="always")
-def recall(entries, ids, slot, size, out, w):
-    """Writes to out[w:] the ids of a known word of `size` bytes; returns the new length."""
-    n = np.int64(entries[slot, 3] & _LOW)
-    if n <= 2 and size <= INLINE:
-        out[w] = np.uint32(entries[slot, 2] & _LOW)
-        if n == 2:
-            out[w + 1] = np.uint32(entries[slot, 2] >> _32)
-    else:
-        first = np.int64(entries[slot, 2] & _LOW)
-        for k in range(n):
-            out[w + k] = ids[first + k]
-    return w + n
+@njit_bare
+def known_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
+    """Writes to out[w:] the ids of words[k:count] up to the first one that is not known.
+
+    a: where the first of them begins; sums, rounds: of a Unigram, where words have sums (then
+    float32 total is that of the text before a, and beyond calm no path is safe); out: with room for
+    two ids more than there may be. Returns (that word, `count` for none; where it begins; its slot,
+    free where it is new; the new length; the new sum).
+    """
+    slot = np.uint64(0)
+    while k < count:
+        end = np.int64(words[k, END])
+        n = end - a
+        if n > LONGEST:
+            break
+        slot = look_up(cache, words[k, SLOT], words[k, LOW], words[k, HIGH], data, a, n)
+        if cache.entries[slot, 1] == 0:
+            break
+        if rounds:
+            size = abs(np.float64(total))
+            if size >= calm or size >= np.float64(cache.entries[slot, 3] >> _32):
+                break
+        before = w
+        w = recall(cache, slot, n, out, w)
+        if rounds:
+            for at in range(before, w):
+                total += sums[out[at]]
+        a = end
+        k += 1
+    return k, a, slot, w, total

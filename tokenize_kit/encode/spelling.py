@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
+
+from tokenize_kit.bare import njit_bare
 
 # unknown: the id of what has no token; bytes: int64[256]: ids of bytes, empty where characters do
 # not fall back to them; joined: whether a run of unknown characters in a row is one id.
@@ -13,27 +14,28 @@ Fallback = namedtuple("Fallback", "unknown bytes joined")
 _SPACE = 0x20
 
 
-@njit(nogil=True, inline="always")
+@njit_bare
 def _width(byte):
     return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
-@njit(nogil=True)
-def spell(unknown, byte_ids, path, ends, count, data, a, ids, w):
-    """Writes to ids[w:] the path, -1 of it as what it falls back to; returns the new length.
+@njit_bare
+def spell(fallback, path, ends, first, last, data, a, ids, w):
+    """Writes to ids[w:] path[first:last], -1 of it as what it falls back to; returns the new
+    length.
 
-    unknown, byte_ids: a Fallback's; path, ends: count of them, tokens and the characters of
-    data[a:] they end at. A space stands for U+2581.
+    path, ends: tokens, and the characters of data[a:] they end at. A space stands for U+2581.
     """
+    byte_ids = fallback.bytes
     place, seen = np.int64(a), 0
-    for k in range(count):
+    for k in range(first, last):
         token = np.int64(path[k])
         if token >= 0:
             ids[w] = token
             w += 1
             continue
         if len(byte_ids) == 0:
-            ids[w] = unknown
+            ids[w] = fallback.unknown
             w += 1
             continue
         while seen < np.int64(ends[k]) - 1:
@@ -51,7 +53,7 @@ def spell(unknown, byte_ids, path, ends, count, data, a, ids, w):
     return w
 
 
-@njit(nogil=True)
+@njit_bare
 def join_unknown(unknown, ids, first, w):
     """Makes every run of unknown ids in ids[first:w] one; returns the new length."""
     left = first

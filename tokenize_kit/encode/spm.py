@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.encode import characters
 from tokenize_kit.encode.borders import crossed
 from tokenize_kit.encode.char_bpe import make_char_bpe
 from tokenize_kit.encode.char_rows import encode_characters, make_symbols
@@ -24,7 +23,7 @@ from tokenize_kit.encode.spelling import Fallback
 from tokenize_kit.encode.spm_bpe import merges_of, symbols_of
 from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
 from tokenize_kit.encode.unigram_rows import encode_unigram
-from tokenize_kit.encode.viterbi import PENALTY, Unigram
+from tokenize_kit.encode.viterbi import PENALTY, make_unigram
 from tokenize_kit.spm_file import (
     BPE,
     BYTE,
@@ -164,23 +163,19 @@ def _unigram(model: Model, fallback: Fallback) -> Encode:
         begins = [byte for byte in range(256) if byte >> 6 != 2]
         sums[fallback.bytes[begins]] = lacking
     used = [*pieces.values()]
-    worst = max(float(np.abs(rounded[used]).max(initial=0)), abs(float(lacking)))
     grains = np.append(rounded[used], lacking).astype(np.float64) * _GRAIN
-    exact = bool(np.all(grains == np.round(grains))) and worst < 1000
-    alphabet, size = characters.make_alphabet([*pieces])
-    trie = characters.build_trie(alphabet, size, [*pieces], np.array(used, np.int64))
-    unigram = Unigram(
-        trie, rounded.astype(np.float64), rounded, float(lacking), lacking, sums, True, exact, worst
+    unigram = make_unigram(
+        pieces, rounded.astype(np.float64), sums, float(lacking), rounds=True, exact=False
     )
+    exact = bool(np.all(grains == np.round(grains))) and unigram.worst < 1000
+    unigram = unigram._replace(exact=exact)
     borders = crossed(pieces)
     width = 1 if " " in pieces or not len(fallback.bytes) else 3
     memories = Memories()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         memory = memories.take()
-        ids, sizes = encode_unigram(
-            data, offsets, alphabet, unigram, fallback, borders, width, memory
-        )
+        ids, sizes = encode_unigram(data, offsets, unigram, fallback, borders, width, memory)
         memories.give(memory)
         return ids, sizes
 

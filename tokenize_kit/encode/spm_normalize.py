@@ -13,6 +13,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.charsmap import Charsmap
 from tokenize_kit.encode.trie import build_trie, longest
 
@@ -68,14 +69,14 @@ def make_normalizer(
     )
 
 
-@njit(nogil=True, inline="always")
+@njit_bare
 def _character(data, at):
     """Bytes of the character that begins there."""
     byte = data[at]
     return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
-@njit(nogil=True)
+@njit_bare
 def _key(units, data, at, z):
     """(bytes, place of the replacement) of the longest key that data[at:z] begins with; 0 bytes
     for none."""
@@ -97,7 +98,7 @@ def _key(units, data, at, z):
     return size, value
 
 
-@njit(nogil=True, inline="always")
+@njit_bare
 def _write(out, w, source, a, b):
     """Appends source[a:b], each U+2581 as a space; returns the new length."""
     while a < b:
@@ -111,7 +112,7 @@ def _write(out, w, source, a, b):
     return w
 
 
-@njit(nogil=True)
+@njit_bare
 def _normalize(data, at, z, norm, out, w):
     """Appends data[at:z], normalised, to out[:w]; returns the new length, -1 for want of room."""
     special, units, texts, pairs = norm.special, norm.units, norm.texts, norm.pairs

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_bare, njit_within
+
 MOST_SLOTS = 1 << 22
 # A slot: its byte, whether it is taken, whether a token ends there, the base of its children.
 _TAKEN, _TOKEN, _BASE = np.uint32(1 << 8), np.uint32(1 << 9), np.uint32(10)
@@ -104,7 +106,7 @@ def _build(data, ends, ids):
     return slots[: last + 257].copy(), found[: last + 257].copy()
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def longest(slots, found, data, a, z):
     """The longest token that data[a:z] begins with, -1 for none."""
     unit = slots[np.uint64(0)]
@@ -120,7 +122,7 @@ def longest(slots, found, data, a, z):
     return np.int64(found[best])
 
 
-@njit(nogil=True)
+@njit_bare
 def token_of(slots, found, data, a, z):
     """The token that data[a:z] is, -1 for none."""
     unit = slots[np.uint64(0)]
@@ -134,7 +136,7 @@ def token_of(slots, found, data, a, z):
     return np.int64(found[place])
 
 
-@njit(nogil=True)
+@njit_bare
 def all_ends(slots, data, a, z, ends):
     """Puts the ends of all tokens that data[a:z] begins with into ends: int64[]; how many."""
     unit = slots[np.uint64(0)]

@@ -10,19 +10,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tokenize_kit.encode.borders import word_end
+from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.characters import number_characters
-from tokenize_kit.encode.remembered import look_up, recall
+from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
 from tokenize_kit.encode.spelling import join_unknown, spell
-from tokenize_kit.encode.viterbi import RESET, best_path, best_path_rounded, make_room_for, trace
-from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before, word_key
+from tokenize_kit.encode.viterbi import RESET, Room, best_path, trace
+from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before
 
-_ALWAYS = np.int64(1 << 31)
-_LOW = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
+_ALWAYS = np.int64((1 << 32) - 1)
 
 
-@njit(nogil=True)
+@njit_bare
 def _safe_below(margin, n, worst):
     """How large a sum before a word of n characters may be, so that rounding changes nothing.
 
@@ -32,88 +30,94 @@ def _safe_below(margin, n, worst):
     return np.int64(min(max(margin * 2.0**22 / n - 2 * n * worst, 0.0), 1e9))
 
 
-@njit(nogil=True)
-def _encode(data, a, row_end, alphabet, unigram, fallback, crossed, cache, room, own, out, w):
-    """Appends the ids of data[a:row_end] to out[:w]; returns the new length."""
-    entries, letters, ids, used, seen = cache
-    low_numbers, blocks, table = alphabet
-    trie, scores, rounded, lacking, lacking32, sums, rounds, exact, worst = unigram
-    links, found = trie
-    numbers, best, best32, gaps, starts, tokens, ends, path = room
-    unknown, byte_ids, joined = fallback
+@njit_bare
+def _word(data, a, z, unigram, fallback, rounds, total, room, out, w):
+    """Appends the ids of data[a:z] to out[:w], by sums that begin at `total`.
+
+    Returns (the new length, the new sum, by how much the path is better, characters).
+    """
+    n = number_characters(unigram.alphabet, data, a, z, room.numbers)
+    total = best_path(unigram, rounds, room, n, total)
+    first, margin, lacks = trace(unigram.found, room, n)
+    if not lacks:
+        for k in range(first, n):
+            out[w + k - first] = room.path[k]
+        return w + n - first, total, margin, n
     before = w
-    total = np.float32(0)
-    # Where no sum within a word comes to be reset.
-    calm = np.float64(RESET) - LONGEST * worst
-    while a < row_end:
-        z = word_end(data, a, row_end, crossed)
-        known = z - a <= LONGEST
-        if known:
-            low, high = word_key(data, a, z)
-            slot = look_up(entries, letters, low, high, data, a, z)
-            known = entries[slot, 1] != 0
-            if not known and (z - a <= INLINE or seen_before(seen, low)):
-                n = number_characters(low_numbers, blocks, table, data, a, z, numbers)
-                margin = best_path(
-                    links, found, scores, lacking, numbers, best, gaps, starts, tokens, n
+    w = spell(fallback, room.path, room.ends, first, n, data, a, out, w)
+    if not fallback.joined:
+        w = join_unknown(fallback.unknown, out, before, w)
+    return w, total, margin, n
+
+
+@njit_bare
+def _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes):
+    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
+    w = np.int64(0)
+    sums, rounds = unigram.sums, unigram.rounds
+    calm = RESET - LONGEST * unigram.worst  # below it no sum within a word comes to be reset
+    exactly = np.bool_(0)  # a literal would have numba compile _word anew
+    for row in range(len(sizes)):
+        a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
+        total = np.float32(0)
+        while a < row_end:
+            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            k = np.int64(0)
+            while True:
+                k, a, slot, w, total = known_words(
+                    data, a, room.words, k, count, cache, sums, rounds, total, calm, out, w
                 )
-                count = trace(starts, tokens, path, ends, n)
-                m = spell(unknown, byte_ids, path, ends, count, data, a, own, np.int64(0))
-                if not joined:
-                    m = join_unknown(unknown, own, np.int64(0), m)
-                if m <= LONGEST:
-                    remember(entries, letters, ids, used, slot, low, high, data, a, z, own, m)
-                    slot = look_up(entries, letters, low, high, data, a, z)
-                    safe = _ALWAYS
-                    if rounds and not exact:
-                        safe = _safe_below(margin, n, worst)
-                    entries[slot, 3] |= np.uint64(safe) << _32
-                    known = True
-            if known and rounds:
-                size = np.float64(abs(total))
-                known = size < calm and size < np.float64(entries[slot, 3] >> _32)
-            if known:
-                first = w
-                w = recall(entries, ids, slot, z - a, out, w)
-                if rounds:
-                    for k in range(first, w):
-                        total += sums[out[k]]
-        if not known:
-            n = number_characters(low_numbers, blocks, table, data, a, z, numbers)
-            if rounds:
-                total = best_path_rounded(
-                    links, found, rounded, lacking32, numbers, best32, starts, tokens, n, total
+                if k == count:
+                    break
+                z = np.int64(room.words[k, END])
+                k += 1
+                if z - a <= LONGEST and cache.entries[slot, 1] == 0:
+                    low, high = room.words[k - 1, LOW], room.words[k - 1, HIGH]
+                    if z - a <= INLINE or seen_before(cache.seen, low):
+                        m, _, margin, n = _word(
+                            data, a, z, unigram, fallback, exactly, 0.0, room, own, np.int64(0)
+                        )
+                        if m <= LONGEST:
+                            safe = _ALWAYS
+                            if rounds and not unigram.exact:
+                                safe = _safe_below(margin, n, unigram.worst)
+                            remember(cache, slot, low, high, data, a, z, own, m, safe)
+                            k -= 1  # known now, if not safe
+                            if not rounds or abs(np.float64(total)) < min(calm, np.float64(safe)):
+                                continue
+                            k += 1
+                w, summed, _, _ = _word(
+                    data, a, z, unigram, fallback, rounds, np.float64(total), room, out, w
                 )
-            else:
-                best_path(links, found, scores, lacking, numbers, best, gaps, starts, tokens, n)
-            count = trace(starts, tokens, path, ends, n)
-            first = w
-            w = spell(unknown, byte_ids, path, ends, count, data, a, out, w)
-            if not joined:
-                w = join_unknown(unknown, out, first, w)
-        a = z
-    if joined and len(byte_ids) == 0:
-        w = join_unknown(unknown, out, before, w)
+                total = np.float32(summed)
+                a = z
+        if fallback.joined and len(fallback.bytes) == 0:
+            w = join_unknown(fallback.unknown, out, before, w)
+        sizes[row] = w - before
     return w
 
 
 @njit(cache=True, nogil=True)
-def encode_unigram(data, offsets, alphabet, unigram, fallback, crossed, width, cache):
+def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
     """(ids: uint32[], sizes: int64[rows]) of normalised rows.
 
     width: ids that a byte gives at most.
     """
-    out = np.empty((offsets[-1] - offsets[0]) * width, np.uint32)
+    out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
-    longest = LONGEST
+    most = LONGEST
     for row in range(len(sizes)):
-        longest = max(longest, offsets[row + 1] - offsets[row])
-    room = make_room_for(longest)
+        most = max(most, offsets[row + 1] - offsets[row])
     own = np.empty(4 * LONGEST, np.uint32)
-    w = np.int64(0)
-    for row in range(len(sizes)):
-        a, z = np.int64(offsets[row]), np.int64(offsets[row + 1])
-        before = w
-        w = _encode(data, a, z, alphabet, unigram, fallback, crossed, cache, room, own, out, w)
-        sizes[row] = w - before
+    room = Room(
+        np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.float64),
+        np.empty(most + 1, np.float64),
+        np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int32),
+        np.empty(most, np.int32),
+        np.empty(most, np.int32),
+        np.empty((BATCH, 4), np.uint64),
+    )
+    w = _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes)
     return out[:w], sizes

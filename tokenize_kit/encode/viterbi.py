@@ -11,147 +11,124 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
-RESET = np.float32(100_000)  # sums beyond it are moved to 0 (unigram_model.cc, 0.2.3)
+from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode import characters
+
+RESET = 100_000.0  # sums beyond it are moved to 0 (unigram_model.cc, 0.2.3)
 PENALTY = 10.0  # below the least score, of a character without a piece
 UNKNOWN = -1  # a token, of a character without a piece
+_NOTHING = -np.inf
 
-# trie: characters.Trie of ids; scores: float64[ids]; rounded: float32[ids], the same; lacking,
-# lacking32: the score of a character without a piece; sums: float32[ids]: what an id adds to the
-# sum of a text, where a character without a piece may be several ids; rounds: whether sums are
-# those of float32; exact: they have no rounding errors all the same; worst: the largest score,
-# without sign.
-Unigram = namedtuple("Unigram", "trie scores rounded lacking lacking32 sums rounds exact worst")
-# Room for a word. best: float64[], best32: float32[], gaps: float64[]: to the second best way;
-# starts, tokens: int32[]: of the last token of the best way to every place.
-Room = namedtuple("Room", "numbers best best32 gaps starts tokens ends path")
+# alphabet: of characters.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
+# same memory as float64[2 a slot]: the base of a slot's children, its parent (-1 at the root), the
+# score of the token that ends there, -inf for none; found: int32[slots]: that token; longest:
+# characters of the longest one; lacking: the score of a character without a piece; sums:
+# float32[ids]: what an id adds to the sum of a text, where a character without a piece may be
+# several ids; rounds: whether sums are those of float32; exact: they have no rounding errors all
+# the same; worst: the largest score, without sign.
+Unigram = namedtuple(
+    "Unigram", "alphabet slots values found longest lacking sums rounds exact worst"
+)
+# Room for n characters. numbers: int32[n + 1]; sums, gaps: float64[n + 1]: of every place the best
+# way's sum, and by how much it is better than the second best; starts, lasts: int32[n + 1]: where
+# the last token of the best way begins, and its slot, UNKNOWN for none; path, ends: int32[n];
+# words: of remembered.cut_words.
+Room = namedtuple("Room", "numbers sums gaps starts lasts path ends words")
+_1, _2 = np.uint64(1), np.uint64(2)
 
 
-@njit(nogil=True)
-def make_room_for(n):
-    """Room for a word of n characters."""
-    return Room(
-        np.empty(n + 1, np.int32),
-        np.empty(n + 1, np.float64),
-        np.empty(n + 1, np.float32),
-        np.empty(n + 1, np.float64),
-        np.empty(n + 1, np.int32),
-        np.empty(n + 1, np.int32),
-        np.empty(n + 1, np.int32),
-        np.empty(n + 1, np.int32),
+def make_unigram(
+    pieces: dict[str, int],
+    scores: np.ndarray,
+    sums: np.ndarray,
+    lacking: float,
+    *,
+    rounds: bool,
+    exact: bool,
+) -> Unigram:
+    """pieces: text to id, those that a text may give; scores: float64[ids]. Raises ValueError for
+    pieces that no table holds."""
+    used = np.array([*pieces.values()], np.int64)
+    alphabet, size = characters.make_alphabet([*pieces])
+    links, found = characters.build_trie(alphabet, size, [*pieces], used)
+    slots = np.empty((len(found), 4), np.int32)
+    slots[:, :2] = links
+    slots[slots[:, 1] == 0, 1] = -1
+    values = slots.view(np.float64)
+    values[:, 1] = np.where(found >= 0, np.append(scores, _NOTHING)[found], _NOTHING)
+    worst = max(float(np.abs(scores[used]).max(initial=0)), abs(lacking))
+    longest = max(map(len, pieces), default=1)
+    return Unigram(
+        alphabet, slots.ravel(), values.ravel(), found, longest, lacking, sums, rounds, exact, worst
     )
 
 
-@njit(nogil=True)
-def best_path(links, found, scores, lacking, numbers, best, gaps, starts, tokens, n):
-    """The best path of numbers[:n] by sums of float64.
+@njit_bare
+def best_path(unigram, rounds, room, n, total):
+    """The best path of n characters by sums that begin at `total`; returns its sum.
 
-    Returns by how much it is better than any other. The first four are of a Unigram, the others of
-    a Room.
+    rounds: whether sums are those of float32. One of float64 that is rounded to it is the same
+    number, for float64 has more than twice as many digits.
     """
+    slots, values, numbers = unigram.slots, unigram.values, room.numbers
+    sums, gaps, starts, lasts = room.sums, room.gaps, room.starts, room.lasts
     for k in range(1, n + 1):
-        best[k] = -np.inf
+        sums[k] = _NOTHING
         gaps[k] = np.inf
-    best[0] = 0.0
-    for i in range(n):
-        here = best[i]
-        node = np.int64(numbers[i])
-        single = False
-        k = i + 1
-        if links[node, 1] == 0:
-            while True:
-                token = found[node]
-                if token >= 0:
-                    way = here + scores[token]
-                    if way > best[k]:
-                        gaps[k] = way - best[k]
-                        best[k] = way
-                        starts[k] = i
-                        tokens[k] = token
-                    else:
-                        gaps[k] = min(gaps[k], best[k] - way)
-                    single = single or k == i + 1
-                if k == n:
-                    break
-                child = np.int64(links[node, 0]) + np.int64(numbers[k])
-                if links[child, 1] != node:
-                    break
-                node = child
-                k += 1
-        if not single:
-            way = here + lacking
-            if way > best[i + 1]:
-                gaps[i + 1] = way - best[i + 1]
-                best[i + 1] = way
-                starts[i + 1] = i
-                tokens[i + 1] = UNKNOWN
-            else:
-                gaps[i + 1] = min(gaps[i + 1], best[i + 1] - way)
-    margin = np.inf
-    at = n
+    sums[0] = total
+    numbers[n] = 0  # no token goes on there
+    for at in range(n):
+        i = np.uint64(at)
+        here = sums[i]
+        if rounds and abs(here) > RESET:
+            for k in range(at, min(at + unigram.longest, n) + 1):
+                sums[k] = np.float64(np.float32(sums[k] - here))
+            here = 0.0
+        slot = np.uint64(numbers[i])
+        score, last = values[slot << _1 | _1], np.int32(slot)
+        if score == _NOTHING:
+            score, last = unigram.lacking, np.int32(UNKNOWN)
+        end = i + _1
+        while True:
+            if score > _NOTHING:
+                way = here + score
+                if rounds:
+                    way = np.float64(np.float32(way))
+                best = sums[end]
+                if way > best:
+                    gaps[end] = way - best
+                    sums[end] = way
+                    starts[end] = np.int32(i)
+                    lasts[end] = last
+                elif best - way < gaps[end]:
+                    gaps[end] = best - way
+            child = np.uint64(np.uint32(slots[slot << _2])) + np.uint64(np.uint32(numbers[end]))
+            if slots[child << _2 | _1] != np.int32(slot):
+                break
+            slot, last = child, np.int32(child)
+            score = values[slot << _1 | _1]
+            end += _1
+    return sums[n]
+
+
+@njit_bare
+def trace(found, room, n):
+    """The tokens of the best way and the characters they end at, to the ends of path[:n], ends[:n].
+
+    found: of a Unigram. Returns (where they begin, by how much that way is better than any other,
+    whether it has characters without a piece).
+    """
+    first, at, margin, lacks = n, n, np.inf, False
     while at > 0:
-        margin = min(margin, gaps[at])
-        at = np.int64(starts[at])
-    return margin
-
-
-@njit(nogil=True)
-def best_path_rounded(links, found, scores, lacking, numbers, best, starts, tokens, n, total):
-    """The best path by sums of float32 that begin at `total`; returns the sum."""
-    for k in range(1, n + 1):
-        best[k] = -np.inf
-    best[0] = total
-    farthest = 0
-    for i in range(n):
-        here = best[i]
-        if here < -RESET or here > RESET:
-            for k in range(i, farthest + 1):
-                best[k] -= here
-            best[i] = np.float32(0)
-            here = np.float32(0)
-        node = np.int64(numbers[i])
-        single = False
-        k = i + 1
-        if links[node, 1] == 0:
-            while True:
-                token = found[node]
-                if token >= 0:
-                    way = np.float32(here + scores[token])
-                    if way > best[k]:
-                        best[k] = way
-                        starts[k] = i
-                        tokens[k] = token
-                    single = single or k == i + 1
-                    farthest = max(farthest, k)
-                if k == n:
-                    break
-                child = np.int64(links[node, 0]) + np.int64(numbers[k])
-                if links[child, 1] != node:
-                    break
-                node = child
-                k += 1
-        if not single:
-            farthest = max(farthest, i + 1)
-            way = np.float32(here + lacking)
-            if way > best[i + 1]:
-                best[i + 1] = way
-                starts[i + 1] = i
-                tokens[i + 1] = UNKNOWN
-    return best[n]
-
-
-@njit(nogil=True)
-def trace(starts, tokens, path, ends, n):
-    """Writes the path, and where each of its tokens ends; returns how many they are."""
-    count = 0
-    at = n
-    while at > 0:
-        count += 1
-        at = np.int64(starts[at])
-    at = n
-    for k in range(count - 1, -1, -1):
-        path[k] = tokens[at]
-        ends[k] = at
-        at = np.int64(starts[at])
-    return count
+        first -= 1
+        slot = np.int64(room.lasts[at])
+        if slot < 0:
+            room.path[first] = UNKNOWN
+            lacks = True
+        else:
+            room.path[first] = found[slot]
+        room.ends[first] = at
+        margin = min(margin, room.gaps[at])
+        at = np.int64(room.starts[at])
+    return first, margin, lacks

@@ -12,6 +12,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from tokenize_kit.bare import njit_bare, njit_within
 from tokenize_kit.bytes8 import hash_bytes, load8, load_few, stir
 from tokenize_kit.encode.greedy import encode_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short
@@ -23,8 +24,9 @@ LONGEST = 64  # bytes of a word that is kept: longer ones hardly come again
 SEEN = 1 << 17
 INLINE = 15  # bytes of a word that stands in its entry
 _LONG = np.uint64(0x80)
-_32, _56 = np.uint64(32), np.uint64(56)
-_LOW = np.uint64(0xFFFFFFFF)
+_1, _8, _32, _56 = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(56)
+_LOW, _MIX = np.uint64(0xFFFFFFFF), np.uint64(0x9E3779B97F4A7C15)
+_MASK = np.uint64(SLOTS - 1)
 
 # entries: uint64[SLOTS, 4]: the word, or its hash and place in `letters`; its ids, or their place
 # in `ids`, and how many. used: int64[3]: entries, bytes of letters, ids.
@@ -34,12 +36,16 @@ Cache = namedtuple("Cache", "entries letters ids used seen")
 # greedy: greedy.Greedy, which is used where `orderly`; slots, found: trie.build_trie of all tokens:
 # where `whole`, a piece that is a token is that token, whatever merging gives.
 Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots found whole")
+# Room for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
+Room = namedtuple("Room", "symbols ranks dead")
 
 
 def new_cache() -> Cache:
     """An empty one, 16 MiB."""
+    room = np.zeros(4 * SLOTS + 4, np.uint64)
+    first = -(room.ctypes.data // 8) % 4  # no entry lies in two cache lines
     return Cache(
-        np.zeros((SLOTS, 4), np.uint64),
+        room[first : first + 4 * SLOTS].reshape(SLOTS, 4),
         np.empty(ARENA, np.uint8),
         np.empty(ARENA // 4, np.uint32),
         np.zeros(3, np.int64),
@@ -47,7 +53,7 @@ def new_cache() -> Cache:
     )
 
 
-@njit(nogil=True)
+@njit_bare
 def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
     n = z - a
     for k in range(n):
@@ -57,15 +63,18 @@ def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
     return merge_long(pairs, symbols, ranks, n)
 
 
-@njit(nogil=True, inline="always")
+@njit_bare
 def same_bytes(letters, at, data, a, n):
-    for k in range(n):
-        if letters[at + k] != data[a + k]:
+    """Whether these n bytes are the same, eight of them or more."""
+    i, j, left = np.uint64(at), np.uint64(a), np.uint64(n)
+    while left > _8:
+        if load8(letters, i) != load8(data, j):
             return False
-    return True
+        i, j, left = i + _8, j + _8, left - _8
+    return load8(letters, i + left - _8) == load8(data, j + left - _8)
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def word_key(data, a, z):
     """The two numbers that a word of data[a:z] is found by; the second is never 0."""
     n = z - a
@@ -86,7 +95,7 @@ def word_key(data, a, z):
     return hash_bytes(data, a, z), _LONG << _56 | np.uint64(n)
 
 
-@njit(nogil=True, inline="always")
+@njit_within
 def seen_before(seen, low):
     """Whether a word of that first number was asked for before, as far as is remembered."""
     mixed = stir(low)
@@ -96,15 +105,19 @@ def seen_before(seen, low):
     return known
 
 
-@njit(nogil=True, inline="always")
-def remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n):
-    """Fills an entry; empties the memory first where this word might not fit."""
+@njit_bare
+def remember(cache, slot, low, high, data, a, z, symbols, n, safe):
+    """Fills an entry; empties the memory first where this word might not fit.
+
+    safe: below 2**32, kept beside the number of ids.
+    """
+    entries, letters, ids, used = cache.entries, cache.letters, cache.ids, cache.used
     if used[0] > SLOTS // 2 or used[1] + LONGEST > ARENA or used[2] + LONGEST > ARENA // 4:
         for k in range(SLOTS):  # numba takes seconds to compile what slices do
             entries[k, 1] = np.uint64(0)
         for k in range(3):
             used[k] = 0
-        slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & np.uint64(SLOTS - 1)
+        slot = first_slot(low, high)
     size = z - a
     place = np.uint64(0)
     if size > INLINE:
@@ -123,15 +136,100 @@ def remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, 
             entries[slot, 2] |= np.uint64(symbols[1]) << _32
     entries[slot, 0] = low
     entries[slot, 1] = high
-    entries[slot, 3] = np.uint64(n)
+    entries[slot, 3] = np.uint64(n) | np.uint64(safe) << _32
     used[0] += 1
+
+
+@njit_within
+def first_slot(low, high):
+    """Where a word is looked for first."""
+    return stir(low ^ (high * _MIX)) & _MASK
+
+
+@njit_within
+def look_up(cache, slot, low, high, data, a, n):
+    """The slot, from first_slot's on, of the word of n bytes from a, found by `low` and `high`, or
+    the one that it would take: free, where its second number is 0."""
+    entries = cache.entries
+    if n <= INLINE:
+        while entries[slot, 1] != 0 and (entries[slot, 0] != low or entries[slot, 1] != high):
+            slot = (slot + _1) & _MASK
+    else:
+        while entries[slot, 1] != 0 and (
+            entries[slot, 0] != low
+            or entries[slot, 1] != high
+            or not same_bytes(cache.letters, np.int64(entries[slot, 2] >> _32), data, a, n)
+        ):
+            slot = (slot + _1) & _MASK
+    return slot
+
+
+@njit_within
+def recall(cache, slot, n, out, w):
+    """Writes to out[w:] the ids of a known word of n bytes, and may write one more; returns the new
+    length."""
+    entries, ids = cache.entries, cache.ids
+    count = np.int64(entries[slot, 3] & _LOW)
+    if count <= 2 and n <= INLINE:
+        out[w] = np.uint32(entries[slot, 2] & _LOW)
+        out[w + 1] = np.uint32(entries[slot, 2] >> _32)
+    else:
+        first = np.int64(entries[slot, 2] & _LOW)
+        for k in range(count):
+            out[w + k] = ids[first + k]
+    return w + count
+
+
+@njit_bare
+def _new_piece(data, a, z, bpe, room):
+    """Writes the ids of a piece to room.symbols; returns how many."""
+    if bpe.whole:
+        token = token_of(bpe.slots, bpe.found, data, a, z)
+        if token >= 0:
+            room.symbols[0] = token
+            return 1
+    if bpe.orderly:
+        return encode_greedy(bpe.greedy, data, a, z, room.symbols, room.dead)
+    return _by_rank(bpe.bytes, bpe.pairs, data, a, z, room.symbols, room.ranks)
+
+
+@njit_bare
+def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
+    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
+    w, piece = np.int64(0), 0
+    for row in range(len(counts)):
+        before = w
+        a = np.int64(offsets[row])
+        for _ in range(counts[row]):
+            z = np.int64(ends[piece])
+            piece += 1
+            found = False
+            low = high = slot = np.uint64(0)
+            kept = z - a <= LONGEST
+            if kept:
+                low, high = word_key(data, a, z)
+                kept = z - a <= INLINE or seen_before(cache.seen, low)
+            if kept:
+                slot = look_up(cache, first_slot(low, high), low, high, data, a, z - a)
+                found = cache.entries[slot, 1] != 0
+            if found:
+                w = recall(cache, slot, z - a, out, w)
+            else:
+                n = _new_piece(data, a, z, bpe, room)
+                for k in range(n):
+                    out[w + k] = room.symbols[k]
+                w += n
+                if kept:
+                    remember(cache, slot, low, high, data, a, z, room.symbols, n, 0)
+            a = z
+        sizes[row] = w - before
+    return w
 
 
 @njit(cache=True, nogil=True)
 def encode_pieces(data, offsets, ends, counts, bpe, cache):
     """(ids: uint32[], sizes: int64[rows]) of rows cut into pieces (scan.cut_rows)."""
-    total = offsets[-1] - offsets[0]
-    out = np.empty(total, np.uint32)
+    out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
     longest = 1
     piece = 0
@@ -141,69 +239,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
             longest = max(longest, ends[piece] - at)
             at = int(ends[piece])
             piece += 1
-    symbols, ranks = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    dead = np.zeros(longest + 1, np.bool_)
-    # Taken out of their tuples once: that counts references, at every piece it would be a cost.
-    entries, letters, ids, used, seen = cache
-    byte_ids, pairs, greedy, orderly, whole_slots, whole_found, whole = bpe
-    trie, found_tokens, tokens, token_pairs, joins = greedy
-    pair_slots, pair_bits = token_pairs
-    mask = np.uint64(SLOTS - 1)
-    written = 0
-    piece = 0
-    for row in range(len(counts)):
-        before = written
-        a = int(offsets[row])
-        for _ in range(counts[row]):
-            z = int(ends[piece])
-            piece += 1
-            found = False
-            low = high = slot = np.uint64(0)
-            kept = z - a <= LONGEST
-            if kept:
-                low, high = word_key(data, a, z)
-                kept = z - a <= INLINE or seen_before(seen, low)
-            if kept:
-                slot = stir(low ^ (high * np.uint64(0x9E3779B97F4A7C15))) & mask
-                while entries[slot, 1] != 0:
-                    if entries[slot, 0] == low and entries[slot, 1] == high:
-                        n = int(entries[slot, 3])
-                        if z - a > INLINE:
-                            at = int(entries[slot, 2] >> _32)
-                            found = same_bytes(letters, at, data, a, z - a)
-                        else:
-                            found = True
-                        if found:
-                            if n <= 2 and z - a <= INLINE:
-                                out[written] = np.uint32(entries[slot, 2] & _LOW)
-                                if n == 2:
-                                    out[written + 1] = np.uint32(entries[slot, 2] >> _32)
-                            else:
-                                k0 = int(entries[slot, 2] & _LOW)
-                                for k in range(n):
-                                    out[written + k] = ids[k0 + k]
-                            written += n
-                            break
-                    slot = (slot + np.uint64(1)) & mask
-            if not found:
-                n = 0
-                if whole:
-                    token = token_of(whole_slots, whole_found, data, a, z)
-                    if token >= 0:
-                        symbols[0] = token
-                        n = 1
-                if n == 0 and orderly:
-                    n = encode_greedy(
-                        trie, found_tokens, tokens, pair_slots, pair_bits, joins,
-                        data, a, z, symbols, dead,
-                    )  # fmt: skip
-                elif n == 0:
-                    n = _by_rank(byte_ids, pairs, data, a, z, symbols, ranks)
-                for k in range(n):
-                    out[written + k] = symbols[k]
-                written += n
-                if kept:
-                    remember(entries, letters, ids, used, slot, low, high, data, a, z, symbols, n)
-            a = z
-        sizes[row] = written - before
-    return out[:written], sizes
+    room = Room(
+        np.empty(longest, np.int64), np.empty(longest, np.int64), np.zeros(longest + 1, np.bool_)
+    )
+    return out[: _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes)], sizes

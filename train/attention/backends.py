@@ -122,9 +122,10 @@ def check_name(backend: str) -> None:
 
 def choose(q: Tensor, mask: Mask) -> str:
     """The back end that ``auto`` takes: sdpa, whose flash kernels do causal and full attention; on
-    a GPU flex for other masks, for which sdpa would read a mask of queries x keys.
+    a GPU flex for other masks, for which sdpa would read a mask of queries x keys. In generation
+    that is one row, and flex would compile a kernel for every number of keys.
     """
-    plain = mask.features <= {"causal"}
+    plain = mask.features <= {"causal"} or mask.queries == 1
     order = ("sdpa", "eager") if plain or q.device.type != "cuda" else ("flex", "sdpa", "eager")
     for name in order:
         if BACKENDS[name].refusal(q, mask) is None:

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from train.accounting import parameters
-from train.checkpoint import load_plan, newest
+from train.checkpoint import load_plan, newest, weights_of
 from train.data.shards import end_of_text
 from train.errors import TrainError
 from train.files import encode_json, sync
@@ -50,7 +50,7 @@ def export(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TrainError(f"{out} is there already: give a new folder", exit_code=2)
     checkpoint, plan, family = chosen(run)
-    weights = checkpoint / "model.safetensors"
+    weights = weights_of(checkpoint)
     tokenizer = load_tokenizer(run / "tokenizer.json")
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
@@ -91,7 +91,7 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
             f"{run}: no finished checkpoint; give the folder a model was trained into", exit_code=2
         )
     plan = load_plan(checkpoint)
-    _check(checkpoint / "model.safetensors", plan.model)
+    _check(weights_of(checkpoint), plan.model)
     return checkpoint, plan, family_of(plan.model)
 
 

@@ -7,7 +7,6 @@ nothing is allocated before the sizes in the files agree.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +14,16 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from train.accounting import parameters
-from train.checkpoint import complete, load_plan, newest
+from train.checkpoint import Keep, Snapshot, State, complete, load_plan, newest, write
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.files import VERSION, encode_json, sync, write_atomic
+from train.files import write_atomic
 from train.generate import load_tokenizer
+from train.hf.export import weights_of
 from train.hf.families import FAMILIES
 from train.hf.family import Family
 from train.hf.settings import Settings, read_json
@@ -56,7 +56,7 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
-        config, path = load_plan(checkpoint).model, checkpoint / "model.safetensors"
+        config, path = load_plan(checkpoint).model, weights_of(checkpoint)
         try:
             weights = load_file(path)
         except (OSError, SafetensorError) as error:
@@ -85,26 +85,16 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict
     weights = dict(_tensors(source))
     settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
     plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")
-    final = out / "checkpoints" / "step-0000000"
-    final.parent.mkdir(parents=True, exist_ok=True)
-    aside = final.with_name(f".{final.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    save_file(weights, aside / "model.safetensors")
-    (aside / "config.json").write_bytes(encode_json(plan.to_json()))
-    (aside / "state.json").write_bytes(encode_json({"version": VERSION, "step": 0, "tokens": 0}))
-    for file in sorted(aside.iterdir()):
-        sync(file)
-    sync(aside)
+    out.mkdir(parents=True, exist_ok=True)
     write_atomic(out / "tokenizer.json", tokens.read_bytes())
-    aside.rename(final)
-    sync(final.parent)
+    snapshot = Snapshot(plan=plan, state=State(step=0, tokens=0), tensors={"model": weights})
+    final = write(out / "checkpoints", snapshot, Keep(newest=1))
     return {
         "family": source.family.name,
         "parameters": parameters(source.config),
         "vocab": source.config.vocab,
         "context": source.config.context,
-        "checkpoint": "checkpoints/step-0000000",
+        "checkpoint": f"checkpoints/{final.name}",
     }
 
 

@@ -16,8 +16,8 @@ _READ, _ALL_CACHES, _DATA = 0, 3, 1  # of LLVM's llvm.prefetch
 
 
 def _prefetch(typing: Any, array: Any, at: Any) -> Any:
-    """prefetch(array, at) in kernels: has array[at] brought into the caches; array:
-    one-dimensional, contiguous. An address that is not there does no harm."""
+    """prefetch(array, at) in kernels: has array.flat[at] brought into the caches; array:
+    contiguous. An address that is not there does no harm."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, args[0])

@@ -1,35 +1,17 @@
-"""The training chapter: the curve, held-out text by source, what the model read, a sample."""
+"""What a model read and how it does on held-out text, source by source; the documents of a step."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from curate.report import charts
-from curate.report.html import count, plain, quote, shown
+from curate.report.html import count, plain, shown
 from curate.report.html import name as label
 from curate.report.html import table as html_table
 
 
-def chapter(product: dict[str, Any]) -> str:
-    """As HTML, for the products section."""
-    metrics, summary = product.get("metrics", []), product["summary"]
-    loss = [(m["step"], m["loss"]) for m in metrics if _known(m.get("loss"))]
-    scores = [(m["step"], m["held_out"]) for m in metrics if m.get("held_out")]
-    held = [(s, h["loss"]) for s, h in scores if _known(h.get("loss"))]
-    parts = []
-    if len(loss) > 1:
-        chart = charts.curve([loss, *([held] if held else [])], "training loss by step", "steps")
-        said = f"loss (nats a token) by step: {loss[0][1]:.2f} to {loss[-1][1]:.2f}"
-        if held:
-            said += f"; dots: on documents held out of training, {held[-1][1]:.2f} at the end"
-        parts.append(f"<figure>{chart}<figcaption>{said}</figcaption></figure>")
-    parts.append(_scores(summary))
-    parts.append(_sources(summary))
-    parts.append(_packing(summary))
-    if summary.get("sample"):
-        sample = quote(summary["sample"], 800)
-        parts.append(f"<p class=about>A sample of the model:</p>{sample}")
-    return "".join(parts)
+def tables(summary: dict[str, Any]) -> str:
+    """As HTML, for the training chapter."""
+    return _scores(summary) + _sources(summary) + _packing(summary)
 
 
 def _scores(summary: dict[str, Any]) -> str:
@@ -126,7 +108,3 @@ def step_table(found: dict[str, Any]) -> list[str]:
 
 def _bits(score: dict[str, Any]) -> str:
     return "-" if score["bits_per_byte"] is None else f"{score['bits_per_byte']:.3f}"
-
-
-def _known(value: Any) -> bool:
-    return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from curate.report import funnel
-from curate.report.training import chapter, step_table, table
+from curate.report.page_training import training
+from curate.report.training_data import step_table, table
 
 
 def score(loss: float, bits: float | None) -> dict:
@@ -33,7 +34,7 @@ PRODUCT = {"label": "pretrain", "makes": "model", "summary": SUMMARY, "metrics":
 
 
 def test_the_chapter_has_sources_packing_and_epochs():
-    page = chapter(PRODUCT)
+    page = training(PRODUCT)
     for shown in ("1.875", "4.750", "anneal", "best-fit", "92.1 %", "77", "1.67", "1,500"):
         assert shown in page, shown
     assert "<i>wiki" not in page and "&lt;i&gt;wiki" in page and "<b>word" not in page
