@@ -62,14 +62,14 @@ def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
         draws[part] = beginnings(
             np.asarray(tokens), shards.start[part], shards.length[part], _PREFIX, np.uint64(key)
         )
-    distinct = np.unique(draws)
-    if len(distinct) < 2:
+    if not len(draws) or draws.min() == draws.max():
         raise TrainError(
-            f"{shards.folder}: {shards.documents} documents, {len(distinct)} different; training "
-            "and held-out text need two different ones at least"
+            f"{shards.folder}: {shards.documents} documents, {min(1, len(draws))} different; "
+            "training and held-out text need two different ones at least"
         )
+    least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
-    bound = np.uint64(min(max(bound, distinct[0]), distinct[-2]))
+    bound = np.uint64(min(max(bound, least), most))
     chosen = draws <= bound
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
