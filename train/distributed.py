@@ -22,6 +22,7 @@ from train.config import TrainConfig
 from train.device import pick_device
 from train.errors import TrainError
 from train.model.decoder import Decoder
+from train.stages import stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +69,10 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     if count == 1:
         yield Ranks(device=device)
         return
-    if config.rows % (count * config.accumulate):
+    rows = [stage.rows for stage in stages_of(config)]
+    if uneven := [n for n in rows if n % (count * config.accumulate)]:
         raise TrainError(
-            f"rows is {config.rows}: {count} processes of {config.accumulate} micro-batches cannot "
+            f"rows is {uneven[0]}: {count} processes of {config.accumulate} micro-batches cannot "
             "share them equally; choose a multiple",
             exit_code=2,
         )

@@ -106,7 +106,11 @@ def _scalars(line: dict[str, Any]) -> list[tuple[str, float]]:
     names = ("loss", "z_loss", "lr", "grad_norm")
     found = [(f"train/{name}", line[name]) for name in names if line.get(name) is not None]
     scores = line.get("held_out") or {}
-    found += [(f"held_out/{name}", scores[name]) for name in ("loss", "bits_per_byte") if scores]
+    found += [
+        (f"held_out/{name}", scores[name])
+        for name in ("loss", "bits_per_byte")
+        if scores.get(name) is not None
+    ]
     return found
 
 

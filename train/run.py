@@ -20,12 +20,11 @@ from train.checkpoint import (
     load_state,
     newest,
 )
-from train.data.rows import Rows, Sampler, split
-from train.data.shards import Shards
+from train.data.feed import Feed
 from train.device import autocast
 from train.distributed import Ranks, settle, split_model
 from train.errors import TrainError
-from train.evaluate import HeldOut, choose, evaluate
+from train.evaluate import HeldOut, evaluate, scored
 from train.gpus import peak_of
 from train.metrics import Log, Pending
 from train.model.decoder import Decoder
@@ -46,21 +45,17 @@ class _Spike(Exception):
 class Run:
     """One training run, from start or checkpoint to the last step."""
 
-    def __init__(self, plan: Plan, shards: Shards, out: Path, ranks: Ranks) -> None:
-        self.plan, self.shards, self.out, self.ranks = plan, shards, out, ranks
+    def __init__(self, plan: Plan, feed: Feed, out: Path, ranks: Ranks) -> None:
+        self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
         settings = plan.train
-        ours, held_out = split(shards, held_out=settings.held_out, seed=settings.seed)
-        self.held_out = held_out
-        scored = choose(shards, held_out, settings.eval_tokens)
-        self.eval_rows = Rows(shards, scored, settings.context)
-        self.sampler = Sampler(
-            Rows(shards, ours, settings.context, masked=True),
-            batch_rows=settings.rows,
-            seed=settings.seed,
-        )
+        self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.passed = PassedOver(out / "spikes.json")
         self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
-        self.flops = flops_per_token(plan.model, settings.context)
+        stages = [
+            (stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages
+        ]
+        flops = sum(n * flops_per_token(plan.model, context) for n, context in stages)
+        self.flops = flops / sum(n for n, _ in stages)
         self.peak = peak_of(ranks.device)
         self.build()
 
@@ -93,6 +88,7 @@ class Run:
                         self.saver.wait()
                         break
                     except _Spike:
+                        self.stepper.close()
                         self.saver.wait()
                         self.ranks.wait()
                         start = newest(self.out / "checkpoints")
@@ -101,6 +97,7 @@ class Run:
                         if log is not None:
                             log.close()
         finally:
+            self.stepper.close()
             self.saver.close()
         self.ranks.wait()
 
@@ -238,7 +235,7 @@ class Run:
         with self.average.swapped() if self.average is not None else nullcontext():
             found = evaluate(
                 self.model,
-                self.eval_rows,
+                self.scored,
                 batch_rows=settings.rows,
                 autocast=autocast(self.ranks.device, settings.precision),
             )

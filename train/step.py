@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from train.config import TrainConfig
-from train.data.rows import Batch, Sampler
+from train.data.feed import Feed
+from train.data.prefetch import Ahead
+from train.data.rows import Batch
 from train.device import autocast
 from train.distributed import Ranks, averaging, parallel
 from train.losses import chunk_of, loss_sums
@@ -17,6 +19,7 @@ from train.model.decoder import Decoder
 from train.objectives import Example, objective
 from train.optim.part import Optimizers
 from train.optim.whole import whole
+from train.stages import stages_of
 
 Allow = Callable[[float, float], bool]
 
@@ -60,12 +63,13 @@ class Stepper:
         self,
         model: Decoder,
         optimizer: Optimizers,
-        sampler: Sampler,
+        sampler: Feed,
         config: TrainConfig,
         ranks: Ranks,
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
         self.config, self.ranks = config, ranks
+        self.most_rows = max(stage.rows for stage in stages_of(config))
         sums = Sums(model, config)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
@@ -73,16 +77,37 @@ class Stepper:
                 part.compile()
         self.sums = parallel(sums, config, ranks)
         self.objective = objective(config.objective)
+        self.ahead = Ahead(self.batches, config.steps)
+
+    def close(self) -> None:
+        """End the thread that makes data."""
+        self.ahead.close()
 
     def batches(self, step: int) -> list[tuple[int, Example]]:
-        """This process's micro-batches, each with the place of its first row in the step."""
+        """This process's micro-batches, each with the place of its first row in the step; for a
+        GPU in memory from which it copies while it computes.
+        """
         rows = self.sampler.row_numbers(step)
         places = self.ranks.share(range(len(rows)))
         size = len(places) // self.config.accumulate
         return [
-            (first, self.examples(rows[first : first + size], step, first))
+            (first, self.pinned(self.examples(rows[first : first + size], step, first)))
             for first in places[::size]
         ]
+
+    def pinned(self, example: Example) -> Example:
+        """For a GPU, in page-locked memory."""
+        if self.ranks.device.type != "cuda":
+            return example
+        batch = example.batch
+        return Example(
+            batch=Batch(
+                inputs=batch.inputs.pin_memory(),
+                targets=batch.targets.pin_memory(),
+                documents=batch.documents.pin_memory(),
+            ),
+            prefix=None if example.prefix is None else example.prefix.pin_memory(),
+        )
 
     def examples(self, rows: list[int], step: int, first: int) -> Example:
         """Rows of a step as the objective has them. What it draws follows from a row's place, so
@@ -92,7 +117,7 @@ class Stepper:
         if config.objective == "causal":
             return self.objective(batch, config.seed, step)
         singles = [
-            self.objective(_row(batch, row), config.seed, step * config.rows + first + row)
+            self.objective(_row(batch, row), config.seed, step * self.most_rows + first + row)
             for row in range(len(rows))
         ]
         prefixes = [one.prefix for one in singles if one.prefix is not None]
@@ -111,7 +136,7 @@ class Stepper:
         weights change; that waits for the device.
         """
         config, device = self.config, self.ranks.device
-        batches = self.batches(step)
+        batches = self.ahead(step)
         counted = torch.tensor(
             sum(example.batch.tokens for _, example in batches), dtype=torch.float64
         )

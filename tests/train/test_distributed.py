@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from train.checkpoint import complete
 from train.config import TrainConfig
+from train.data.sources import Stage
 from train.distributed import Ranks, ranks
 from train.errors import TrainError
 from train.loop import pretrain
@@ -47,6 +48,9 @@ TRAIN = TrainConfig(
 CASES = {
     "ddp": {"parallel": "ddp"},
     "ddp, micro-batches": {"parallel": "ddp", "accumulate": 2},
+    "ddp, stages": {
+        "stages": (Stage(steps=8, context=16, rows=8), Stage(steps=12, packing="best-fit")),
+    },
     "fsdp": {"parallel": "fsdp"},
     "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9, "steps": 8},
     "fsdp, adafactor": {"parallel": "fsdp", "optimizer": "adafactor", "lr": 0.03, "steps": 8},
@@ -64,6 +68,7 @@ import torch.distributed as dist
 from train.config import TrainConfig
 from train.loop import pretrain
 from train.model.config import ModelConfig
+from train.settings import from_dict
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -71,7 +76,7 @@ model, plans = json.loads(sys.argv[2])
 for out, plan in plans.items():
     pretrain(
         pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=ModelConfig(**model), train=TrainConfig(**plan),
+        model=ModelConfig(**model), train=from_dict(TrainConfig, plan, "plan"),
     )
 dist.destroy_process_group()
 """
@@ -169,8 +174,7 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
     from train.step import Stepper
 
     config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)
-    _, feed = make_plan(shard_folder, MODEL, config)
-    sampler = sampler_of(feed, config)
+    _, sampler = make_plan(shard_folder, MODEL, config)
     found, places = [], []
     for rank in range(processes):
         part = Stepper.__new__(Stepper)
@@ -183,13 +187,6 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
             found += rows
     assert found == sampler.row_numbers(step)
     assert places == list(range(0, config.rows, each))
-
-
-def sampler_of(data, config):
-    from train.data.rows import Rows, Sampler, split
-
-    ours, _ = split(data, held_out=config.held_out, seed=config.seed)
-    return Sampler(Rows(data, ours, config.context), batch_rows=config.rows, seed=config.seed)
 
 
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.stages import locate, stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,10 @@ class Schedule:
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """The rate of step 0, 1, ..."""
+    """The rate of step 0, 1, ...; in a run of stages, by the settings of the step's stage."""
+    if config.stages:
+        stage, step = locate(config, step)
+        config = stages_of(config)[stage]
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     return config.lr * schedule(config.schedule).share(config, step)
