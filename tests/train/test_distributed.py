@@ -209,7 +209,10 @@ def test_the_package_trains_alone_too(shard_folder, tmp_path, monkeypatch, capsy
     monkeypatch.setattr(sys, "argv", [*command, "--json", "--fresh"])
     assert main() == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line.get("step") for line in printed] == [1, 2, None]
+    assert [line["step"] for line in printed if "step" in line] == [1, 2]
+    assert all(
+        set(line) == {"notice"} for line in printed if "step" not in line and line != printed[-1]
+    )
     assert printed[-1]["summary"]["steps"] == 2
 
 
