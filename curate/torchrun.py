@@ -39,12 +39,12 @@ def pretrain_in(
             assert run.stdout is not None
             try:
                 for line in run.stdout:
-                    found = json.loads(line)
+                    found = _object(line)
                     if "summary" in found:
                         summary = found["summary"]
                     elif "notice" in found:
                         on_notice(found["notice"])
-                    else:
+                    elif "step" in found:
                         on_progress(found)
             except BaseException:
                 run.terminate()  # torchrun ends its processes
@@ -53,6 +53,15 @@ def pretrain_in(
             return summary
         errors.seek(0)
         raise _failure(errors.read(), run.returncode)
+
+
+def _object(line: str) -> dict[str, Any]:
+    """A line of `--json`; what a library prints beside it is nothing."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _failure(said: str, code: int) -> RunFailed:

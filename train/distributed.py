@@ -93,7 +93,10 @@ def split_model(model: Decoder, config: TrainConfig, ranks: Ranks) -> None:
     """For FSDP2, split the weights over the processes, a block at a time; else nothing."""
     if ranks.count == 1 or config.parallel != "fsdp":
         return
-    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    try:
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    except ImportError as error:
+        raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
 
     mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
     for block in model.blocks:

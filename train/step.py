@@ -48,8 +48,8 @@ class Sums(nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """What a step was, on the device: nobody has waited for it. ``values``, float64: loss (nats a
-    token), z-loss, norm of the gradient before clipping, tokens that counted. ``updated``: the
-    weights were.
+    token), z-loss, norm of the gradient before clipping, tokens that counted, and tokens that were
+    read. ``updated``: the weights were.
     """
 
     values: Tensor
@@ -143,7 +143,7 @@ class Stepper:
         counted = self.ranks.total(counted.to(device))
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
         scale = self.ranks.count / counted.clamp(min=1)
-        totals = torch.zeros(2, dtype=torch.float64, device=device)
+        totals = torch.zeros(3, dtype=torch.float64, device=device)
         self.optimizer.zero_grad()
         for number, (first, example) in enumerate(batches):
             # Dropout follows from (seed, step, row), whatever came before.
@@ -153,13 +153,15 @@ class Stepper:
                     nats, squares = self.sums(*_on(example, device))
                 loss = nats + config.z_loss * squares if config.z_loss else nats
                 (loss * scale).backward()
-            totals += torch.stack((nats.detach(), squares.detach()))
-        totals = self.ranks.total(totals) / counted.clamp(min=1)
+            totals[:2] += torch.stack((nats.detach(), squares.detach()))
+            totals[2] += int((example.batch.documents >= 0).sum())
+        totals = self.ranks.total(totals)
+        means = totals[:2] / counted.clamp(min=1)
         norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
-        totals[1] *= config.z_loss
-        values = torch.cat((totals, norm.detach().double()[None], counted[None]))
+        means[1] *= config.z_loss
+        values = torch.cat((means, norm.detach().double()[None], counted[None], totals[2:]))
         if allow is not None:
-            loss_now, _, norm_now, _ = values.tolist()
+            loss_now, _, norm_now, _, _ = values.tolist()
             if not allow(loss_now, norm_now):
                 return Measured(values=values, updated=False)
         self.optimizer.rate(rate)

@@ -63,7 +63,8 @@ def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
     seconds = sum(line["timing"]["seconds"] for line in lines)
     top = best(complete(run.out / "checkpoints"))
-    speed = run.tokens / max(seconds, 1e-9)
+    read = sum(one["seconds"] * one["tokens_per_second"] for one in (x["timing"] for x in lines))
+    speed = read / max(seconds, 1e-9)
     timing = {
         "seconds": seconds,
         "tokens_per_second": speed,

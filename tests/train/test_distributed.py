@@ -52,11 +52,11 @@ CASES = {
         "stages": (Stage(steps=8, context=16, rows=8), Stage(steps=12, packing="best-fit")),
     },
     "fsdp": {"parallel": "fsdp"},
-    "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9},
-    "fsdp, adafactor": {"parallel": "fsdp", "optimizer": "adafactor", "lr": 0.03},
+    "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9, "steps": 8},
+    "fsdp, adafactor": {"parallel": "fsdp", "optimizer": "adafactor", "lr": 0.03, "steps": 8},
     "fsdp, lion, recomputed": {
         **{"parallel": "fsdp", "optimizer": "lion", "lr": 3e-4, "recompute": True},
-        **{"accumulate": 2, "async_checkpoints": True},
+        **{"accumulate": 2, "async_checkpoints": True, "steps": 8},
     },
 }
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
@@ -155,9 +155,9 @@ def test_checkpoints_of_two_processes_hold_whole_tensors(folders, name):
 
 def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
     out = folders / "two" / "fsdp, muon and an average"
-    longer = dataclasses.replace(TRAIN, **CASES[out.name], steps=22)
+    longer = dataclasses.replace(TRAIN, **(CASES[out.name] | {"steps": 10}))
     summary = pretrain(shard_folder, out, model=MODEL, train=alone(longer))
-    assert summary["timing"]["processes"] == 1 and len(lines(out)) == 22
+    assert summary["timing"]["processes"] == 1 and len(lines(out)) == 10
 
 
 @given(
@@ -193,6 +193,24 @@ def test_rows_that_processes_cannot_share_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(TrainError, match="rows is 4: 3 processes of 1 micro-batches"), ranks(TRAIN):
         pass
+
+
+def test_the_package_trains_alone_too(shard_folder, tmp_path, monkeypatch, capsys):
+    from train.__main__ import main
+
+    torch.set_num_threads(1)
+    sets = [f"{key}={value}" for key, value in {"steps": 2, "context": 32, "device": "cpu"}.items()]
+    flags = [part for one in sets for part in ("--set", one)]
+    command = ["train", str(shard_folder), str(tmp_path), *flags]
+    monkeypatch.setattr(sys, "argv", command)
+    assert main() == 0
+    said = capsys.readouterr()
+    assert "step 1 of 2: loss " in said.err and said.out.startswith("2 steps, held-out loss ")
+    monkeypatch.setattr(sys, "argv", [*command, "--json", "--fresh"])
+    assert main() == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("step") for line in printed] == [1, 2, None]
+    assert printed[-1]["summary"]["steps"] == 2
 
 
 def test_a_wrong_setting_of_the_package_is_one_line(capsys, monkeypatch, tmp_path):

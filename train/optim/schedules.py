@@ -47,7 +47,11 @@ def decay_begins(config: TrainConfig) -> int:
 
 
 def _done(config: TrainConfig, step: int, begin: int) -> float:
-    """How much of the way from ``begin`` to the end lies behind after ``step``; 1 at the last."""
+    """How much of the way from ``begin`` to the end lies behind after ``step``; 1 at the last step,
+    but 0 in a run of one, whose rate is not to be 0.
+    """
+    if config.steps == 1:
+        return 0.0
     return min(1.0, (step - begin + 1) / max(1, config.steps - begin))
 
 
