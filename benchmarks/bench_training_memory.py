@@ -33,15 +33,17 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
     """Estimate and measured bytes of one case, in this process."""
     import torch
 
+    from train.config import TrainConfig
     from train.estimate import training_memory
     from train.model.decoder import Decoder
     from train.model.presets import preset
+    from train.step import Sums
 
     def step(model: Decoder, optimizer: torch.optim.Optimizer, shape: tuple[int, int]) -> None:
         tokens = torch.randint(0, model.config.vocab, shape)
         documents = torch.zeros(shape, dtype=torch.long)
-        # No name for the logits: it would keep them through the backward pass.
-        loss(model(tokens, documents=documents).flatten(0, 1), tokens.flatten()).backward()
+        loss, _ = Sums(model, TrainConfig())(tokens, tokens, documents, None)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -50,7 +52,6 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
         model.recompute = recompute
         return model, torch.optim.AdamW(model.parameters(), fused=True)
 
-    loss = torch.nn.functional.cross_entropy
     torch.set_num_threads(1)
     step(*build(preset("tiny", context=64)), (1, 64))  # what PyTorch loads when first used
     config = preset(name, context=context)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the virtual environments of the libraries we compare with, in .bench (git-ignored): without
-# an argument DataTrove's, with `rensa`, `rustbpe` or `llama_cpp` that of these, with `extract` other extractors of
+# an argument DataTrove's, with `rensa`, `rustbpe`, `llama_cpp` or `lm_eval` that of these, with `extract` other extractors of
 # main text.
 # Beside DataTrove stand what its readers, extractor and filters import without declaring it, and
 # the versions it needs: trafilatura before 1.12 (its arguments), xxhash before 4 (its strings).
@@ -22,6 +22,11 @@ case "${1:-datatrove}" in
     ready=.ready-1
     packages="xllamacpp==2026.10.11549"
     ;;
+  lm_eval)
+    home=.bench/lm_eval
+    ready=.ready-1
+    packages="lm_eval==0.4.13 torch==2.13.0 transformers==5.23.0 accelerate"
+    ;;
   rustbpe)
     home=.bench/rustbpe
     ready=.ready-1
@@ -34,7 +39,7 @@ case "${1:-datatrove}" in
       pyarrow regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners tokenizers"
     ;;
   *)
-    echo "peer_env.sh: datatrove, extract, llama_cpp, rensa or rustbpe" >&2
+    echo "peer_env.sh: datatrove, extract, llama_cpp, lm_eval, rensa or rustbpe" >&2
     exit 2
     ;;
 esac

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.step import Sums
 
 # Bytes of optimiser state a parameter: (in matrices of the blocks, in all else).
 STATES = {"adamw": (8, 8), "muon": (4, 8), "lion": (4, 4), "adafactor": (0, 0)}
@@ -79,15 +80,14 @@ def training_memory(
     precision: str = "fp32",
     recompute: bool = False,
     optimizer: str = "adamw",
-    losses: Callable[[Decoder, Tensor, Tensor], Tensor] | None = None,
+    loss_chunk: int = 0,
 ) -> Memory:
     """What a step over ``rows`` x ``context`` tokens of packed documents takes.
 
-    ``precision``: fp32, or bf16 (autocast over float32 weights). ``losses(model, tokens,
-    documents)`` is the loss to differentiate; by default cross-entropy over all logits. Buffers
-    inside kernels, PyTorch itself (some hundred MB) and what an allocator holds beyond its tensors
-    are not counted: the C library's heap takes 5 to 40 % more on a CPU, unless it is told to give
-    large blocks back (MALLOC_MMAP_THRESHOLD_=65536).
+    ``precision``: fp32, or bf16 (autocast over float32 weights). ``loss_chunk``: as in training.
+    Buffers inside kernels, PyTorch itself (some hundred MB) and what an allocator holds beyond its
+    tensors are not counted: the C library's heap takes 5 to 20 % more on a CPU, unless it is told
+    to give large blocks back (MALLOC_MMAP_THRESHOLD_=65536).
     """
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
@@ -95,9 +95,10 @@ def training_memory(
         weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
         tokens = torch.zeros(rows, context, dtype=torch.long)
         documents = torch.zeros(rows, context, dtype=torch.long)
+        sums = Sums(model, TrainConfig(loss_chunk=loss_chunk))
         before = tracker.live
         with _autocast(precision):
-            loss = (losses or _whole)(model, tokens, documents)
+            loss, _ = sums(tokens, tokens, documents, None)
         activations = tracker.live - before
         loss.backward()
     state = _state(model, optimizer)
@@ -108,11 +109,6 @@ def training_memory(
         activations=activations,
         peak=max(tracker.peak, 2 * weights) + state,
     )
-
-
-def _whole(model: Decoder, tokens: Tensor, documents: Tensor) -> Tensor:
-    logits = model(tokens, documents=documents)
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
 
 def _state(model: Decoder, optimizer: str) -> int:

@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from train.architecture import row
+from train.config import TrainConfig
 from train.describe import describe, find_gpu
 from train.errors import TrainError
 from train.estimate import training_memory
 from train.gpus import GPUS, gpu, peak
 from train.model.presets import PRESETS, preset
 from train.roofline import decoding, training
+from train.step import Sums
 
 TINY = preset("tiny", vocab=500, context=64)
 
@@ -45,8 +47,7 @@ def test_what_the_backward_pass_keeps_is_what_autograd_saves():
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     tokens = torch.zeros(2, 64, dtype=torch.long)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        logits = model(tokens, documents=tokens).flatten(0, 1)
-        loss = torch.nn.functional.cross_entropy(logits, tokens.flatten())
+        loss, _ = Sums(model, TrainConfig())(tokens, tokens, tokens, None)
     total = sum(size for pointer, size in saved.items() if pointer not in weights)
     estimated = training_memory(TINY, rows=2, context=64).activations
     assert loss.requires_grad
