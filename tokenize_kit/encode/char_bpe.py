@@ -229,7 +229,7 @@ def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     return n
 
 
-@njit_bare
+@njit_within
 def _beside(bpe, numbers, n, near):
     """near[k]: whether some token has characters k and k + 1 side by side; False is certain.
 
@@ -241,7 +241,7 @@ def _beside(bpe, numbers, n, near):
     near[n - 1] = False
 
 
-@njit_bare
+@njit_within
 def merge_characters(bpe, fallback, room, n, data, place, out, w):
     """Writes to out[w:] the ids of room.numbers[:n], characters of data[place:]; returns the new
     length."""

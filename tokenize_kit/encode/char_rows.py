@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from tokenize_kit.bare import njit_bare
+from tokenize_kit.bare import njit_bare, njit_within
 from tokenize_kit.encode.char_bpe import Room, merge_characters
 from tokenize_kit.encode.characters import number_characters
 from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
@@ -43,7 +43,7 @@ def _next_symbol(symbols, data, a, z):
     return z, np.int64(-1)
 
 
-@njit_bare
+@njit_within
 def _word(data, a, z, bpe, symbols, fallback, room, out, w):
     """Appends the ids of data[a:z] to out[:w]; returns the new length."""
     while True:  # what stands before, between and behind symbols
