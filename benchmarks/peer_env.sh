@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the virtual environments of the libraries we compare with, in .bench (git-ignored): without
-# an argument DataTrove's, with `rensa`, `litgpt`, `rustbpe` or `llama_cpp` that of these, with `extract` other extractors of
-# main text.
+# an argument DataTrove's, with `rensa`, `litgpt`, `lm_eval`, `llama_cpp` or `rustbpe` that of these, with `extract`
+# other extractors of main text.
 # Beside DataTrove stand what its readers, extractor and filters import without declaring it, and
 # the versions it needs: trafilatura before 1.12 (its arguments), xxhash before 4 (its strings).
 set -eu
@@ -27,6 +27,11 @@ case "${1:-datatrove}" in
     ready=.ready-1
     packages="torch==2.13.0 litgpt==0.5.13"
     ;;
+  lm_eval)
+    home=.bench/lm_eval
+    ready=.ready-1
+    packages="lm_eval==0.4.13 torch==2.13.0 transformers==5.23.0 accelerate"
+    ;;
   rustbpe)
     home=.bench/rustbpe
     ready=.ready-1
@@ -39,7 +44,7 @@ case "${1:-datatrove}" in
       pyarrow regex warcio faust-cchardet python-magic orjson fasttext-numpy2-wheel fasteners tokenizers"
     ;;
   *)
-    echo "peer_env.sh: datatrove, extract, litgpt, llama_cpp, rensa or rustbpe" >&2
+    echo "peer_env.sh: datatrove, extract, litgpt, llama_cpp, lm_eval, rensa or rustbpe" >&2
     exit 2
     ;;
 esac

@@ -102,7 +102,7 @@ def build_product(
 
 IN_PLACE = (
     *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
-    *("sample.txt", "train.json", "tokenizer.json"),
+    *("sample.txt", "train.json", "shards.json", "tokenizer.json"),
 )
 
 

@@ -19,7 +19,7 @@ from curate.cli_quality import quality_app
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
-from curate.cli_trained import generate, import_
+from curate.cli_trained import generate, import_, which
 from curate.version import __version__
 
 app = typer.Typer(
@@ -227,6 +227,7 @@ def explain(
 
 
 app.command()(generate)
+app.command()(which)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)

@@ -63,7 +63,7 @@ def tokenizer_encode(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Encode documents into token shards that a trainer reads.
+    """Encode documents into token shards that a trainer reads; stopped or killed, it goes on.
 
     Example: llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
     """

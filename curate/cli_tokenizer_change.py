@@ -72,7 +72,7 @@ def extend(
     seed: Annotated[int, typer.Option(min=0, help="Of --init random.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Add tokens of a corpus to a byte-level BPE or Unigram tokenizer; old ids stay.
+    """Add tokens of a corpus to a BPE or Unigram tokenizer; old ids stay.
 
     Example: llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
 
@@ -101,7 +101,7 @@ def prune(
     tensor: Tensors = None,
     as_json: Json = False,
 ) -> None:
-    """Drop tokens that a corpus does not use from a byte-level BPE or Unigram tokenizer.
+    """Drop tokens that a corpus does not use from a BPE or Unigram tokenizer.
 
     Example: llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
     """

@@ -1,4 +1,4 @@
-"""The commands on trained models: generate, import."""
+"""The commands on trained models: generate, which, import."""
 
 from __future__ import annotations
 
@@ -55,6 +55,27 @@ def generate(
         "repetition_penalty": repetition_penalty,
     }
     trained.generate(prompts or [], prompts_file, model, max_tokens, sampling, batch, seed, as_json)
+
+
+def which(
+    step: Annotated[int, typer.Option(help="As metrics.jsonl counts them, from 1.", min=1)],
+    run: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder of a trained model; in a workspace: the newest."),
+    ] = None,
+    shards: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Where its shards lie now, if they were moved."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Name the documents that a step of a training run was made of, and the tokens of each.
+
+    Example: llmcurate which --run model --step 1234
+    """
+    from curate import trained
+
+    trained.which(run, step, shards, as_json)
 
 
 def import_(

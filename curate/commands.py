@@ -116,14 +116,15 @@ def pretrain(
             "torchrun starts this for every process: use --set pretrain.processes=N without it, "
             "or torchrun ... -m train SHARDS OUT"
         )
-    folder = shards or _fresh_shards(_workspace("SHARDS"), how)
-    if how.dry_run and not folder.exists():
-        print(f"pretrain: after that, on the shards in {folder}")
-        return None
-    if not (folder / "manifest.json").is_file():
-        raise UsageError(f"{folder} holds no token shards (no manifest.json)")
-    chosen = [("pretrain", {**settings, "shards": str(folder)})]
-    return _execute(compose("pretrain", chosen, sets), [], how, "pretrain")
+    if shards is not None or not any(one.startswith("pretrain.sources=") for one in sets):
+        folder = shards or _fresh_shards(_workspace("SHARDS"), how)
+        if how.dry_run and not folder.exists():
+            print(f"pretrain: after that, on the shards in {folder}")
+            return None
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+            raise UsageError(f"{folder} holds no token shards")
+        settings = {**settings, "shards": str(folder)}
+    return _execute(compose("pretrain", [("pretrain", settings)], sets), [], how, "pretrain")
 
 
 def _fresh_shards(space: workspace.Workspace, how: How) -> Path:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tokenize_kit.options import TrainingOptions
+    from train.config import TrainConfig
 
 
 def _file_digest(path: Path) -> str:
@@ -27,6 +28,26 @@ def _file_digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
+
+
+def _shards_digest(path: Path) -> str:
+    """What stands for shards in a stage's name: their manifest, or names and sizes of files; the
+    trainer looks at what is in these."""
+    if (path / "manifest.json").is_file():
+        return _file_digest(path / "manifest.json")
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        found = [(file.name, file.stat().st_size) for file in files if file.is_file()]
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _placeless(settings: Any) -> Any:
+    """Without the folders of sources: their content is hashed."""
+    if isinstance(settings, dict):
+        return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
+    return [_placeless(v) for v in settings] if isinstance(settings, (list, tuple)) else settings
 
 
 def _translated(error: Exception) -> CurateError:
@@ -271,6 +292,14 @@ class PretrainProduct(Product):
     clip: float = Field(1.0, gt=0, description="the norm of the gradient is at most that")
     z_loss: float = Field(0.0, ge=0)
     ema: float = Field(0.0, ge=0, lt=1, description="decay of an average of the weights; 0: none")
+    packing: str = Field("concat", description="concat, best-fit or padding")
+    sources: tuple[dict[str, Any], ...] = Field((), description="shards with a weight, or amount")
+    stages: tuple[dict[str, Any], ...] = Field((), description="stretches with own settings")
+    max_epochs: float | None = Field(None, gt=0, description="of any source")
+    vocab_size: int | None = Field(None, ge=1, description="of shards that do not say")
+    end_of_text: int | None = Field(None, ge=0, description="id, of shards that do not say")
+    tokenizer: str | None = Field(None, description="tokenizer.json, of shards without one")
+    token_dtype: str | None = Field(None, description="of OLMo's .npy; none: by vocab_size")
     held_out: float = Field(0.05, gt=0, lt=1)
     attention: str = "auto"
     precision: str = Field("auto", description="auto (bf16 on a GPU), fp32 or bf16")
@@ -295,15 +324,57 @@ class PretrainProduct(Product):
     async_checkpoints: bool = False
     seed: int = Field(0, ge=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _steps_of_stages(cls, values: Any) -> Any:
+        """Stages say how many steps there are."""
+        if isinstance(values, dict) and values.get("stages") and "steps" not in values:
+            found = [s.get("steps", 0) if isinstance(s, dict) else 0 for s in values["stages"]]
+            if all(isinstance(steps, int) for steps in found):
+                return values | {"steps": sum(found)}
+        return values
+
+    @model_validator(mode="after")
+    def _checked(self) -> PretrainProduct:
+        from train.errors import TrainError
+        from train.stages import stages_of
+
+        try:
+            stages_of(self._config())
+        except TrainError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _config(self) -> TrainConfig:
+        from train.config import TrainConfig
+        from train.settings import from_dict
+
+        return from_dict(TrainConfig, self._settings(), "pretrain")
+
+    def _settings(self) -> dict[str, Any]:
+        """Those of training itself."""
+        return self.model_dump(mode="json", exclude={"shards", "model", "processes"})
+
+    def _own(self) -> list[str]:
+        """Folders of shards that the settings name."""
+        stages = [s for stage in self.stages for s in stage.get("sources", ())]
+        named = [source["shards"] for source in (*self.sources, *stages)]
+        return [self.shards, *named] if self.shards else named
+
+    def _takes_default(self) -> bool:
+        """Whether something is to be trained on that no source names."""
+        open_stage = not self.stages or any(not stage.get("sources") for stage in self.stages)
+        return not self.shards and not self.sources and open_stage
+
     def identity(self) -> dict[str, Any]:
         """Without what changes no result, so that a run stopped goes on under other such settings,
         after a spike for instance."""
         from train.config import TrainConfig
 
-        digest = _file_digest(Path(self.shards) / "manifest.json") if self.shards else None
+        digests = [_shards_digest(Path(path)) for path in self._own()]
         found, free = super().identity(), TrainConfig.FREE | {"processes"}
         settings = {k: v for k, v in found["settings"].items() if k not in free}
-        return found | {"settings": settings, "shards": digest}
+        return found | {"settings": _placeless(settings), "shards": digests}
 
     def lineage(self) -> dict[str, Any]:
         """All but the number of steps: training says itself whether it may go on to more."""
@@ -313,17 +384,17 @@ class PretrainProduct(Product):
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         try:
-            from train.config import TrainConfig
             from train.errors import TrainError
             from train.loop import pretrain
         except ModuleNotFoundError as error:
             raise RunFailed(
                 f"training needs {error.name}: pip install 'llmcurate[train]'"
             ) from None
-        if not self.shards and "shards" not in context.inputs:
-            raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
-        shards = Path(self.shards) if self.shards else context.inputs["shards"]
-        settings = self.model_dump(exclude={"shards", "model", "processes"})
+        shards = Path(self.shards) if self.shards else None
+        if self._takes_default():
+            if "shards" not in context.inputs:
+                raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
+            shards = context.inputs["shards"]
         if self.processes > 1:
             from curate.torchrun import pretrain_in
 
@@ -332,9 +403,10 @@ class PretrainProduct(Product):
                 shards,
                 context.out,
                 model=self.model,
-                settings=settings,
+                settings=self._settings(),
                 fresh=context.fresh,
                 on_progress=lambda line: _progress(line, context),
+                on_notice=context.say,
             )
             return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
         try:
@@ -342,9 +414,10 @@ class PretrainProduct(Product):
                 shards,
                 context.out,
                 model=self.model,
-                train=TrainConfig(**settings),
+                train=self._config(),
                 resume=not context.fresh,
                 on_progress=lambda line: _progress(line, context),
+                on_notice=context.say,
             )
         except TrainError as error:
             raise _translated(error) from None

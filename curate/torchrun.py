@@ -17,18 +17,19 @@ LAST_LINES = 5  # of what the processes said, where they failed
 
 def pretrain_in(
     processes: int,
-    shards: Path,
+    shards: Path | None,
     out: Path,
     *,
     model: str,
     settings: dict[str, Any],
     fresh: bool,
     on_progress: Callable[[dict[str, Any]], None],
+    on_notice: Callable[[str], None],
 ) -> dict[str, Any]:
     """As `train.loop.pretrain`, by as many processes of `python -m train`; raises RunFailed with
     the error they ended with, and its exit code."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(processes), "-m", "train", str(shards), str(out)]
+    command += ["--nproc-per-node", str(processes), "-m", "train", str(shards or "-"), str(out)]
     command += ["--json", "--model", model, *(["--fresh"] if fresh else [])]
     for name, value in settings.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
@@ -38,10 +39,12 @@ def pretrain_in(
             assert run.stdout is not None
             try:
                 for line in run.stdout:
-                    found = json.loads(line)
+                    found = _object(line)
                     if "summary" in found:
                         summary = found["summary"]
-                    else:
+                    elif "notice" in found:
+                        on_notice(found["notice"])
+                    elif "step" in found:
                         on_progress(found)
             except BaseException:
                 run.terminate()  # torchrun ends its processes
@@ -50,6 +53,15 @@ def pretrain_in(
             return summary
         errors.seek(0)
         raise _failure(errors.read(), run.returncode)
+
+
+def _object(line: str) -> dict[str, Any]:
+    """A line of `--json`; what a library prints beside it is nothing."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _failure(said: str, code: int) -> RunFailed:

@@ -1,4 +1,4 @@
-"""What the commands on trained models do: generate, export, import."""
+"""What the commands on trained models do: generate, which, export, import."""
 
 from __future__ import annotations
 
@@ -65,9 +65,25 @@ def generate(
             batch=batch,
         )
     if as_json:
-        print(json.dumps({"seed": seed, "completions": [vars(one) for one in found]}))
+        outcome = {"seed": seed, "completions": [vars(one) for one in found]}
+        print(json.dumps(outcome, ensure_ascii=False))
         return
     print("\n---\n".join(one.prompt + one.text for one in found))
+
+
+def which(run: Path | None, step: int, shards: Path | None, as_json: bool) -> None:
+    """`llmcurate which`."""
+    folder = run or _newest("--run")
+    with training():
+        from train.which import which as documents_of
+
+        found = documents_of(folder, step, shards)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+        return
+    from curate.report.training_data import step_table
+
+    print("\n".join(step_table(found)))
 
 
 def _prompts(file: Path) -> list[str]:

@@ -18,7 +18,7 @@ from train.settings import from_dict
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
-    parser.add_argument("shards", type=Path, help="folder of token shards")
+    parser.add_argument("shards", type=Path, help="folder of token shards; -: sources")
     parser.add_argument("out", type=Path, help="folder of the model; a run there is gone on with")
     parser.add_argument("--model", default="tiny", help="a preset (llmcurate model list)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
@@ -30,12 +30,13 @@ def main() -> int:
         from train.loop import pretrain
 
         summary = pretrain(
-            asked.shards,
+            None if str(asked.shards) == "-" else asked.shards,
             asked.out,
             model=asked.model,
             train=config,
             resume=not asked.fresh,
             on_progress=_print if asked.json else _say,
+            on_notice=_print_notice if asked.json else _say_notice,
         )
     except TrainError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -75,11 +76,18 @@ def _say(line: dict[str, Any]) -> None:
     )
 
 
+def _print_notice(line: str) -> None:
+    print(json.dumps({"notice": line}), flush=True)
+
+
+def _say_notice(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def _said(summary: dict[str, Any]) -> str:
-    return (
-        f"{summary['steps']} steps, held-out loss {summary['held_out_loss']:.3f}, "
-        f"{summary['bits_per_byte']:.3f} bits a byte"
-    )
+    bits = summary["bits_per_byte"]  # None: nothing says how many bytes the text has
+    known = "" if bits is None else f", {bits:.3f} bits a byte"
+    return f"{summary['steps']} steps, held-out loss {summary['held_out_loss']:.3f}{known}"
 
 
 if __name__ == "__main__":

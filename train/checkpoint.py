@@ -71,12 +71,30 @@ class Keep:
 
 
 def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
-    """Write ``folder/step-<step>`` aside, fsync, rename; then drop what is not to be kept."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``folder/step-<step>`` aside, fsync, rename; then drop what is not to be kept. Raises
+    ``TrainError`` where it cannot be written, on a full disk for instance.
+    """
     final = folder / f"step-{snapshot.state.step:07d}"
     aside = folder / f".{final.name}.partial"
+    try:
+        _write(aside, snapshot)
+        shutil.rmtree(final, ignore_errors=True)
+        aside.rename(final)
+        sync(folder)
+        for old in superfluous(folder, keep):
+            shutil.rmtree(old)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise TrainError(
+            f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
+            "start again to go on"
+        ) from error
+    return final
+
+
+def _write(aside: Path, snapshot: Snapshot) -> None:
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    aside.mkdir(parents=True)
     for name, tensors in snapshot.tensors.items():
         save_file(tensors, aside / f"{name}.safetensors")
     (aside / "config.json").write_bytes(encode_json(snapshot.plan.to_json()))
@@ -84,12 +102,6 @@ def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
     for file in sorted(aside.iterdir()):
         sync(file)
     sync(aside)
-    shutil.rmtree(final, ignore_errors=True)
-    aside.rename(final)
-    sync(folder)
-    for old in superfluous(folder, keep):
-        shutil.rmtree(old)
-    return final
 
 
 def superfluous(folder: Path, keep: Keep) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from train.data.sources import Source, Stage
 from train.errors import TrainError
 from train.settings import positive
 
@@ -26,6 +27,11 @@ class TrainConfig:
     ``accumulate``: into how many micro-batches a step's rows are cut, on each process.
     ``loss_chunk``: tokens whose logits are held at once, 0 for a size that fits. ``recompute``:
     keep no activations inside blocks. ``spike``: stop, skip or rollback, by the rule of spikes.py.
+
+    ``packing``: data/packing.py. ``sources`` in place of one folder of shards, ``stages`` whose
+    steps add up to ``steps``: data/sources.py; ``max_epochs``: no source may be gone through more
+    often. ``vocab_size, end_of_text, tokenizer, token_dtype``: of shards that do not say so
+    themselves (data/part.py).
 
     The lines of metrics, one a step, are written every ``log_every`` steps; between them nothing
     waits for the device. ``keep_checkpoints`` newest stay, and with ``keep_best`` the one of the
@@ -51,6 +57,14 @@ class TrainConfig:
     z_loss: float = 0.0
     ema: float = 0.0
     seed: int = 0
+    packing: str = "concat"
+    sources: tuple[Source, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    max_epochs: float | None = None
+    vocab_size: int | None = None
+    end_of_text: int | None = None
+    tokenizer: str | None = None
+    token_dtype: str | None = None
     held_out: float = 0.05
     attention: str = "auto"
     precision: str = "auto"
@@ -114,6 +128,14 @@ class TrainConfig:
                 )
         if self.ema == 1:
             raise TrainError("ema is 1: the average would never move; give less", exit_code=2)
+        if self.max_epochs is not None:
+            positive(self, "max_epochs")
+        total = sum(stage.steps for stage in self.stages)
+        if self.stages and total != self.steps:
+            raise TrainError(
+                f"steps is {self.steps}, the stages have {total}: set steps to {total}",
+                exit_code=2,
+            )
         if not 0 < self.held_out < 1:
             raise TrainError(
                 f"held_out is {self.held_out}: a share between 0 and 1, such as 0.05", exit_code=2

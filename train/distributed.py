@@ -22,6 +22,7 @@ from train.config import TrainConfig
 from train.device import pick_device
 from train.errors import TrainError
 from train.model.decoder import Decoder
+from train.stages import stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +69,10 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
     if count == 1:
         yield Ranks(device=device)
         return
-    if config.rows % (count * config.accumulate):
+    rows = [stage.rows for stage in stages_of(config)]
+    if uneven := [n for n in rows if n % (count * config.accumulate)]:
         raise TrainError(
-            f"rows is {config.rows}: {count} processes of {config.accumulate} micro-batches cannot "
+            f"rows is {uneven[0]}: {count} processes of {config.accumulate} micro-batches cannot "
             "share them equally; choose a multiple",
             exit_code=2,
         )
@@ -91,7 +93,10 @@ def split_model(model: Decoder, config: TrainConfig, ranks: Ranks) -> None:
     """For FSDP2, split the weights over the processes, a block at a time; else nothing."""
     if ranks.count == 1 or config.parallel != "fsdp":
         return
-    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    try:
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    except ImportError as error:
+        raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
 
     mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
     for block in model.blocks:

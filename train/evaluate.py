@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,23 +13,36 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from train.data.rows import IGNORED, Batch, Rows, scatter
+from train.data.feed import Feed
+from train.data.mixing import Mixture
+from train.data.permutation import scatter
+from train.data.rows import IGNORED, Batch, Rows
 from train.data.shards import Shards
 from train.errors import TrainError
 from train.model.decoder import Decoder
 
+MOST = 32  # sources scored apart; the rest, smallest first, together
+OTHERS = "(others)"
+
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOut:
+class Score:
     """``loss``: nats per token, the end-of-text tokens included. ``bits_per_byte``: the same nats
-    over ln 2 and over the UTF-8 bytes of the text.
+    over ln 2 and over the UTF-8 bytes of the text; None where the shards do not know them.
     """
 
     loss: float
-    bits_per_byte: float
+    bits_per_byte: float | None
     documents: int
     tokens: int
-    bytes: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut(Score):
+    """All held-out text that is scored; ``sources``: by source, where there are several."""
+
+    sources: dict[str, Score] = field(default_factory=dict)
 
 
 def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.NDArray[np.int64]:
@@ -48,35 +62,107 @@ def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.
     return held_out[sorted(taken) or [int(np.argmin(shards.length[held_out]))]]
 
 
+class Scored:
+    """The documents that are scored, as rows, and the source of each.
+
+    A source is what the documents table calls one; of several folders, the folder's name before it.
+    """
+
+    def __init__(self, parts: Sequence[Rows], labels: Sequence[str]) -> None:
+        self.rows = Mixture(list(parts))
+        self.documents = np.concatenate([part.first + part.documents for part in parts])
+        self.length = np.concatenate([part.length for part in parts])
+        sizes = [None if p.shards.bytes is None else p.shards.bytes[p.documents] for p in parts]
+        known = [size for size in sizes if size is not None]
+        self.bytes = np.concatenate(known) if len(known) == len(sizes) else None
+        names: list[str] = []
+        for part, label in zip(parts, labels, strict=True):
+            sources = part.shards.sources([int(document) for document in part.documents])
+            if len(parts) > 1:
+                sources = [f"{label}/{source}" if source else label for source in sources]
+            names += [source or label for source in sources]
+        self._group(names)
+
+    def _group(self, names: list[str]) -> None:
+        """``names`` and, of each document, the number of its name."""
+        distinct, codes = np.unique(np.array(names, dtype=object), return_inverse=True)
+        size = np.bincount(codes, self.length, minlength=len(distinct))
+        order = np.argsort(-size, kind="stable")
+        self.names = [str(distinct[code]) for code in order]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        self.codes = place[codes]
+        if len(self.names) > MOST:
+            self.names = [*self.names[: MOST - 1], OTHERS]
+            self.codes = np.minimum(self.codes, MOST - 1)
+
+    def group_of(self, documents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The numbers of the sources of documents that are scored."""
+        return self.codes[np.searchsorted(self.documents, documents)]
+
+    def score(self, nats: npt.NDArray[np.float64]) -> HeldOut:
+        """What these nats, by source, are in loss and bits."""
+        groups = len(self.names)
+        documents = np.bincount(self.codes, minlength=groups)
+        tokens = np.bincount(self.codes, self.length, minlength=groups).astype(np.int64)
+        sizes = None
+        if self.bytes is not None:
+            sizes = np.bincount(self.codes, self.bytes, minlength=groups).astype(np.int64)
+            if not sizes.sum():
+                raise TrainError(
+                    "the held-out documents are empty: drop documents without text first"
+                )
+
+        def score(these: Any) -> dict[str, Any]:
+            spent, count = float(nats[these].sum()), int(tokens[these].sum())
+            size = None if sizes is None else int(sizes[these].sum())
+            return {
+                "loss": spent / count,
+                "bits_per_byte": spent / math.log(2) / size if size else None,
+                "documents": int(documents[these].sum()),
+                "tokens": count,
+                "bytes": size,
+            }
+
+        apart = {
+            name: Score(**score(slice(number, number + 1)))
+            for number, name in enumerate(self.names)
+            if groups > 1 and tokens[number]
+        }
+        return HeldOut(**score(slice(None)), sources=apart)
+
+
+def scored(feed: Feed, budget: int, context: int) -> Scored:
+    """What is scored of a run's held-out documents: of each source the same share of ``budget``."""
+    parts = []
+    for path, shards in feed.shards.items():
+        chosen = choose(shards, feed.held_out[path], max(1, budget // len(feed.shards)))
+        parts.append(Rows(shards, chosen, context, first=feed.first[path]))
+    return Scored(parts, list(feed.labels.values()))
+
+
 @torch.no_grad()
 def evaluate(
     model: Decoder,
-    rows: Rows,
+    scored: Scored,
     *,
     batch_rows: int,
     autocast: AbstractContextManager[Any],
 ) -> HeldOut:
     """Score every token of the rows once, with the context its row gives it."""
-    device = model.embedding.weight.device
+    device, rows = model.embedding.weight.device, scored.rows
     model.eval()
-    nats, tokens = 0.0, 0
+    nats = np.zeros(len(scored.names))
     for first in range(0, rows.count, batch_rows):
         batch = rows.batch(list(range(first, min(first + batch_rows, rows.count))))
         with autocast:
             losses = token_losses(model, batch, device)
-        nats += float(losses.double().sum())
-        tokens += batch.tokens
+        counted = batch.targets.flatten().numpy() != IGNORED
+        groups = scored.group_of(batch.documents.flatten().numpy()[counted])
+        found = losses.double().cpu().numpy()[counted]
+        nats += np.bincount(groups, found, minlength=len(nats))
     model.train()
-    size = int(rows.shards.bytes[rows.documents].sum())
-    if not size:
-        raise TrainError("the held-out documents are empty: drop documents without text first")
-    return HeldOut(
-        loss=nats / tokens,
-        bits_per_byte=nats / math.log(2) / size,
-        documents=len(rows.documents),
-        tokens=tokens,
-        bytes=size,
-    )
+    return scored.score(nats)
 
 
 def token_losses(model: Decoder, batch: Batch, device: torch.device) -> torch.Tensor:

@@ -4,6 +4,7 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       metrics.jsonl               a line a step: what is reproducible, and "timing"
       train.json                  the summary; written last, so its presence means done
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
+      shards.json                 where the shards lie (which.py)
       spikes.json  tensorboard/   what a rollback passes over; by option
 """
 
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from train.checkpoint import complete, load_plan, load_state, newest, step_of
 from train.config import TrainConfig
-from train.data.shards import Shards
+from train.data.feed import Feed
 from train.distributed import Ranks, ranks
 from train.errors import TrainError
 from train.files import write_atomic
@@ -24,32 +26,44 @@ from train.model.config import ModelConfig
 from train.plan import Plan, make_plan
 from train.run import Progress, Run
 from train.summary import summarise
+from train.which import remember
 
 
 def pretrain(
-    shards: Path,
+    shards: Path | None,
     out: Path,
     *,
     model: ModelConfig | str = "tiny",
     train: TrainConfig | None = None,
     resume: bool = True,
     on_progress: Progress | None = None,
+    on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Train ``model`` (a config, or a preset's name) on the shards; returns the summary.
+    """Train ``model`` (a config, or a preset's name) on the shards, or on the settings' sources;
+    returns the summary.
 
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
     never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
-    starts over. ``on_progress`` gets each line of metrics. Raises ``TrainError``; training that
+    starts over. ``on_progress`` gets each line of metrics, ``on_notice`` before it how the text was
+    packed and how often it is gone through. Raises ``TrainError``; training that
     diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig())
     with ranks(plan.train) as group:
-        return _pretrain(plan, data, out, resume, on_progress if group.first else None, group)
+        if not group.first:
+            on_progress = on_notice = None
+        return _pretrain(plan, data, out, resume, on_progress, on_notice, group)
 
 
 def _pretrain(
-    plan: Plan, data: Shards, out: Path, resume: bool, on_progress: Progress | None, group: Ranks
+    plan: Plan,
+    data: Feed,
+    out: Path,
+    resume: bool,
+    on_progress: Progress | None,
+    on_notice: Callable[[str], None] | None,
+    group: Ranks,
 ) -> dict[str, Any]:
     checkpoints = out / "checkpoints"
     if group.first:
@@ -65,7 +79,13 @@ def _pretrain(
     group.wait()  # all have looked at what is there
     if group.first:
         (out / "train.json").unlink(missing_ok=True)
-        write_atomic(out / "tokenizer.json", (data.folder / "tokenizer.json").read_bytes())
+        (out / "tokenizer.json").unlink(missing_ok=True)
+        if data.tokenizer is not None:
+            write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
+        remember(out, data)
+    if on_notice is not None:
+        for line in data.notices():
+            on_notice(line)
     run = Run(plan, data, out, group)
     run.go(start, on_progress)
     return summarise(run)

@@ -31,18 +31,19 @@ class Pending:
         self._began = time.perf_counter()
 
     def collect(self) -> list[dict[str, Any]]:
-        """Lines of these steps; ``tokens`` are the step's. Their seconds are equal parts of the
-        time since the last call, for the device works while nobody waits.
+        """Lines of these steps; ``tokens`` (that counted) and ``read`` are the step's. Seconds are
+        equal parts of the time since the last call: the device works while nobody waits.
         """
         done = [m.values for _, _, m in self._steps if m is not None]
         found = iter(torch.stack(done).tolist() if done else [])
         lines = []
         for step, rate, measured in self._steps:
-            line: dict[str, Any] = {"step": step, "lr": rate, "updated": False, "tokens": 0}
+            line: dict[str, Any] = {"step": step, "lr": rate, "updated": False}
+            line |= {"tokens": 0, "read": 0}
             if measured is not None:
-                loss, z_loss, norm, tokens = next(found)
+                loss, z_loss, norm, tokens, read = next(found)
                 line |= {"loss": loss, "z_loss": z_loss, "grad_norm": norm, "tokens": int(tokens)}
-                line["updated"] = measured.updated
+                line |= {"updated": measured.updated, "read": int(read)}
             lines.append(line)
         now = time.perf_counter()
         for line in lines:
@@ -105,7 +106,11 @@ def _scalars(line: dict[str, Any]) -> list[tuple[str, float]]:
     names = ("loss", "z_loss", "lr", "grad_norm")
     found = [(f"train/{name}", line[name]) for name in names if line.get(name) is not None]
     scores = line.get("held_out") or {}
-    found += [(f"held_out/{name}", scores[name]) for name in ("loss", "bits_per_byte") if scores]
+    found += [
+        (f"held_out/{name}", scores[name])
+        for name in ("loss", "bits_per_byte")
+        if scores.get(name) is not None
+    ]
     return found
 
 

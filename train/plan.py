@@ -9,7 +9,7 @@ from typing import Any
 
 from train.attention import check_name
 from train.config import TrainConfig
-from train.data.shards import Shards, read_shards
+from train.data.feed import Feed
 from train.device import pick_device
 from train.errors import TrainError
 from train.files import VERSION
@@ -20,6 +20,7 @@ from train.objectives import objective
 from train.optim.registry import check
 from train.optim.schedules import schedule
 from train.settings import to_dict
+from train.stages import stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Plan:
         """Settings that decide the result and differ, as "name: ours, not theirs"."""
         pairs = [("shards", self.shards[:12], other.shards[:12])]
         for mine, theirs in ((self.model, other.model), (self.train, other.train)):
-            ours, others = to_dict(mine), to_dict(theirs)
+            ours, others = _placeless(to_dict(mine)), _placeless(to_dict(theirs))
             pairs += [(name, ours[name], others[name]) for name in ours]
         return [
             f"{name}: {a}, not {b}"
@@ -61,26 +62,39 @@ class Plan:
         return min(settled(ours), settled(theirs), ours.steps)
 
 
-def make_plan(shards: Path, model: ModelConfig | str, train: TrainConfig) -> tuple[Plan, Shards]:
+def _placeless(settings: Any) -> Any:
+    """Without the folders of sources: what is in them decides, not where they lie."""
+    if isinstance(settings, (list, tuple)):
+        return [_placeless(value) for value in settings]
+    if not isinstance(settings, dict):
+        return settings
+    return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
+
+
+def make_plan(
+    shards: Path | None, model: ModelConfig | str, train: TrainConfig
+) -> tuple[Plan, Feed]:
     """Open the shards and check that model, settings and shards fit; raises ``TrainError``."""
-    data = read_shards(shards)
+    for stage in stages_of(train):
+        schedule(stage.schedule)
+    context = max(stage.context for stage in stages_of(train))
+    data = Feed(shards, train)
     if isinstance(model, str):
-        model = preset(model, vocab=data.vocab_size, context=train.context)
+        model = preset(model, vocab=data.vocab_size, context=context)
     if model.vocab < data.vocab_size:
         raise TrainError(
             f"vocab is {model.vocab}, the shards use {data.vocab_size} tokens: raise vocab",
             exit_code=2,
         )
-    if model.context < train.context:
+    if model.context < context:
         raise TrainError(
-            f"the model's context is {model.context}, training uses rows of {train.context}: "
+            f"the model's context is {model.context}, training uses rows of {context}: "
             "make one fit the other",
             exit_code=2,
         )
     check_name(train.attention)
     objective(train.objective)
     check(train.optimizer)
-    schedule(train.schedule)
     if train.tensorboard:
         need_tensorboard()
     pick_device(train.device)  # refuse before anything is written

@@ -20,12 +20,11 @@ from train.checkpoint import (
     load_state,
     newest,
 )
-from train.data.rows import Rows, Sampler, split
-from train.data.shards import Shards
+from train.data.feed import Feed
 from train.device import autocast
 from train.distributed import Ranks, settle, split_model
 from train.errors import TrainError
-from train.evaluate import HeldOut, choose, evaluate
+from train.evaluate import HeldOut, evaluate, scored
 from train.gpus import peak_of
 from train.metrics import Log, Pending
 from train.model.decoder import Decoder
@@ -46,21 +45,17 @@ class _Spike(Exception):
 class Run:
     """One training run, from start or checkpoint to the last step."""
 
-    def __init__(self, plan: Plan, shards: Shards, out: Path, ranks: Ranks) -> None:
-        self.plan, self.shards, self.out, self.ranks = plan, shards, out, ranks
+    def __init__(self, plan: Plan, feed: Feed, out: Path, ranks: Ranks) -> None:
+        self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
         settings = plan.train
-        ours, held_out = split(shards, held_out=settings.held_out, seed=settings.seed)
-        self.held_out = held_out
-        scored = choose(shards, held_out, settings.eval_tokens)
-        self.eval_rows = Rows(shards, scored, settings.context)
-        self.sampler = Sampler(
-            Rows(shards, ours, settings.context, masked=True),
-            batch_rows=settings.rows,
-            seed=settings.seed,
-        )
+        self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.passed = PassedOver(out / "spikes.json")
         self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
-        self.flops = flops_per_token(plan.model, settings.context)
+        stages = [
+            (stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages
+        ]
+        flops = sum(n * flops_per_token(plan.model, context) for n, context in stages)
+        self.flops = flops / sum(n for n, _ in stages)
         self.peak = peak_of(ranks.device)
         self.build()
 
@@ -93,6 +88,7 @@ class Run:
                         self.saver.wait()
                         break
                     except _Spike:
+                        self.stepper.close()
                         self.saver.wait()
                         self.ranks.wait()
                         start = newest(self.out / "checkpoints")
@@ -101,6 +97,7 @@ class Run:
                         if log is not None:
                             log.close()
         finally:
+            self.stepper.close()
             self.saver.close()
         self.ranks.wait()
 
@@ -130,12 +127,12 @@ class Run:
         spikes are to be skipped, which must be known before the weights change.
         """
         settings, pending = self.plan.train, Pending()
-        reasons: dict[int, str] = {}
+        reasons: dict[int, tuple[str, int]] = {}
 
         def allow(loss: float, norm: float) -> bool:
             reason = self.guard.reason(step, loss, norm)
             if reason is not None:
-                reasons[step] = reason
+                reasons[step] = reason, self.near(step)
             return reason is None
 
         for step in range(first, settings.steps):
@@ -173,7 +170,7 @@ class Run:
                     on_progress({**line, "steps": settings.steps})
             pending.restart()
 
-    def line(self, line: dict[str, Any], reasons: dict[int, str]) -> dict[str, Any]:
+    def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
         """A line of the log from the figures of its step, which the guard has looked at."""
         settings, step = self.plan.train, line["step"] - 1
         updated = line.pop("updated")
@@ -187,13 +184,13 @@ class Run:
                 if reason is not None:
                     self.spike(step, reason)
             elif not updated:
-                line["skipped"] = reasons[step]
+                line["skipped"], near = reasons[step]
                 line["documents"] = self.sampler.document_ids(step)
-                self.hopeless(step, reasons[step])
+                self.bear(step, line["skipped"], near)
         if updated:
             self.tokens += line["tokens"]
-        rate = line.pop("tokens") / max(line["timing"]["seconds"], 1e-9)
         line["tokens"] = self.tokens
+        rate = line.pop("read") / max(line["timing"]["seconds"], 1e-9)
         line["timing"] |= {"tokens_per_second": rate, "flops_per_second": rate * self.flops}
         if self.peak is not None:
             line["timing"]["mfu"] = rate * self.flops / (self.peak * self.ranks.count)
@@ -207,7 +204,7 @@ class Run:
                 f"step {step + 1}: {reason}; lower lr (now {settings.lr}), let spikes be "
                 f"skipped, or look at the batch's documents: {_shown(ids)}"
             )
-        self.hopeless(step, reason)
+        self.bear(step, reason, self.near(step))
         self.saver.wait()
         self.ranks.wait()
         start = newest(self.out / "checkpoints")
@@ -217,15 +214,19 @@ class Run:
         self.passed.add(first=first, step=step, reason=reason, documents=ids, write=write)
         raise _Spike
 
-    def hopeless(self, step: int, reason: str) -> None:
-        """Raise where spikes are no accidents."""
-        window = self.plan.train.spike_window
+    def near(self, step: int) -> int:
+        """Spikes in the window that ends with this step, those gone back behind included."""
         before = [one["step"] - 1 for one in self.passed.spikes]
-        near = {one for one in (*before, *self.guard.spikes) if step - window < one <= step}
-        if len(near) > MOST:
+        first = step - self.plan.train.spike_window
+        return len({one for one in (*before, *self.guard.spikes) if first < one <= step})
+
+    def bear(self, step: int, reason: str, near: int) -> None:
+        """Raise where so many spikes are no accidents."""
+        settings = self.plan.train
+        if near > MOST:
             raise TrainError(
-                f"step {step + 1}: {reason}; {len(near)} of the last {window} steps were spikes: "
-                f"lower lr (now {self.plan.train.lr}); the last batch's documents: "
+                f"step {step + 1}: {reason}; {near} of the last {settings.spike_window} steps were "
+                f"spikes: lower lr (now {settings.lr}); the last batch's documents: "
                 f"{_shown(self.sampler.document_ids(step))}"
             )
 
@@ -234,7 +235,7 @@ class Run:
         with self.average.swapped() if self.average is not None else nullcontext():
             found = evaluate(
                 self.model,
-                self.eval_rows,
+                self.scored,
                 batch_rows=settings.rows,
                 autocast=autocast(self.ranks.device, settings.precision),
             )

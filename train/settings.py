@@ -22,7 +22,16 @@ def positive(config: Any, *names: str) -> None:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    return dataclasses.asdict(config)
+    """As JSON has it: tuples are lists."""
+    return {name: _listed(value) for name, value in dataclasses.asdict(config).items()}
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _listed(item) for name, item in value.items()}
+    return value
 
 
 def from_dict(kind: type[Config], values: Any, where: str) -> Config:

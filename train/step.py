@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from train.config import TrainConfig
-from train.data.rows import Batch, Sampler
+from train.data.feed import Feed
+from train.data.prefetch import Ahead
+from train.data.rows import Batch
 from train.device import autocast
 from train.distributed import Ranks, averaging, parallel
 from train.losses import chunk_of, loss_sums
@@ -17,6 +19,7 @@ from train.model.decoder import Decoder
 from train.objectives import Example, objective
 from train.optim.part import Optimizers
 from train.optim.whole import whole
+from train.stages import stages_of
 
 Allow = Callable[[float, float], bool]
 
@@ -45,8 +48,8 @@ class Sums(nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """What a step was, on the device: nobody has waited for it. ``values``, float64: loss (nats a
-    token), z-loss, norm of the gradient before clipping, tokens that counted. ``updated``: the
-    weights were.
+    token), z-loss, norm of the gradient before clipping, tokens that counted, and tokens that were
+    read. ``updated``: the weights were.
     """
 
     values: Tensor
@@ -60,12 +63,13 @@ class Stepper:
         self,
         model: Decoder,
         optimizer: Optimizers,
-        sampler: Sampler,
+        sampler: Feed,
         config: TrainConfig,
         ranks: Ranks,
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
         self.config, self.ranks = config, ranks
+        self.most_rows = max(stage.rows for stage in stages_of(config))
         sums = Sums(model, config)
         if config.compile:
             # FSDP2's hooks run between blocks: those are compiled one by one.
@@ -73,16 +77,37 @@ class Stepper:
                 part.compile()
         self.sums = parallel(sums, config, ranks)
         self.objective = objective(config.objective)
+        self.ahead = Ahead(self.batches, config.steps)
+
+    def close(self) -> None:
+        """End the thread that makes data."""
+        self.ahead.close()
 
     def batches(self, step: int) -> list[tuple[int, Example]]:
-        """This process's micro-batches, each with the place of its first row in the step."""
+        """This process's micro-batches, each with the place of its first row in the step; for a
+        GPU in memory from which it copies while it computes.
+        """
         rows = self.sampler.row_numbers(step)
         places = self.ranks.share(range(len(rows)))
         size = len(places) // self.config.accumulate
         return [
-            (first, self.examples(rows[first : first + size], step, first))
+            (first, self.pinned(self.examples(rows[first : first + size], step, first)))
             for first in places[::size]
         ]
+
+    def pinned(self, example: Example) -> Example:
+        """For a GPU, in page-locked memory."""
+        if self.ranks.device.type != "cuda":
+            return example
+        batch = example.batch
+        return Example(
+            batch=Batch(
+                inputs=batch.inputs.pin_memory(),
+                targets=batch.targets.pin_memory(),
+                documents=batch.documents.pin_memory(),
+            ),
+            prefix=None if example.prefix is None else example.prefix.pin_memory(),
+        )
 
     def examples(self, rows: list[int], step: int, first: int) -> Example:
         """Rows of a step as the objective has them. What it draws follows from a row's place, so
@@ -92,7 +117,7 @@ class Stepper:
         if config.objective == "causal":
             return self.objective(batch, config.seed, step)
         singles = [
-            self.objective(_row(batch, row), config.seed, step * config.rows + first + row)
+            self.objective(_row(batch, row), config.seed, step * self.most_rows + first + row)
             for row in range(len(rows))
         ]
         prefixes = [one.prefix for one in singles if one.prefix is not None]
@@ -111,14 +136,14 @@ class Stepper:
         weights change; that waits for the device.
         """
         config, device = self.config, self.ranks.device
-        batches = self.batches(step)
+        batches = self.ahead(step)
         counted = torch.tensor(
             sum(example.batch.tokens for _, example in batches), dtype=torch.float64
         )
         counted = self.ranks.total(counted.to(device))
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
         scale = self.ranks.count / counted.clamp(min=1)
-        totals = torch.zeros(2, dtype=torch.float64, device=device)
+        totals = torch.zeros(3, dtype=torch.float64, device=device)
         self.optimizer.zero_grad()
         for number, (first, example) in enumerate(batches):
             # Dropout follows from (seed, step, row), whatever came before.
@@ -128,13 +153,15 @@ class Stepper:
                     nats, squares = self.sums(*_on(example, device))
                 loss = nats + config.z_loss * squares if config.z_loss else nats
                 (loss * scale).backward()
-            totals += torch.stack((nats.detach(), squares.detach()))
-        totals = self.ranks.total(totals) / counted.clamp(min=1)
+            totals[:2] += torch.stack((nats.detach(), squares.detach()))
+            totals[2] += int((example.batch.documents >= 0).sum())
+        totals = self.ranks.total(totals)
+        means = totals[:2] / counted.clamp(min=1)
         norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
-        totals[1] *= config.z_loss
-        values = torch.cat((totals, norm.detach().double()[None], counted[None]))
+        means[1] *= config.z_loss
+        values = torch.cat((means, norm.detach().double()[None], counted[None], totals[2:]))
         if allow is not None:
-            loss_now, _, norm_now, _ = values.tolist()
+            loss_now, _, norm_now, _, _ = values.tolist()
             if not allow(loss_now, norm_now):
                 return Measured(values=values, updated=False)
         self.optimizer.rate(rate)

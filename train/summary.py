@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from train.accounting import parameters
@@ -26,16 +27,18 @@ def summarise(run: Run) -> dict[str, Any]:
     with run.average.swapped() if run.average is not None else nullcontext():
         model = _alone(run)
         if run.ranks.first:
-            sample = continue_text(
-                model.eval(),
-                load_tokenizer(out / "tokenizer.json"),
-                "",
-                max_tokens=min(200, plan.model.context),
-                temperature=0.8,
-                top_k=50,
-                seed=settings.seed,
-            )
-            write_atomic(out / "sample.txt", (sample + "\n").encode("utf-8"))
+            sample = None
+            if run.sampler.tokenizer is not None:  # without one, ids are all there is
+                sample = continue_text(
+                    model.eval(),
+                    load_tokenizer(out / "tokenizer.json"),
+                    "",
+                    max_tokens=min(200, plan.model.context),
+                    temperature=0.8,
+                    top_k=50,
+                    seed=settings.seed,
+                )
+                write_atomic(out / "sample.txt", (sample + "\n").encode("utf-8"))
             write_atomic(out / "train.json", encode_json(_figures(run, scores, sample)))
     run.ranks.wait()
     summary: dict[str, Any] = json.loads((out / "train.json").read_bytes())
@@ -53,13 +56,15 @@ def _alone(run: Run) -> Decoder:
     return model
 
 
-def _figures(run: Run, scores: HeldOut, sample: str) -> dict[str, Any]:
-    plan, settings, sampler = run.plan, run.plan.train, run.sampler
+def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
+    plan, settings, data = run.plan, run.plan.train, run.sampler.summary()
+    sources = data["sources"].values()
     lines = read_lines(run.out / "metrics.jsonl")
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
     seconds = sum(line["timing"]["seconds"] for line in lines)
     top = best(complete(run.out / "checkpoints"))
-    speed = run.tokens / max(seconds, 1e-9)
+    read = sum(one["seconds"] * one["tokens_per_second"] for one in (x["timing"] for x in lines))
+    speed = read / max(seconds, 1e-9)
     timing = {
         "seconds": seconds,
         "tokens_per_second": speed,
@@ -73,17 +78,20 @@ def _figures(run: Run, scores: HeldOut, sample: str) -> dict[str, Any]:
         "flops_per_token": run.flops,
         "steps": settings.steps,
         "tokens": run.tokens,
-        "epochs": settings.steps * settings.rows / sampler.rows.count,
+        "epochs": sum(source["tokens"] for source in sources)
+        / max(1, sum(source["unique_tokens"] for source in sources)),
         "first_loss": losses[0] if losses else None,
         "last_loss": losses[-1] if losses else None,
         "skipped_steps": sum("skipped" in line for line in lines),
         "held_out_loss": scores.loss,
         "bits_per_byte": scores.bits_per_byte,
-        "held_out_documents": len(run.held_out),
+        "held_out_documents": sum(source["held_out_documents"] for source in sources),
+        "held_out_sources": {name: asdict(score) for name, score in scores.sources.items()},
         "scored_documents": scores.documents,
         "scored_tokens": scores.tokens,
-        "train_documents": len(sampler.rows.documents),
-        "train_tokens": sampler.rows.tokens,
+        "train_documents": sum(source["documents"] for source in sources),
+        "train_tokens": sum(source["unique_tokens"] for source in sources),
+        "data": data,
         "device": run.ranks.device.type,
         "checkpoint": f"checkpoints/step-{settings.steps:07d}",
         "best_checkpoint": f"checkpoints/{top.name}" if top else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from curate.report.training_data import table
+
 
 @dataclass(frozen=True)
 class Row:
@@ -107,6 +109,8 @@ def text(record: dict[str, Any]) -> str:
         )
     for product in record["products"]:
         lines.append(product_line(product))
+        if product["makes"] == "model":
+            lines += table(product["summary"])
     lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]
     return "\n".join(lines)
 
@@ -129,10 +133,12 @@ def product_line(product: dict[str, Any]) -> str:
         return line
     if product["makes"] == "model":
         s = product["summary"]
+        bits = s["bits_per_byte"]  # None: nothing says how many bytes the text has
+        held = f"{bits:.2f} bits a byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
         return (
             f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
             f" {s['steps']} steps, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
-            f" {s['bits_per_byte']:.2f} bits a byte on held-out text"
+            f" {held} on held-out text"
         )
     if product["makes"] == "language_model":
         card = product["card"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from curate.report import charts
 from curate.report.html import count, quote, shown
+from curate.report.training_data import tables
 
 SAMPLE = 800  # characters
 # Settings that say what was done; all others are in the settings chapter.
@@ -25,6 +26,7 @@ def training(product: dict[str, Any]) -> str:
         if len(points) > 1:
             parts.append(_chart([points], f"{what} by step"))
     parts.append(_skipped(metrics, summary))
+    parts.append(tables(summary))
     if summary.get("sample"):
         parts.append(f"<p class=about>A sample of the model:</p>{quote(summary['sample'], SAMPLE)}")
     return "".join(parts)

@@ -48,7 +48,8 @@ def _called(tree: ast.Module, module: str) -> Iterator[tuple[Name, bool]]:
 def test_kernels_that_only_kernels_call_are_not_cached() -> None:
     kernels: dict[Name, str] = {}
     by_python: set[Name] = set()
-    paths = [*(ROOT / "curate").rglob("*.py"), *(ROOT / "tokenize_kit").rglob("*.py")]
+    packages = ("curate", "tokenize_kit", "train")
+    paths = [path for name in packages for path in (ROOT / name).rglob("*.py")]
     for path in sorted(paths):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         tree = ast.parse(path.read_text(encoding="utf-8"))

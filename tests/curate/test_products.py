@@ -170,15 +170,28 @@ def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps
         built.run([*STEPS, {"pretrain": cosine | {"steps": 9}}], source, out="more")
 
 
-def test_processes_that_cannot_share_the_rows_say_so_in_a_line(built):
+def test_a_model_is_trained_by_two_processes(built):
     pytest.importorskip("torch")
-    settings = TRAIN["pretrain"] | {"rows": 3, "processes": 2, "device": "cpu"}
-    with pytest.raises(CurateError, match=r"^rows is 3: 2 processes of 1 micro-batches") as caught:
-        built.run([*STEPS, {"pretrain": settings}], built.folder / "in.jsonl", out="two")
-    assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
-    built.run([*STEPS, {"pretrain": settings | {"rows": 2}}], built.folder / "in.jsonl", out="two")
+    settings = TRAIN["pretrain"] | {"processes": 2, "device": "cpu"}
+    built.run([*STEPS, {"pretrain": settings}], built.folder / "in.jsonl", out="two")
     summary = json.loads((built.folder / "two/train.json").read_bytes())
     assert summary["timing"]["processes"] == 2 and summary["steps"] == 2
+
+
+def test_the_error_of_several_processes_is_the_line_of_one():
+    from curate.torchrun import _failure
+
+    said = (
+        "W1121 torch/distributed/run.py: Setting OMP_NUM_THREADS\n"
+        "error: rows is 3: 2 processes of 1 micro-batches cannot share them equally\n"
+        "error: rows is 3: 2 processes of 1 micro-batches cannot share them equally\n"
+        "train FAILED\nRoot Cause:\n  rank      : 0\n  exitcode  : 2 (pid: 7)\n"
+    )
+    failure = _failure(said, 1)
+    assert str(failure).startswith("rows is 3: 2 processes") and "\n" not in str(failure)
+    assert failure.exit_code == 2 and _failure(said.replace(": 2 (", ": 1 ("), 1).exit_code == 1
+    assert str(_failure("Traceback\n\nKilled\n", 137)) == "Traceback / Killed"
+    assert str(_failure("", 9)) == "torchrun ended with status 9"
 
 
 def test_every_setting_of_training_can_be_given_in_a_recipe():

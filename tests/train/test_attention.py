@@ -11,6 +11,8 @@ from train.attention.backends import choose
 from train.errors import TrainError
 from train.model.positions import alibi_slopes
 
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
+
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2], [3, 3, 3, 3, 3, 3, 3, -1]])
 
 

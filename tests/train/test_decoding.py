@@ -81,7 +81,7 @@ def test_a_prompt_longer_than_the_context_is_read_as_without_a_cache(change, len
 def test_a_windowed_model_goes_on_for_thousands_of_tokens_in_the_same_memory():
     model = make({"layers": 1, "window": 8, "sinks": 2})
     texts, chooser, sizes = Texts(model, [[1, 2], [3]]), Chooser(GREEDY, 0, [0, 1]), set()
-    for step in range(3000):
+    for step in range(2000):
         texts.append(chooser.choose(texts.logits(), texts.known))
         if step > 10:
             sizes.add(texts.cache_bytes)

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from train.checkpoint import complete
 from train.config import TrainConfig
+from train.data.sources import Stage
 from train.distributed import Ranks, ranks
 from train.errors import TrainError
 from train.loop import pretrain
@@ -47,12 +48,15 @@ TRAIN = TrainConfig(
 CASES = {
     "ddp": {"parallel": "ddp"},
     "ddp, micro-batches": {"parallel": "ddp", "accumulate": 2},
+    "ddp, stages": {
+        "stages": (Stage(steps=8, context=16, rows=8), Stage(steps=12, packing="best-fit")),
+    },
     "fsdp": {"parallel": "fsdp"},
-    "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9},
-    "fsdp, adafactor": {"parallel": "fsdp", "optimizer": "adafactor", "lr": 0.03},
+    "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9, "steps": 8},
+    "fsdp, adafactor": {"parallel": "fsdp", "optimizer": "adafactor", "lr": 0.03, "steps": 8},
     "fsdp, lion, recomputed": {
         **{"parallel": "fsdp", "optimizer": "lion", "lr": 3e-4, "recompute": True},
-        **{"accumulate": 2, "async_checkpoints": True},
+        **{"accumulate": 2, "async_checkpoints": True, "steps": 8},
     },
 }
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
@@ -64,6 +68,7 @@ import torch.distributed as dist
 from train.config import TrainConfig
 from train.loop import pretrain
 from train.model.config import ModelConfig
+from train.settings import from_dict
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -71,7 +76,7 @@ model, plans = json.loads(sys.argv[2])
 for out, plan in plans.items():
     pretrain(
         pathlib.Path(sys.argv[1]), pathlib.Path(out),
-        model=ModelConfig(**model), train=TrainConfig(**plan),
+        model=ModelConfig(**model), train=from_dict(TrainConfig, plan, "plan"),
     )
 dist.destroy_process_group()
 """
@@ -150,9 +155,9 @@ def test_checkpoints_of_two_processes_hold_whole_tensors(folders, name):
 
 def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
     out = folders / "two" / "fsdp, muon and an average"
-    longer = dataclasses.replace(TRAIN, **CASES[out.name], steps=22)
+    longer = dataclasses.replace(TRAIN, **(CASES[out.name] | {"steps": 10}))
     summary = pretrain(shard_folder, out, model=MODEL, train=alone(longer))
-    assert summary["timing"]["processes"] == 1 and len(lines(out)) == 22
+    assert summary["timing"]["processes"] == 1 and len(lines(out)) == 10
 
 
 @given(
@@ -169,8 +174,7 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
     from train.step import Stepper
 
     config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)
-    _, feed = make_plan(shard_folder, MODEL, config)
-    sampler = sampler_of(feed, config)
+    _, sampler = make_plan(shard_folder, MODEL, config)
     found, places = [], []
     for rank in range(processes):
         part = Stepper.__new__(Stepper)
@@ -185,17 +189,31 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
     assert places == list(range(0, config.rows, each))
 
 
-def sampler_of(data, config):
-    from train.data.rows import Rows, Sampler, split
-
-    ours, _ = split(data, held_out=config.held_out, seed=config.seed)
-    return Sampler(Rows(data, ours, config.context), batch_rows=config.rows, seed=config.seed)
-
-
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(TrainError, match="rows is 4: 3 processes of 1 micro-batches"), ranks(TRAIN):
         pass
+
+
+def test_the_package_trains_alone_too(shard_folder, tmp_path, monkeypatch, capsys):
+    from train.__main__ import main
+
+    torch.set_num_threads(1)
+    sets = [f"{key}={value}" for key, value in {"steps": 2, "context": 32, "device": "cpu"}.items()]
+    flags = [part for one in sets for part in ("--set", one)]
+    command = ["train", str(shard_folder), str(tmp_path), *flags]
+    monkeypatch.setattr(sys, "argv", command)
+    assert main() == 0
+    said = capsys.readouterr()
+    assert "step 1 of 2: loss " in said.err and said.out.startswith("2 steps, held-out loss ")
+    monkeypatch.setattr(sys, "argv", [*command, "--json", "--fresh"])
+    assert main() == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["step"] for line in printed if "step" in line] == [1, 2]
+    assert all(
+        set(line) == {"notice"} for line in printed if "step" not in line and line != printed[-1]
+    )
+    assert printed[-1]["summary"]["steps"] == 2
 
 
 def test_a_wrong_setting_of_the_package_is_one_line(capsys, monkeypatch, tmp_path):

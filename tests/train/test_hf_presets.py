@@ -11,7 +11,6 @@ from train.accounting import parameters
 from train.errors import TrainError
 from train.hf.export import config_json
 from train.hf.families import FAMILIES, family_of
-from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.presets import PRESETS, preset
 
@@ -186,7 +185,7 @@ def two_layers(values: dict) -> dict:
 def test_a_preset_is_the_published_configuration_and_its_class_has_its_size(name):
     values = PUBLISHED[name]
     family = FAMILIES[values["model_type"]]
-    settings = Settings(values, "config.json", family.aliases)
+    settings = family.settings(values, "config.json")
     assert ModelConfig(vocab=values["vocab_size"], **family.read(settings, None)) == preset(name)
     config = dataclasses.replace(preset(name), layers=2)
     assert size_of_class(two_layers(values)) == parameters(config)
@@ -198,7 +197,7 @@ def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
     family = family_of(config)
     assert family.name == PUBLISHED.get(name, {}).get("model_type", "llama")
     values = config_json(config, family, 0)
-    settings = Settings(values, "config.json", family.aliases)
+    settings = family.settings(values, "config.json")
     assert ModelConfig(vocab=config.vocab, **family.read(settings, None)) == config
     assert size_of_class(values) == parameters(config)
 
@@ -209,3 +208,45 @@ def test_what_has_no_class_or_no_released_configuration_is_palm_and_the_largest_
     }  # fmt: skip
     with pytest.raises(TrainError, match="nearest is llama, but for norm layer_no_bias"):
         family_of(preset("palm-8b"))
+
+
+LEAST = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
+GPT = {"vocab_size": 100, "n_embd": 64, "n_layer": 3, "n_head": 4}
+LEFT_OUT = {
+    **{name: LEAST | {"intermediate_size": 96} for name in ("llama", "olmo", "gpt_neox")},
+    **{
+        name: LEAST | {"intermediate_size": 96, "num_attention_heads": 8}
+        for name in ("mistral", "ministral")
+    },
+    **{
+        name: LEAST | {"intermediate_size": 96, "num_attention_heads": 32, "hidden_size": 256}
+        for name in ("qwen2", "qwen3")
+    },
+    "gpt2": GPT,
+    "gptj": GPT | {"rotary_dim": 8},
+    "bloom": {"vocab_size": 100, "hidden_size": 64, "n_layer": 3, "n_head": 4},
+    "opt": LEAST | {"ffn_dim": 128},
+}
+# Not the model: how it is kept and run, and what layer_types says. BLOOM's class has no length.
+ASIDE = {
+    "architectures", "bos_token_id", "eos_token_id", "pad_token_id", "dtype", "attn_pdrop",
+    "attention_dropout", "transformers_version", "seq_length", "_name_or_path",
+    "max_window_layers",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_a_config_json_leaves_out_is_read_as_transformers_does(name):
+    family, values = FAMILIES[name], LEFT_OUT[name]
+    read = family.read(family.settings(values, "config.json"), None)
+    written = config_json(ModelConfig(vocab=100, **read), family, None)
+    theirs, ours = (
+        transformers.AutoConfig.for_model(**{"model_type": name, **one}).to_dict()
+        for one in (values, {k: v for k, v in written.items() if k != "architectures"})
+    )
+    differ = {
+        key: (theirs[key], ours.get(key))
+        for key in theirs.keys() - ASIDE
+        if theirs[key] is not None and theirs[key] != ours.get(key)
+    }
+    assert not differ

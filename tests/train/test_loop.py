@@ -71,6 +71,9 @@ def test_a_prefix_is_read_and_not_scored_and_micro_batches_do_not_change_it(
     ours, theirs = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert [line["tokens"] for line in ours] == [line["tokens"] for line in theirs]
     assert ours[-1]["tokens"] < 0.8 * lines(plain)[-1]["tokens"]
+    for line in ours:  # what is read is work, whether it is scored or not
+        speed = line["timing"]["tokens_per_second"] * line["timing"]["seconds"]
+        assert speed == pytest.approx(TRAIN.rows * TRAIN.context)
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
 
 
@@ -116,9 +119,9 @@ def test_the_gradient_is_clipped_and_its_norm_before_that_logged(shard_folder, t
     plan, data = make_plan(shard_folder, MODEL, settings)
     (tmp_path / "checkpoints").mkdir()
     made = Run(plan, data, tmp_path, Ranks(device=torch.device("cpu")))
-    loss, _, norm, tokens = made.stepper.step(0, 1e-3).values.tolist()
+    loss, _, norm, tokens, read = made.stepper.step(0, 1e-3).values.tolist()
     assert loss == losses(plain)[0] and norm == lines(plain)[0]["grad_norm"]
-    assert tokens == lines(plain)[0]["tokens"] and norm > 0.01
+    assert tokens == read == lines(plain)[0]["tokens"] and norm > 0.01
     left = torch.stack([p.grad.square().sum() for p in made.model.parameters()]).sum().sqrt()
     assert float(left) == pytest.approx(0.01, rel=1e-3)
     assert read_shards(shard_folder).fingerprint == plan.shards
@@ -181,16 +184,32 @@ def test_checkpoints_written_beside_training_are_the_same(shard_folder, tmp_path
                 assert torch.equal(value, theirs[name]), (file, step, name)
 
 
-def test_what_goes_wrong_beside_training_stops_the_run(shard_folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize("beside", [False, True], ids=["at once", "beside training"])
+def test_a_full_disk_stops_the_run_in_a_line_and_leaves_what_was_whole(
+    shard_folder, tmp_path, monkeypatch, beside
+):
     import train.checkpoint as checkpoint
 
+    plain = checkpoint.save_file
+
     def full(tensors, path):
-        raise OSError(28, "No space left on device")
+        if "step-0000006" in str(path):
+            raise OSError(28, "No space left on device")
+        plain(tensors, path)
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(OSError, match="No space"):
-        run(shard_folder, tmp_path, async_checkpoints=True)
-    assert complete(tmp_path / "checkpoints") == []
+    with pytest.raises(TrainError, match=r"step-0000006: cannot be written .*No space") as caught:
+        run(shard_folder, tmp_path, async_checkpoints=beside)
+    assert caught.value.exit_code == 1 and "\n" not in str(caught.value)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000003"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lr"), [("adamw", 1e-2), ("muon", 1e-2), ("adafactor", 0.1), ("lion", 3e-3)]
+)
+def test_every_optimizer_learns(shard_folder, tmp_path, name, lr):
+    summary = run(shard_folder, tmp_path, optimizer=name, lr=lr, steps=40, weight_decay=0.01)
+    assert summary["last_loss"] < 0.7 * summary["first_loss"]
 
 
 def test_the_best_checkpoint_by_held_out_loss_stays(shard_folder, tmp_path):

@@ -11,6 +11,7 @@ from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.model.layers import RMSNorm
 from train.settings import from_dict, to_dict
 
 SHAPE = ModelConfig(
@@ -70,6 +71,31 @@ def test_the_first_loss_is_that_of_a_guess(width, tied):
     with torch.no_grad():
         loss = F.cross_entropy(decoder(config)(tokens).flatten(0, 1), targets.flatten())
     assert float(loss) == pytest.approx(math.log(4096), rel=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_rms_norm_and_its_gradient_are_those_of_the_formula(dtype):
+    draw = torch.Generator().manual_seed(0)
+    norm = RMSNorm(24, 1e-3)
+    with torch.no_grad():
+        norm.weight.normal_(1, 0.5, generator=draw)
+    norm = norm.double() if dtype == torch.float64 else norm
+    x = torch.randn(3, 5, 24, generator=draw, dtype=torch.float64).to(dtype)
+    grad = torch.randn(3, 5, 24, generator=draw, dtype=torch.float64).to(dtype)
+    found = []
+    for plain in (False, True):
+        given = x.clone().requires_grad_()
+        norm.weight.grad = None
+        if plain:
+            wide = given.double()
+            y = wide * (wide.square().mean(dim=-1, keepdim=True) + 1e-3).rsqrt() * norm.weight
+        else:
+            y = norm(given)
+            assert y.dtype == dtype
+        y.backward(grad.to(y.dtype))
+        found.append([value.double() for value in (y, given.grad, norm.weight.grad)])
+    bound = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
+    torch.testing.assert_close(*found, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize(

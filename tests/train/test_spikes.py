@@ -39,18 +39,18 @@ BAD = (9, 12)  # steps, counted from 0, whose batches are poisoned
 def poisoned(monkeypatch):
     """The loss of some batches is twenty times as large."""
     torch.set_num_threads(1)
-    batches, sums = train.step.Stepper.batches, train.step.loss_sums
+    stepped, sums = train.step.Stepper.step, train.step.loss_sums
     now = []
 
-    def noted(self, step):
+    def noted(self, step, *arguments):
         now[:] = [step]
-        return batches(self, step)
+        return stepped(self, step, *arguments)
 
     def bad(*arguments, **named):
         nats, squares = sums(*arguments, **named)
         return nats * (20 if now[0] in BAD else 1), squares
 
-    monkeypatch.setattr(train.step.Stepper, "batches", noted)
+    monkeypatch.setattr(train.step.Stepper, "step", noted)
     monkeypatch.setattr(train.step, "loss_sums", bad)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tokenize_kit.card.markdown import code
+
 _UNSPELLED = {
     "bpe": "what no longer token spells is spelled in bytes",
     "char-bpe": "a character without a token is spelled in bytes",
@@ -61,7 +63,7 @@ def kept(card: dict[str, Any]) -> str:
     if card["normalisation"] != "none":
         changes.append(f"it is normalised ({card['normalisation']}) before it is cut")
     if card["space_token"]:
-        changes.append(f"a `{card['space_token']}` in it comes back as a space")
+        changes.append(f"a {code(card['space_token'])} in it comes back as a space")
     return f"A text comes back changed in this alone: {', and '.join(changes)}; {unspelled}."
 
 

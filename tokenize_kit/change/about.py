@@ -6,14 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from tokenize_kit.change.forms import ByteBpe, Form
+from tokenize_kit.change.char_bpe import CharBpe
+from tokenize_kit.change.forms import ByteBpe, Form, Pieces
 from tokenize_kit.options import END_OF_TEXT
 from tokenize_kit.spm_file import CONTROL
 
 
-def end_of(form: Form) -> str | None:
+def end_of(form: Form | CharBpe) -> str | None:
     """The spelling of the token that ends a document, if there is one."""
-    if isinstance(form, ByteBpe):
+    if isinstance(form, ByteBpe | CharBpe):
         special = {token.content for token in form.added if token.special}
     elif 0 <= form.end < len(form.pieces):
         return form.pieces[form.end][0]
@@ -22,21 +23,22 @@ def end_of(form: Form) -> str | None:
     return next((name for name in END_OF_TEXT if name in special), None)
 
 
-def algorithm_of(form: Form) -> str:
+def algorithm_of(form: Form | CharBpe) -> str:
     """What it is, as cards name it."""
     if isinstance(form, ByteBpe):
         return "byte-level BPE"
-    return "Unigram" if form.kind == "unigram" else "BPE of characters"
+    unigram = isinstance(form, Pieces) and form.kind == "unigram"
+    return "Unigram" if unigram else "BPE of characters"
 
 
 def described(
-    form: Form, file: Path, data: bytes, ids: dict[int, int] | None = None
+    form: Form | CharBpe, file: Path, data: bytes, ids: dict[int, int] | None = None
 ) -> dict[str, Any]:
     """What the card of any tokenizer has: its file, that file's hash, tokens, special tokens.
 
     ids: the new ids of old tokens, of those that stay; none: they are as in the form.
     """
-    if isinstance(form, ByteBpe):
+    if isinstance(form, ByteBpe | CharBpe):
         size, special = form.size, {t.content: t.number for t in form.added if t.special}
     else:
         size = len(form.pieces)

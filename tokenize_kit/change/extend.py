@@ -18,18 +18,19 @@ from tokenize_kit.byte_level import spelled
 from tokenize_kit.card.figures import measured
 from tokenize_kit.card.page import write_card
 from tokenize_kit.card.sample import Sample
-from tokenize_kit.change import pieces_json
+from tokenize_kit.change import char_bpe, pieces_json
 from tokenize_kit.change.about import algorithm_of, described, end_of
+from tokenize_kit.change.char_bpe import CharBpe
 from tokenize_kit.change.embeddings import read_tables, write_extended
 from tokenize_kit.change.extend_bpe import learn_more, pieces_of
 from tokenize_kit.change.extend_unigram import learn_pieces
 from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
 from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
-from tokenize_kit.change.spm_file import add_pieces
+from tokenize_kit.change.spm_file import add_pieces, read_model
 from tokenize_kit.change.verify import Buffers, Encode, packed
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
-from tokenize_kit.spm_file import SPACE
+from tokenize_kit.spm_file import NORMAL, SPACE
 from tokenize_kit.vocabulary import open_vocabulary
 
 HELD_OUT = 0.1  # of the texts, by hash of the text
@@ -61,7 +62,7 @@ def extend(
 ) -> dict[str, Any]:
     """Adds up to `tokens` tokens that are learned from texts; writes a folder, returns its card.
 
-    Byte-level BPE: merges behind the old ones (extend_bpe). Unigram: pieces that it lacks
+    BPE: merges behind the old ones (extend_bpe, char_bpe). Unigram: pieces that it lacks
     (extend_unigram). New ids begin behind the highest old one, special tokens included; no special
     token is added. A tenth of the texts, by hash, is not learned from but measured.
     least: occurrences of a pair that is merged; embeddings: a safetensors file or folder whose
@@ -77,6 +78,8 @@ def extend(
     held = _Held(opened)
     if isinstance(opened.form, ByteBpe):
         found = _bpe(opened, opened.form, held.split(batches), tokens, least)
+    elif isinstance(opened.form, CharBpe):
+        found = _char_bpe(opened, opened.form, held.split(batches), tokens, least)
     else:
         found = _unigram(opened, opened.form, held.split(batches), tokens)
     if not found.parts:
@@ -116,7 +119,7 @@ def extend(
 
 def _size(opened: Opened) -> int:
     """The highest id and one, added tokens included."""
-    if isinstance(opened.form, ByteBpe):
+    if isinstance(opened.form, ByteBpe | CharBpe):
         return opened.form.size
     return len(opened.form.pieces)
 
@@ -130,7 +133,8 @@ class _Held:
         self._seen: list[bytes] = []
         self._bytes = [0, 0]
         self._prepared = opened.prepared
-        self._unknown = opened.form.unknown if isinstance(opened.form, Pieces) else None
+        form = opened.form
+        self._unknown = form.unknown if isinstance(form, Pieces | CharBpe) else None
         self.learned = 0
 
     def split(self, batches: Iterable[Buffers]) -> Iterator[str]:
@@ -225,6 +229,21 @@ def _bpe(
     old = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
     shown = [token.decode("utf-8", "backslashreplace") for token in new]
     return _Extension(file_with(parts, form.added), old, shown, len(merges))
+
+
+def _char_bpe(
+    opened: Opened, form: CharBpe, texts: Iterable[str], tokens: int, least: int
+) -> _Extension:
+    new, merges, old = char_bpe.learn_more(form, opened.words(), texts, tokens, least)
+    if opened.parts is None:
+        pieces = read_model(opened.raw).pieces
+        last = min((score for _, score, kind in pieces if kind == NORMAL), default=0.0)
+        data = add_pieces(opened.raw, [(text, last - 1 - k) for k, text in enumerate(new)])
+        return _Extension(data, old, new, len(merges))
+    parts = copy.deepcopy(opened.parts)
+    parts["model"]["vocab"] |= {text: form.size + k for k, text in enumerate(new)}
+    parts["model"]["merges"] += [list(pair) for pair in merges]
+    return _Extension(file_with(parts, form.added), old, new, len(merges))
 
 
 def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:

@@ -6,7 +6,8 @@ Every new merge comes behind all old ones, so a text is encoded as before and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from tokenize_kit.word_counts import WordCounts
 # Two merges may spell the same token, as a learned one and one of before: so many more are learned.
 _MORE = 16
 Merges = list[tuple[bytes, bytes]]
+Text = TypeVar("Text", bytes, str)
 
 
 def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
@@ -54,7 +56,8 @@ def learn_more(
         form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
         banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
     )  # fmt: skip
-    return _named(form, found, tokens)
+    never = {token.content.encode() for token in form.added}
+    return named(form.tokens, set(form.merges), never, found, tokens)
 
 
 def _encoded(plan: Plan, texts: list[str]) -> Buffers:
@@ -62,14 +65,22 @@ def _encoded(plan: Plan, texts: list[str]) -> Buffers:
     return pieces_of(plan, data, offsets)
 
 
-def _named(form: ByteBpe, found: np.ndarray, tokens: int) -> tuple[list[bytes], Merges]:
-    """Learned merges in bytes, each once, until there are enough tokens."""
-    spelled = {number: token for token, number in form.tokens.items()}
-    never = {token.content.encode() for token in form.added}
-    taken = set(form.merges)
-    known = set(form.tokens)
-    new: list[bytes] = []
-    merges: Merges = []
+def named(
+    old: Mapping[Text, int],
+    taken: set[tuple[Text, Text]],
+    never: Collection[Text],
+    found: np.ndarray,
+    tokens: int,
+) -> tuple[list[Text], list[tuple[Text, Text]]]:
+    """Learned merges as they are spelled, each once, until there are enough tokens.
+
+    old: tokens to ids; taken: their merges; never: what no token is spelled as; found: as
+    bpe_merges.learn returns it.
+    """
+    spelled = {number: token for token, number in old.items()}
+    known = set(old)
+    new: list[Text] = []
+    merges: list[tuple[Text, Text]] = []
     for left, right, made in found.tolist():
         if left not in spelled or right not in spelled:
             continue  # made of one that may not be

@@ -12,7 +12,15 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tokenize_kit.change import byte_bpe_files, pieces_json
-from tokenize_kit.change.forms import Added, ByteBpe, CannotHold, Form, Pieces
+from tokenize_kit.change.char_bpe import (
+    CharBpe,
+    Words,
+    from_json,
+    from_pieces,
+    words_by_sentencepiece,
+    words_by_tokenizers,
+)
+from tokenize_kit.change.forms import Added, ByteBpe, CannotHold, Form
 from tokenize_kit.change.reading import checked, file_of, kind_of
 from tokenize_kit.change.spm_file import read_model
 from tokenize_kit.change.verify import Encode, packed
@@ -31,15 +39,22 @@ _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.ji
 @dataclass(frozen=True)
 class Opened:
     """parts: a tokenizer.json as it is read, None for a .model; raw: a .model's bytes; prepared:
-    text as the model sees it, spaces as spaces; None: as it is."""
+    text as the model sees it, spaces as spaces; None: as it is, or by whoever encodes."""
 
     path: Path
-    form: Form
+    form: Form | CharBpe
     encode: Encode
     sha256: str
     parts: dict[str, Any] | None
     raw: bytes
     prepared: Callable[[str], str] | None
+
+    def words(self) -> Words:
+        """How a BPE of characters cuts and encodes."""
+        assert isinstance(self.form, CharBpe)
+        if self.parts is None:
+            return words_by_sentencepiece(self.form, self.raw)
+        return words_by_tokenizers(self.form, checked(self.path))
 
     def plan(self) -> Plan:
         """The tables of a byte-level BPE, for prepared text."""
@@ -51,7 +66,7 @@ class Opened:
 
 
 def open_tokenizer(path: Path) -> Opened:
-    """A tokenizer.json (byte-level BPE or Unigram) or a Unigram .model.
+    """A tokenizer.json (BPE of bytes or characters, Unigram) or a .model (BPE, Unigram).
 
     Raises TokenizerError naming the file for others.
     """
@@ -71,8 +86,9 @@ def open_tokenizer(path: Path) -> Opened:
     try:
         if tokenizer is None:
             raw = file.read_bytes()
-            form: Form = read_model(raw)
-            prepared = _by_sentencepiece(raw)
+            pieces = read_model(raw)
+            form: Form | CharBpe = pieces if pieces.kind == "unigram" else from_pieces(pieces)
+            prepared = _by_sentencepiece(raw) if form is pieces else None
         else:
             raw = b""
             parts = json.loads(tokenizer.to_str())
@@ -81,18 +97,20 @@ def open_tokenizer(path: Path) -> Opened:
         raise CannotHold(f"{file}: cannot be changed: {error}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise TokenizerError(f"{file}: not a tokenizer ({error})", exit_code=2) from None
-    if isinstance(form, Pieces) and form.kind != "unigram":
-        raise CannotHold(f"{file}: cannot be changed: it is a BPE of characters")
     return Opened(file, form, encode, sha256(file), parts, raw, prepared)
 
 
-def _json(tokenizer: Tokenizer, parts: dict[str, Any]) -> tuple[Form, Callable[[str], str] | None]:
+def _json(
+    tokenizer: Tokenizer, parts: dict[str, Any]
+) -> tuple[Form | CharBpe, Callable[[str], str] | None]:
     steps = tokenizer.normalizer
     if byte_bpe_files.is_byte_bpe(parts):
         kinds = byte_bpe_files.normalizers_of(parts)
         if kinds and all(kind in _UNICODE for kind in kinds):
             return byte_bpe_files.from_json(parts | {"normalizer": None}), steps.normalize_str
         return byte_bpe_files.from_json(parts), None
+    if parts["model"].get("type") == "BPE":
+        return from_json(parts), None  # its library cuts and prepares
     form = pieces_json.from_json(parts)
     if steps is None:
         return form, None
@@ -149,7 +167,8 @@ def file_with(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
         if vocab.setdefault(token.content, token.number) != token.number:
             raise CannotHold(f"the added token {token.content!r} is spelled as an ordinary one")
     tokenizer = Tokenizer.from_str(json.dumps(parts))
-    special = [token for token in added if token.special]
+    unknown = parts["model"].get("unk_token")  # an honest answer to a text that has no letters
+    special = [token for token in added if token.special and token.content != unknown]
     plain = Tokenizer.from_str(json.dumps(parts))
     plain.encode_special_tokens = True
     encode = Encoder(plain).encode

@@ -22,8 +22,9 @@ from tokenize_kit.card.figures import measured
 from tokenize_kit.card.page import write_card
 from tokenize_kit.card.sample import Sample
 from tokenize_kit.change.about import algorithm_of, described, end_of
+from tokenize_kit.change.char_bpe import CharBpe
 from tokenize_kit.change.embeddings import read_tables, write_cut
-from tokenize_kit.change.forms import ByteBpe, CannotHold
+from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
 from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
 from tokenize_kit.change.pieces_json import NEVER, renewed
 from tokenize_kit.change.prune_choice import choose
@@ -70,7 +71,7 @@ def prune(
         raise TokenizerError("min-count, keep-used: give a number from 1", exit_code=2)
     opened = open_tokenizer(path)
     form = opened.form
-    size = form.size if isinstance(form, ByteBpe) else len(form.pieces)
+    size = len(form.pieces) if isinstance(form, Pieces) else form.size
     tables = read_tables(embeddings, tensors, size) if embeddings else []
     sample = Sample()
     counts, texts = _counted(opened.encode, batches(), size, sample)
@@ -171,6 +172,11 @@ def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
             for left, right in opened.form.merges
             if new[opened.form.tokens[left + right]] != DROPPED
         ]
+    elif isinstance(opened.form, CharBpe):
+        gone = {text for text, number in opened.form.tokens.items() if new[number] == DROPPED}
+        vocab = {text: int(new[number]) for text, number in model["vocab"].items()}
+        model["vocab"] = {text: number for text, number in vocab.items() if number != DROPPED}
+        model["merges"] = [list(p) for p in opened.form.merges if "".join(p) not in gone]
     else:
         rows = model["vocab"]
         # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
@@ -181,7 +187,7 @@ def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
         token["id"] = int(new[token["id"]])
     if parts.get("post_processor"):
         parts["post_processor"] = _renumbered(parts["post_processor"], new)
-    if isinstance(opened.form, ByteBpe):
+    if isinstance(opened.form, ByteBpe | CharBpe):
         added = [replace(token, number=int(new[token.number])) for token in opened.form.added]
         return file_with(parts, tuple(added))
     renewed(parts)
@@ -209,6 +215,11 @@ def _map(opened: Opened, new: np.ndarray, counts: np.ndarray) -> bytes:
             words[number] = token.decode("utf-8", "backslashreplace")
         for added in opened.form.added:
             words[added.number] = added.content
+    elif isinstance(opened.form, CharBpe):
+        for text, number in opened.form.tokens.items():
+            words[number] = text
+        for number, text in opened.form.others.items():
+            words[number] = text
     else:
         words = [text for text, _, _ in opened.form.pieces]
     table = pa.table(

@@ -9,15 +9,20 @@ lowest score, must not move.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tokenize_kit.change.char_bpe import CharBpe
+from tokenize_kit.change.extend_bpe import Text
 from tokenize_kit.change.forms import ByteBpe, Pieces
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.spm_file import NORMAL
 
 
-def choose(form: ByteBpe | Pieces, counts: np.ndarray, most: int | None, least: int) -> list[int]:
+def choose(
+    form: ByteBpe | CharBpe | Pieces, counts: np.ndarray, most: int | None, least: int
+) -> list[int]:
     """Old ids that stay, in order.
 
     counts: int64[ids], how often each came up. Tokens that came up less than `least` times go;
@@ -25,7 +30,12 @@ def choose(form: ByteBpe | Pieces, counts: np.ndarray, most: int | None, least: 
     `most` have to stay.
     """
     if isinstance(form, ByteBpe):
-        kept = _bpe(form, counts, most, least)
+        fixed = {number for token, number in form.tokens.items() if len(token) == 1}
+        others = {token.number for token in form.added}
+        kept = _bpe(form.tokens, form.merges, fixed, others, counts, most, least)
+    elif isinstance(form, CharBpe):
+        fixed = set() if form.byte_fallback else _characters(form, counts)
+        kept = _bpe(form.tokens, form.merges, fixed, set(form.others), counts, most, least)
     else:
         kept = _unigram(form, counts, most, least)
     if most is not None and len(kept) > most:
@@ -36,19 +46,37 @@ def choose(form: ByteBpe | Pieces, counts: np.ndarray, most: int | None, least: 
     return kept
 
 
-def _bpe(form: ByteBpe, counts: np.ndarray, most: int | None, least: int) -> list[int]:
-    """Leaves first, the least used one each time; its uses become those of its parts."""
-    numbers = form.tokens
-    made: dict[int, list[tuple[int, int]]] = {}
+def _characters(form: CharBpe, counts: np.ndarray) -> set[int]:
+    """The ids of the texts' characters, or some would become unknown, and of special tokens'."""
+    shown = [text for text, number in form.tokens.items() if counts[number]]
+    letters = {letter for text in [*shown, *form.others.values()] for letter in text}
+    return {form.tokens[letter] for letter in letters if letter in form.tokens}
+
+
+def _bpe(
+    numbers: Mapping[Text, int],
+    merges: Sequence[tuple[Text, Text]],
+    fixed: set[int],
+    others: set[int],
+    counts: np.ndarray,
+    most: int | None,
+    least: int,
+) -> list[int]:
+    """Leaves first, the least used one each time; its uses become those of its parts. fixed: of
+    numbers, those that stay; others: ids that no merge makes, which stay."""
+    made: dict[int, list[list[int]]] = {}
     needed = dict.fromkeys(numbers.values(), 0)
-    for left, right in form.merges:
-        parts = numbers[left], numbers[right]
-        made.setdefault(numbers[left + right], []).append(parts)
+    for left, right in merges:
+        # In SentencePiece's models a single character merges though it is no token.
+        parts = [numbers[part] for part in (left, right) if part in numbers]
+        if (token := numbers.get(left + right)) is None:
+            fixed = fixed | set(parts)  # of a token that stays
+            continue
+        made.setdefault(token, []).append(parts)
         for part in parts:
             needed[part] += 1
     used = {number: int(counts[number]) for number in needed}
-    fixed = {number for token, number in numbers.items() if len(token) == 1}
-    alive = set(needed) | {token.number for token in form.added}
+    alive = set(needed) | others
     # Of equals the one learned last goes first.
     leaves = [(used[n], -n) for n, uses in needed.items() if not uses and n not in fixed]
     heapq.heapify(leaves)

@@ -27,27 +27,31 @@ from tokenize_kit.encode.greedy import (
     ranks_of,
 )
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
+from tokenize_kit.encode.spelling import spell
 
 DENSE = "\u2e80"  # ideographs, kana, Hangul: thousands of characters, so few tokens of each two
 ASK = -1  # instead of the longest token: not looked for yet
 LACKING = -1  # instead of an id: a character that the vocabulary does not spell
-_40, _6, _63, _ONE = np.uint64(40), np.uint64(6), np.uint64(63), np.uint64(1)
-_32 = np.uint64(32)
+_34, _40, _46, _63 = np.uint64(34), np.uint64(40), np.uint64(46), np.uint64(63)
+_ONE = np.uint64(1)
+_2, _32 = np.uint64(2), np.uint64(32)
 
 # A token's number: that of its character (0: of one that is in no token), else behind those, by the
 # time of its merge. beside: uint64[]: a bit for every two characters that are neighbours in a
-# token; joins: the same of those between which tokens merge; trie: characters.Trie of numbers;
-# tokens: int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for
-# what must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers;
-# dense: the number of the first character of scripts of which most neighbours are in no token;
-# pairs: merges.pair_table; orderly: whether tokens may be looked for from left to right, else
-# pairs are those of all merges.
+# token; joins: the same of those between which tokens merge; steps: int32[4 a slot]: of a
+# characters.Trie of numbers the base, parent and token of a slot, in one cache line; tokens:
+# int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for what
+# must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers; ids:
+# int32[numbers]: the last column; dense: the number of the first character of scripts of which
+# most neighbours are in no token; pairs: merges.pair_table; orderly: whether tokens may be looked
+# for from left to right, else pairs are those of all merges.
 CharBpe = namedtuple(
-    "CharBpe", "alphabet beside joins trie tokens pairs orderly parts part_ends dense"
+    "CharBpe", "alphabet beside joins steps tokens pairs orderly parts part_ends dense ids"
 )
-# Room for n characters. numbers: int32[n + 1], of characters; merged, ranks, longest, path, ends:
-# int64[n + 1]; dead: bool[n + 1], all False; sums: float32[0], words: for remembered.py.
-Room = namedtuple("Room", "numbers merged ranks longest dead path ends sums words")
+# Room for n characters. numbers, places: int32[n + 1], of number_characters; merged, ranks,
+# longest: int64[n + 1]; dead: bool[n + 1], all False; near: bool[n + 1]; sums: float32[0], words:
+# for remembered.py.
+Room = namedtuple("Room", "numbers places merged ranks longest dead near sums words")
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,11 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     places = np.flatnonzero(inner)
     beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
     dense = 1 + sum(character < DENSE for character in characters)
+    steps = np.zeros((len(trie.found), 4), np.int32)
+    steps[:, :2], steps[:, 2] = trie.links, trie.found
+    flat, ids, joins = steps.ravel(), tokens[:, ID].copy(), _bits(borders)
     return CharBpe(
-        alphabet, beside, _bits(borders), trie, tokens, pairs, orderly, parts, part_ends, dense
+        alphabet, beside, joins, flat, tokens, pairs, orderly, parts, part_ends, dense, ids
     )
 
 
@@ -128,23 +135,30 @@ def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray
     return ids, np.array(parts, np.int64), np.array(ends, np.int64)
 
 
+@njit_within
+def _two_bits(left, right):
+    mixed = stir(np.uint64(left) << _32 | np.uint64(right))
+    return mixed >> _46, _ONE << (mixed >> _40 & _63) | _ONE << (mixed >> _34 & _63)
+
+
 @njit(cache=True, nogil=True)
 def _bits(pairs):
-    """uint64[]: a bit for every pair of characters, int32[n, 2], 16 bits of room for each."""
+    """uint64[]: two bits of a word for every pair of characters, int32[n, 2], 16 bits of room for
+    each: one pair in seventy that is not there seems to be."""
     size = 1024
     while size < 16 * len(pairs):
         size *= 2
     bits = np.zeros(size >> 6, np.uint64)
     for k in range(len(pairs)):
-        bit = stir(np.uint64(pairs[k, 0]) << _32 | np.uint64(pairs[k, 1])) >> _40
-        bits[(bit >> _6) & np.uint64(len(bits) - 1)] |= _ONE << (bit & _63)
+        place, mask = _two_bits(pairs[k, 0], pairs[k, 1])
+        bits[place & np.uint64(len(bits) - 1)] |= mask
     return bits
 
 
 @njit_within
 def _has(bits, left, right):
-    bit = stir(np.uint64(left) << _32 | np.uint64(right)) >> _40
-    return bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE != 0
+    place, mask = _two_bits(left, right)
+    return bits[place & np.uint64(len(bits) - 1)] & mask == mask
 
 
 @njit(cache=True, nogil=True)
@@ -160,22 +174,23 @@ def _shorter(links, found, data, ends, numbers, tokens):
 
 
 @njit_within
-def _longest(links, found, data, a, z):
-    """The longest token that data[a:z] begins with."""
-    node = np.int64(data[a])
-    best = found[node]
+def _longest(steps, data, a, z):
+    """(the longest token that data[a:z] begins with, its characters)."""
+    slot = np.uint64(data[a])
+    best, size = np.int64(steps[slot << _2 | _2]), np.int64(1)
     for k in range(a + 1, z):
-        child = np.int64(links[node, 0]) + np.int64(data[k])
-        if links[child, 1] != node:
+        child = np.uint64(np.uint32(steps[slot << _2])) + np.uint64(np.uint32(data[k]))
+        if steps[child << _2 | _ONE] != np.int32(slot):
             break
-        node = child
-        if found[node] >= 0:
-            best = found[node]
-    return np.int64(best)
+        slot = child
+        token = np.int64(steps[slot << _2 | _2])
+        if token >= 0:
+            best, size = token, np.int64(k + 1 - a)
+    return best, size
 
 
 @njit_bare
-def _greedy(links, found, tokens, pairs, joins, data, longest, a, z, out, dead):
+def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
 
     longest: int64[], the longest token at each of them, or ASK. Returns how many.
@@ -195,7 +210,8 @@ def _greedy(links, found, tokens, pairs, joins, data, longest, a, z, out, dead):
                 if at < z:
                     token = longest[at]
                     if token == ASK:
-                        token = longest[at] = _longest(links, found, data, at, z)
+                        token, _ = _longest(steps, data, at, z)
+                        longest[at] = token
                 break
             token = np.int64(tokens[token, SHORTER])
             if token < 0:
@@ -213,53 +229,65 @@ def _greedy(links, found, tokens, pairs, joins, data, longest, a, z, out, dead):
     return n
 
 
-@njit_bare
-def merge_characters(bpe, room, n):
-    """The tokens of room.numbers[:n] as ids, LACKING where there is none, and the characters they
-    end at, to room.path and room.ends; returns how many."""
-    beside, joins, links, found = bpe.beside, bpe.joins, bpe.trie.links, bpe.trie.found
-    tokens, pairs, orderly, dense = bpe.tokens, bpe.pairs, bpe.orderly, bpe.dense
-    parts, part_ends = bpe.parts, bpe.part_ends
-    numbers, merged, longest, path, ends = (
-        room.numbers,
-        room.merged,
-        room.longest,
-        room.path,
-        room.ends,
-    )
-    count = 0
+@njit_within
+def _beside(bpe, numbers, n, near):
+    """near[k]: whether some token has characters k and k + 1 side by side; False is certain.
+
+    Without a branch, and before anything else, so that the table's bits come many at a time.
+    """
+    for k in range(n - 1):
+        left, right = numbers[k], numbers[k + 1]
+        near[k] = (left > 0) & (right > 0) & _has(bpe.beside, left, right)
+    near[n - 1] = False
+
+
+@njit_within
+def merge_characters(bpe, fallback, room, n, data, place, out, w):
+    """Writes to out[w:] the ids of room.numbers[:n], characters of data[place:]; returns the new
+    length."""
+    steps, tokens, pairs, ids = bpe.steps, bpe.tokens, bpe.pairs, bpe.ids
+    numbers, places, merged, longest, near = (
+        room.numbers, room.places, room.merged, room.longest, room.near
+    )  # fmt: skip
+    if n > 0:
+        _beside(bpe, numbers, n, near)
     a = np.int64(0)
     while a < n:
+        if not near[a]:
+            token = np.int64(ids[numbers[a]])
+            if token >= 0:
+                out[w] = token
+                w += 1
+                a += 1
+                continue
         # Up to where no token that stands in the text reaches further.
         z = np.int64(a + 1)
+        size = np.int64(1)
         at = a
         loose = False
         while at < z:
             longest[at] = numbers[at]
-            if (
-                at + 1 < n
-                and numbers[at] > 0
-                and numbers[at + 1] > 0
-                and _has(beside, numbers[at], numbers[at + 1])
-            ):
+            if near[at]:
                 # Behind a character of another script each pair counts: a token may begin there.
-                loose = loose or numbers[at] < dense
+                loose = loose or numbers[at] < bpe.dense
                 if not loose:
-                    longest[at] = _longest(links, found, numbers, at, n)
-                    z = max(z, at + np.int64(tokens[longest[at], LENGTH]))
+                    token, characters = _longest(steps, numbers, at, n)
+                    longest[at] = token
+                    z = max(z, at + characters)
+                    if at == a:
+                        size = characters
                 else:
                     longest[at] = ASK
                     z = max(z, at + 2)
             at += 1
-        if orderly and longest[a] == ASK:
-            longest[a] = _longest(links, found, numbers, a, z)
-        if orderly and np.int64(tokens[longest[a], LENGTH]) == z - a:
-            merged[0] = longest[a]  # a text that is a token becomes that token
+        if bpe.orderly and longest[a] == ASK:
+            token, size = _longest(steps, numbers, a, z)
+            longest[a] = token
+        if bpe.orderly and size == z - a:  # a text that is a token becomes that token
+            merged[0] = longest[a]
             m = np.int64(1)
-        elif orderly:
-            m = _greedy(
-                links, found, tokens, pairs, joins, numbers, longest, a, z, merged, room.dead
-            )
+        elif bpe.orderly:
+            m = _greedy(steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, room.dead)
         else:
             m = z - a
             for k in range(m):
@@ -270,17 +298,23 @@ def merge_characters(bpe, room, n):
                 m = merge_long(pairs, merged, room.ranks, m)
         at = a
         for k in range(m):
-            token = np.int64(tokens[merged[k], ID])
-            if token >= LACKING:
+            token = np.int64(ids[merged[k]])
+            if token >= 0:
+                out[w] = token
+                w += 1
                 at += np.int64(tokens[merged[k], LENGTH])
-                path[count] = token
-                ends[count] = at
-                count += 1
+            elif token == LACKING:
+                w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                at += 1
             else:
-                for i in range(part_ends[-2 - token], part_ends[-1 - token]):
-                    at += np.int64(tokens[parts[i], LENGTH])
-                    path[count] = tokens[parts[i], ID]
-                    ends[count] = at
-                    count += 1
+                for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
+                    part = np.int64(ids[bpe.parts[i]])
+                    if part >= 0:
+                        out[w] = part
+                        w += 1
+                        at += np.int64(tokens[bpe.parts[i], LENGTH])
+                    else:
+                        w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                        at += 1
         a = z
-    return count
+    return w

@@ -7,11 +7,11 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from tokenize_kit.bare import njit_bare
+from tokenize_kit.bare import njit_bare, njit_within
 from tokenize_kit.encode.char_bpe import Room, merge_characters
 from tokenize_kit.encode.characters import number_characters
 from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
-from tokenize_kit.encode.spelling import join_unknown, spell
+from tokenize_kit.encode.spelling import join_unknown
 from tokenize_kit.encode.trie import build_trie, longest
 from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before
 
@@ -43,14 +43,13 @@ def _next_symbol(symbols, data, a, z):
     return z, np.int64(-1)
 
 
-@njit_bare
+@njit_within
 def _word(data, a, z, bpe, symbols, fallback, room, out, w):
     """Appends the ids of data[a:z] to out[:w]; returns the new length."""
     while True:  # what stands before, between and behind symbols
         stop, symbol = _next_symbol(symbols, data, a, z)
-        n = number_characters(bpe.alphabet, data, a, stop, room.numbers)
-        count = merge_characters(bpe, room, n)
-        w = spell(fallback, room.path, room.ends, np.int64(0), count, data, a, out, w)
+        n = number_characters(bpe.alphabet, data, a, stop, room.numbers, room.places)
+        w = merge_characters(bpe, fallback, room, n, data, a, out, w)
         if symbol < 0:
             return w
         out[w] = symbols.ids[symbol]
@@ -105,12 +104,12 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
     own = np.empty(LONGEST, np.uint32)
     room = Room(
         np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int32),
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
         np.empty(most + 1, np.int64),
         np.zeros(most + 1, np.bool_),
-        np.empty(most + 1, np.int64),
-        np.empty(most + 1, np.int64),
+        np.empty(most + 1, np.bool_),
         np.empty(0, np.float32),
         np.empty((BATCH, 4), np.uint64),
     )

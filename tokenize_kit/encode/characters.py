@@ -127,12 +127,14 @@ def _build(numbers, ends, ids, alphabet):
 
 
 @njit_bare
-def number_characters(alphabet, data, a, z, numbers):
-    """Writes to numbers: int32[] those of the characters of data[a:z]; returns how many."""
+def number_characters(alphabet, data, a, z, numbers, places):
+    """Writes to numbers: int32[] those of the characters of data[a:z], to places: int32[] where
+    each begins behind a; returns how many."""
     n = np.uint64(0)
     i, end = np.uint64(a), np.uint64(z)
     while i < end:
         b = np.uint64(data[i])
+        places[n] = np.int32(i - np.uint64(a))
         if b < np.uint64(0x80):
             numbers[n] = alphabet[np.uint64(_BLOCKS) + b]
             i += np.uint64(1)

@@ -14,6 +14,8 @@ import numpy as np
 from tokenize_kit.encode.reading import NotOurs
 
 _LABEL = np.uint32(0x800000FF)
+NO_KEY, LOOK = -1, -2  # of Charsmap.begins
+_SHORT = 3  # bytes: no more than the characters have that are looked up in begins
 _DEEPEST, _MOST_PATHS = 256, 1 << 21  # published ones: some 20 bytes, some 10,000 keys
 
 
@@ -22,7 +24,9 @@ class Charsmap:
     """units: uint32[]; texts: uint8[], each to its NUL; pairs: uint8[65536], 1 where a key begins
     with these two bytes (first << 8 | second), or with the first one alone; longest: bytes of the
     longest replacement; single: code point to replacement, of keys that are one character;
-    begins: bool[1 << 16]: code points below that with which a key begins."""
+    begins: int32[1 << 16]: of code points below that, NO_KEY, LOOK for those with which a key
+    begins, or, where that character is the only key and what replaces it is short and has neither
+    a space nor U+2581, the place of that in texts."""
 
     units: np.ndarray
     texts: np.ndarray
@@ -35,7 +39,7 @@ class Charsmap:
 def no_charsmap() -> Charsmap:
     """One that leaves all as it is."""
     none = np.empty(0, np.uint8)
-    begins = np.zeros(1 << 16, np.bool_)
+    begins = np.full(1 << 16, NO_KEY, np.int32)
     return Charsmap(np.empty(0, np.uint32), none, np.zeros(1 << 16, np.uint8), 0, {}, begins)
 
 
@@ -58,8 +62,12 @@ def read_charsmap(blob: bytes) -> Charsmap:
     ends = np.flatnonzero(texts == 0)
     longest = int((ends[np.searchsorted(ends, values)] - values).max(initial=0))
     single = {key: raw[value : raw.index(b"\0", value)] for key, value in keys.items()}
-    begins = np.zeros(1 << 16, np.bool_)
-    begins[[point for point in {*starts, *single} if point < len(begins)]] = True
+    begins = np.full(1 << 16, NO_KEY, np.int32)
+    begins[[point for point in {*starts, *single} if point < len(begins)]] = LOOK
+    for point, text in single.items():
+        plain = 0 < len(text) <= _SHORT and b" " not in text and b"\xe2" not in text
+        if plain and point < len(begins) and point not in starts:
+            begins[point] = keys[point]
     return Charsmap(units, texts, pairs, longest, single, begins)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import numpy as np
-
 from tokenize_kit.bare import njit_bare
 
 # unknown: the id of what has no token; bytes: int64[256]: ids of bytes, empty where characters do
@@ -20,37 +18,24 @@ def _width(byte):
 
 
 @njit_bare
-def spell(fallback, path, ends, first, last, data, a, ids, w):
-    """Writes to ids[w:] path[first:last], -1 of it as what it falls back to; returns the new
-    length.
+def spell(fallback, data, place, ids, w):
+    """Writes to ids[w:] what the character at data[place:] falls back to; returns the new length.
 
-    path, ends: tokens, and the characters of data[a:] they end at. A space stands for U+2581.
+    A space stands for U+2581.
     """
     byte_ids = fallback.bytes
-    place, seen = np.int64(a), 0
-    for k in range(first, last):
-        token = np.int64(path[k])
-        if token >= 0:
-            ids[w] = token
-            w += 1
-            continue
-        if len(byte_ids) == 0:
-            ids[w] = fallback.unknown
-            w += 1
-            continue
-        while seen < np.int64(ends[k]) - 1:
-            place += _width(data[place])
-            seen += 1
-        if data[place] == _SPACE:
-            ids[w] = byte_ids[0xE2]
-            ids[w + 1] = byte_ids[0x96]
-            ids[w + 2] = byte_ids[0x81]
-            w += 3
-            continue
-        for i in range(_width(data[place])):
-            ids[w] = byte_ids[data[place + i]]
-            w += 1
-    return w
+    if len(byte_ids) == 0:
+        ids[w] = fallback.unknown
+        return w + 1
+    if data[place] == _SPACE:
+        ids[w] = byte_ids[0xE2]
+        ids[w + 1] = byte_ids[0x96]
+        ids[w + 2] = byte_ids[0x81]
+        return w + 3
+    width = _width(data[place])
+    for i in range(width):
+        ids[w + i] = byte_ids[data[place + i]]
+    return w + width
 
 
 @njit_bare

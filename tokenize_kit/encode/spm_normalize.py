@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from tokenize_kit.bare import njit_bare
-from tokenize_kit.encode.charsmap import Charsmap
+from tokenize_kit.encode.charsmap import LOOK, NO_KEY, Charsmap
 from tokenize_kit.encode.trie import build_trie, longest
 
 _MOST_MATCHES = 32  # Normalizer::kMaxTrieResultsSize: longer keys are not seen
@@ -142,18 +142,30 @@ def _normalize(data, at, z, norm, out, w):
                     after_space = squeeze
                 at += 1
             elif kind == _KEY:
+                size = 1
                 if at + 1 < z and pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]:
                     if byte < 0xE0 or byte >= 0xF0:
                         break
                     point = np.int64(byte & 0x0F) << 12 | np.int64(data[at + 1] & 0x3F) << 6
                     point |= np.int64(data[at + 2] & 0x3F)
-                    if begins[point]:
+                    a = np.int64(begins[point])
+                    if a == LOOK:
                         break
+                    size = 3
+                    if a != NO_KEY:
+                        while texts[a] != 0:
+                            out[w] = texts[a]
+                            w += 1
+                            a += 1
+                        at += 3
+                        after_space = False
+                        continue
                 elif at + 1 == z:
                     break
-                out[w] = byte
-                w += 1
-                at += 1
+                for k in range(at, at + size):
+                    out[w] = data[k]
+                    w += 1
+                at += size
                 after_space = False
             else:
                 break
@@ -161,7 +173,7 @@ def _normalize(data, at, z, norm, out, w):
             break
         # One step: `size` bytes of the text, as they are or replaced by texts[a:b].
         byte = data[at]
-        size, a, b = 0, 0, 0
+        size, a, b = 0, np.int64(0), np.int64(0)
         if special[byte] == _SYMBOL:
             size = max(longest(norm.slots, norm.found, data, at, z), 0)
         replaced = False

@@ -36,7 +36,7 @@ def _word(data, a, z, unigram, fallback, rounds, total, room, out, w):
 
     Returns (the new length, the new sum, by how much the path is better, characters).
     """
-    n = number_characters(unigram.alphabet, data, a, z, room.numbers)
+    n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.places)
     total = best_path(unigram, rounds, room, n, total)
     first, margin, lacks = trace(unigram.found, room, n)
     if not lacks:
@@ -44,7 +44,12 @@ def _word(data, a, z, unigram, fallback, rounds, total, room, out, w):
             out[w + k - first] = room.path[k]
         return w + n - first, total, margin, n
     before = w
-    w = spell(fallback, room.path, room.ends, first, n, data, a, out, w)
+    for k in range(first, n):
+        if room.path[k] >= 0:
+            out[w] = room.path[k]
+            w += 1
+        else:
+            w = spell(fallback, data, a + np.int64(room.places[room.ends[k] - 1]), out, w)
     if not fallback.joined:
         w = join_unknown(fallback.unknown, out, before, w)
     return w, total, margin, n
@@ -110,6 +115,7 @@ def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
         most = max(most, offsets[row + 1] - offsets[row])
     own = np.empty(4 * LONGEST, np.uint32)
     room = Room(
+        np.empty(most + 1, np.int32),
         np.empty(most + 1, np.int32),
         np.empty(most + 1, np.float64),
         np.empty(most + 1, np.float64),

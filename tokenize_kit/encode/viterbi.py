@@ -30,11 +30,11 @@ _NOTHING = -np.inf
 Unigram = namedtuple(
     "Unigram", "alphabet slots values found longest lacking sums rounds exact worst"
 )
-# Room for n characters. numbers: int32[n + 1]; sums, gaps: float64[n + 1]: of every place the best
-# way's sum, and by how much it is better than the second best; starts, lasts: int32[n + 1]: where
-# the last token of the best way begins, and its slot, UNKNOWN for none; path, ends: int32[n];
-# words: of remembered.cut_words.
-Room = namedtuple("Room", "numbers sums gaps starts lasts path ends words")
+# Room for n characters. numbers, places: int32[n + 1], of number_characters; sums, gaps:
+# float64[n + 1]: of every place the best way's sum, and by how much it is better than the second
+# best; starts, lasts: int32[n + 1]: where the last token of the best way begins, and its slot,
+# UNKNOWN for none; path, ends: int32[n]; words: of remembered.cut_words.
+Room = namedtuple("Room", "numbers places sums gaps starts lasts path ends words")
 _1, _2 = np.uint64(1), np.uint64(2)
 
 

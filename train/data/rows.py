@@ -1,30 +1,26 @@
-"""Which tokens a step trains on: a pure function of (shards, seed, step).
+"""Documents as rows that a step trains on.
 
-The training documents, in shard order, are one stream of tokens, cut into rows of ``context``
-targets. Nothing is cropped or padded except the end of the last row, and in an epoch every token is
-a target exactly once: the input of a row is the row shifted by one, beginning with the last token
-of the row before (of the stream, for the first row).
-
-An input position belongs to the document of its target. So the end-of-text token of one document
-is the first input of the next, which starts from it and from nothing else, as in generation.
+A packing (packing.py) says which tokens are the targets of a row; in an epoch every token is a
+target exactly once. The input of a target is the token before it in its document. So a document
+starts from the end-of-text token and from nothing else, as in generation, and what is left of a
+document after the end of a row starts in the next from the last token of that row. Positions of
+different documents do not see each other.
 
 Where the shards say which tokens count, the others are read and not scored, in training alone:
 held-out text is scored whole.
-
-Each epoch visits the rows in an order of its own, drawn from (seed, epoch).
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from train.data.packing import Packed, figures, pack
+from train.data.part import Ints
+from train.data.permutation import key_of
 from train.data.shards import Shards
 from train.errors import TrainError
 
@@ -36,8 +32,7 @@ _PREFIX = 512  # tokens of a document that decide its side of the split
 class Batch:
     """``inputs, targets, documents``: int64 [rows, context].
 
-    ``documents`` numbers the documents of the shards; the padding of the last row is -1 there and
-    ``IGNORED`` in ``targets``.
+    ``documents`` numbers documents; padding is -1 there and ``IGNORED`` in ``targets``.
     """
 
     inputs: Tensor
@@ -50,76 +45,95 @@ class Batch:
         return int((self.targets != IGNORED).sum())
 
 
-def split(shards: Shards, *, held_out: float, seed: int) -> tuple[npt.NDArray[np.int64], ...]:
+def split(shards: Shards, *, held_out: float, seed: int) -> tuple[Ints, Ints]:
     """Document numbers for training and held out, both in shard order.
 
     A document's side depends on the seed, its length and its first 512 tokens alone, so exact
     copies are never on both sides. At least one document is on each side. Raises ``TrainError``
     where all documents are the same one.
     """
-    key = seed.to_bytes(8, "little")
+    from train.data.kernels import beginnings
+
     draws = np.empty(shards.documents, dtype=np.uint64)
-    for index in range(shards.documents):
-        head = shards.document(index)[:_PREFIX].astype("<u4").tobytes()
-        length = int(shards.length[index]).to_bytes(8, "little")
-        digest = hashlib.blake2b(length + head, digest_size=8, key=key).digest()
-        draws[index] = int.from_bytes(digest, "little")
-    distinct = np.unique(draws)
-    if len(distinct) < 2:
-        raise TrainError(
-            f"{shards.folder}: {shards.documents} documents, {len(distinct)} different; training "
-            "and held-out text need two different ones at least"
+    edges = np.searchsorted(shards.shard, np.arange(len(shards.tokens) + 1))
+    key = key_of("split", seed)
+    for number, tokens in enumerate(shards.tokens):
+        part = slice(int(edges[number]), int(edges[number + 1]))
+        draws[part] = beginnings(
+            np.asarray(tokens), shards.start[part], shards.length[part], _PREFIX, np.uint64(key)
         )
+    if not len(draws) or draws.min() == draws.max():
+        raise TrainError(
+            f"{shards.folder}: {shards.documents} documents, {min(1, len(draws))} different; "
+            "training and held-out text need two different ones at least"
+        )
+    least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
-    bound = np.uint64(min(max(bound, distinct[0]), distinct[-2]))
+    bound = np.uint64(min(max(bound, least), most))
     chosen = draws <= bound
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
 class Rows:
-    """A list of documents as rows of ``context`` targets, without loss (see the module).
+    """Documents of one folder of shards as rows of ``context`` targets.
 
-    ``masked``: targets that do not count by the shards' masks are ``IGNORED``.
+    ``masked``: targets that do not count by the shards' masks are ``IGNORED``. ``first`` is added
+    to document numbers, so that those of several folders differ.
     """
 
     def __init__(
         self,
         shards: Shards,
-        documents: npt.NDArray[np.int64],
+        documents: Ints,
         context: int,
         *,
         masked: bool = False,
+        packing: str = "concat",
+        seed: int = 0,
+        first: int = 0,
     ) -> None:
-        self.shards, self.documents, self.context = shards, documents, context
+        self.shards, self.documents, self.context, self.first = shards, documents, context, first
         self.masked = masked and shards.masks is not None
-        self.ends = np.cumsum(shards.length[documents])
-        self.tokens = int(self.ends[-1]) if len(documents) else 0
-        self.count = -(-self.tokens // context)
+        self.packing, self.length = packing, shards.length[documents]
+        self.packed = pack(packing, self.length, context, seed)
+        self.count = self.packed.count
+        self.tokens = int(self.length.sum())
+
+    @property
+    def sources(self) -> list[Rows]:
+        """This one, as the rows of a mixture are those of several."""
+        return [self]
+
+    def figures(self) -> Packed:
+        """What the packing did."""
+        return figures(self.packing, self.packed, self.length, self.context)
 
     def spans(self, row: int) -> list[tuple[int, int, int]]:
         """(document, first token, tokens) of the targets of a row."""
-        position, end = row * self.context, min((row + 1) * self.context, self.tokens)
-        spans = []
-        while position < end:
-            place = int(np.searchsorted(self.ends, position, side="right"))
-            document = int(self.documents[place])
-            first = position - (int(self.ends[place]) - int(self.shards.length[document]))
-            taken = min(end, int(self.ends[place])) - position
-            spans.append((document, first, taken))
-            position += taken
-        return spans
+        return [
+            (self.first + int(self.documents[place]), first, taken)
+            for place, first, taken in self.packed.spans(row)
+        ]
 
-    def _before(self, row: int) -> int:
-        """The token before the row's first target; before the first row, the stream's last."""
-        place = int(np.searchsorted(self.ends, (row * self.context - 1) % self.tokens, "right"))
-        document = int(self.documents[place])
-        passed = (row * self.context - 1) % self.tokens - (
-            int(self.ends[place]) - int(self.shards.length[document])
-        )
-        return int(self.shards.document(document)[passed])
+    def ids(self, documents: list[int]) -> list[str]:
+        """The ids of documents, by the numbers of ``spans``."""
+        return self.shards.ids([document - self.first for document in documents])
+
+    def _before(self, place: int, first: int) -> int:
+        """The token before one of a document: before the first, end of text; where the shards name
+        none, the last token of the document before, which is it if documents are ended at all."""
+        if first:
+            return int(self.shards.document(int(self.documents[place]))[first - 1])
+        if self.shards.end is not None:
+            return self.shards.end
+        for back in range(1, len(self.documents) + 1):
+            tokens = self.shards.document(int(self.documents[place - back]))
+            if len(tokens):
+                return int(tokens[-1])
+        return 0
 
     def batch(self, rows: list[int]) -> Batch:
-        """These rows as tensors."""
+        """These rows as tensors; raises ``TrainError`` for a token outside the vocabulary."""
         shape = (len(rows), self.context)
         inputs = np.zeros(shape, dtype=np.int64)
         targets = np.full(shape, IGNORED, dtype=np.int64)
@@ -127,16 +141,19 @@ class Rows:
         for line, row in enumerate(rows):
             filled = 0
             skipped = np.zeros(self.context, dtype=np.bool_)
-            for document, first, taken in self.spans(row):
-                part: npt.NDArray[Any] = self.shards.document(document)[first : first + taken]
-                targets[line, filled : filled + taken] = part
-                documents[line, filled : filled + taken] = document
+            for place, first, taken in self.packed.spans(row):
+                document = int(self.documents[place])
+                part = self.shards.document(document)[first : first + taken]
+                if int(part.min()) < 0 or int(part.max()) >= self.shards.vocab_size:
+                    raise self._outside(document)
+                here = slice(filled, filled + taken)
+                targets[line, here] = part
+                inputs[line, filled] = self._before(place, first)
+                inputs[line, filled + 1 : filled + taken] = part[:-1]
+                documents[line, here] = self.first + document
                 if self.masked:
-                    counted = self.shards.counted(document)[first : first + taken]
-                    skipped[filled : filled + taken] = ~counted
+                    skipped[here] = ~self.shards.counted(document)[first : first + taken]
                 filled += taken
-            inputs[line, 1:filled] = targets[line, : filled - 1]
-            inputs[line, 0] = self._before(row)
             targets[line, skipped] = IGNORED
         return Batch(
             inputs=torch.from_numpy(inputs),
@@ -144,45 +161,9 @@ class Rows:
             documents=torch.from_numpy(documents),
         )
 
-
-class Sampler:
-    """Batches by step. Holds no state that a resume would have to restore."""
-
-    def __init__(self, rows: Rows, *, batch_rows: int, seed: int) -> None:
-        if not rows.count:
-            raise TrainError(f"{rows.shards.folder}: no tokens to train on")
-        self.rows, self.batch_rows, self.seed = rows, batch_rows, seed
-        self._order: tuple[int, npt.NDArray[np.int64]] | None = None
-
-    def order(self, epoch: int) -> npt.NDArray[np.int64]:
-        """The order of rows in an epoch: rows sorted by a hash of (seed, epoch, row)."""
-        if self._order is None or self._order[0] != epoch:
-            salt = hashlib.blake2b(f"{self.seed} {epoch}".encode(), digest_size=8).digest()
-            start = np.uint64(int.from_bytes(salt, "little"))
-            draws = scatter(np.arange(self.rows.count, dtype=np.uint64) ^ start)
-            self._order = (epoch, np.argsort(draws, kind="stable"))
-        return self._order[1]
-
-    def row_numbers(self, step: int) -> list[int]:
-        """The rows of step 0, 1, ...; a batch may reach over the end of an epoch."""
-        first = step * self.batch_rows
-        places = [divmod(first + row, self.rows.count) for row in range(self.batch_rows)]
-        return [int(self.order(epoch)[place]) for epoch, place in places]
-
-    def batch(self, step: int) -> Batch:
-        return self.rows.batch(self.row_numbers(step))
-
-    def document_ids(self, step: int) -> list[str]:
-        """The ids of the documents that step trains on, each once, in the batch's order."""
-        seen = dict.fromkeys(
-            document for row in self.row_numbers(step) for document, _, _ in self.rows.spans(row)
+    def _outside(self, document: int) -> TrainError:
+        largest = int(self.shards.document(document).max())
+        return TrainError(
+            f"{self.shards.folder}: document {self.shards.ids([document])[0]} has token {largest}, "
+            f"outside the vocabulary of {self.shards.vocab_size}"
         )
-        return self.rows.shards.ids(list(seen))
-
-
-def scatter(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finaliser (Steele et al. 2014): a bijection that scatters its argument."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

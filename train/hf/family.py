@@ -79,6 +79,12 @@ class Family:
     parts: tuple[Part, ...]
     prefix: str
     aliases: Mapping[str, str] = field(default_factory=dict)
+    # What transformers takes for a key that is not there, where a null means something else.
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings(self, values: Mapping[str, Any], where: str) -> Settings:
+        """config.json as this family reads it; ``where`` names it in errors."""
+        return Settings({**self.defaults, **values}, where, self.aliases)
 
     def obstacles(self, config: ModelConfig) -> list[str]:
         """The traits that this family cannot say."""

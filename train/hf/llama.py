@@ -192,6 +192,7 @@ MISTRAL = Family(
     read=_read_mistral,
     parts=_PARTS,
     prefix="model.",
+    defaults={"sliding_window": 4096, "num_key_value_heads": 8},
 )
 MINISTRAL = Family(
     name="ministral",
@@ -201,6 +202,7 @@ MINISTRAL = Family(
     read=_read_ministral,
     parts=_PARTS,
     prefix="model.",
+    defaults={"sliding_window": 4096, "num_key_value_heads": 8},
 )
 QWEN2 = Family(
     name="qwen2",
@@ -210,6 +212,7 @@ QWEN2 = Family(
     read=_read_qwen("qkv", False),
     parts=_PARTS,
     prefix="model.",
+    defaults={"sliding_window": 4096, "num_key_value_heads": 32},
 )
 QWEN3 = Family(
     name="qwen3",
@@ -219,6 +222,7 @@ QWEN3 = Family(
     read=_read_qwen("none", True),
     parts=_PARTS,
     prefix="model.",
+    defaults={"sliding_window": 4096, "num_key_value_heads": 32, "head_dim": 128},
 )
 OLMO = Family(
     name="olmo",

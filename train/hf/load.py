@@ -18,15 +18,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from train.accounting import parameters
-from train.checkpoint import Keep, Snapshot, State, complete, load_plan, newest, write
+from train.checkpoint import Keep, Snapshot, State, complete, load_plan, newest, weights_of, write
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import write_atomic
 from train.generate import load_tokenizer
-from train.hf.export import weights_of
 from train.hf.families import FAMILIES
 from train.hf.family import Family
-from train.hf.settings import Settings, read_json
+from train.hf.settings import read_json
 from train.model.config import ModelConfig
 from train.plan import Plan
 
@@ -67,8 +66,8 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
 
 
 def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict[str, Any]:
-    """The model of ``folder`` as a checkpoint of step 0 in ``out``, that generate reads and
-    training can start from; returns what was written. Raises ``TrainError``.
+    """The model of ``folder`` as a checkpoint of step 0 in ``out``, which generation and export
+    read; returns what was written. Raises ``TrainError``.
     """
     if complete(out / "checkpoints"):
         raise TrainError(f"{out} holds a model already: give another folder", exit_code=2)
@@ -110,7 +109,7 @@ def look(folder: Path, *, context: int | None = None) -> Source:
             f"{path}: model_type is {name!r}: known are {', '.join(FAMILIES)}", exit_code=2
         )
     family = FAMILIES[name]
-    settings = Settings(values, str(path), family.aliases)
+    settings = family.settings(values, str(path))
     if values.get("quantization_config"):
         raise settings.refusal("quantization_config", "set", "give the weights unquantised")
     found = family.read(settings, context) | {"vocab": settings.whole("vocab_size")}

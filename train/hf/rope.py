@@ -61,6 +61,8 @@ def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict
         # Phi-3 keeps it beside the scaling.
         beside = settings.whole("original_max_position_embeddings", context)
         original = values.whole("original_max_position_embeddings", beside)
+        if original < 1:
+            raise values.refusal("original_max_position_embeddings", original, "give 1 or more")
     found: dict[str, Any] = {"kind": kind, "original_context": original}
     if kind != "longrope":
         found["factor"] = values.number("factor")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
+import reprlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,28 +23,25 @@ class Settings:
         self._values, self.where, self._aliases = values, where, aliases
 
     def refusal(self, name: str, value: Any, why: str) -> TrainError:
-        return TrainError(f"{self.where}: {name} is {value!r}: {why}", exit_code=2)
+        shown = reprlib.repr(value)
+        return TrainError(f"{self.where}: {name} is {shown}: {why}", exit_code=2)
 
     def whole(self, name: str, default: Any = _REQUIRED) -> Any:
         value = self._get(name, default)
-        if value is not default and (isinstance(value, bool) or not isinstance(value, int)):
+        plain = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
+        if value is not default and not plain:
             raise self.refusal(name, value, "expected a whole number")
         return value
 
     def number(self, name: str, default: Any = _REQUIRED) -> float:
         value = self._get(name, default)
-        plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not plain or not math.isfinite(value):
+        if not _is_number(value):
             raise self.refusal(name, value, "expected a number")
         return float(value)
 
     def numbers(self, name: str) -> tuple[float, ...]:
         value = self._get(name, _REQUIRED)
-        plain = isinstance(value, list) and all(
-            isinstance(one, (int, float)) and not isinstance(one, bool) and 0 < one < math.inf
-            for one in value
-        )
-        if not plain:
+        if not isinstance(value, list) or not all(_is_number(one) and one > 0 for one in value):
             raise self.refusal(name, value, "expected a list of numbers over 0")
         return tuple(float(one) for one in value)
 
@@ -96,6 +94,11 @@ class Settings:
         if default is _REQUIRED:
             raise TrainError(f"{self.where}: {name} is missing", exit_code=2)
         return default
+
+
+def _is_number(value: Any) -> bool:
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return plain and -sys.float_info.max <= value <= sys.float_info.max
 
 
 def read_json(path: Path, limit: int = 64_000_000) -> dict[str, Any]:

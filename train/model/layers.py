@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, computed in float32 (Zhang and Sennrich 2019)."""
+    """x / rms(x) * weight, computed in float32 or wider (Zhang and Sennrich 2019)."""
 
     def __init__(self, hidden: int, eps: float) -> None:
         super().__init__()
@@ -36,8 +37,33 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = x if x.dtype == torch.float64 else x.float()
-        y = y * torch.rsqrt(y.square().mean(dim=-1, keepdim=True) + self.eps)
-        return (y * self.weight).to(x.dtype)
+        if torch.compiler.is_compiling() or x.is_cuda:
+            y = y * torch.rsqrt(y.square().mean(dim=-1, keepdim=True) + self.eps) * self.weight
+        else:
+            y = _ScaleByRms.apply(y, self.weight, self.eps)
+        return y.to(x.dtype)
+
+
+class _ScaleByRms(torch.autograd.Function):
+    """The same with its gradient written out: a third of the time on a CPU, where each small
+    operation reads and writes all of x, and one tensor kept instead of two.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        mean = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+        scale = mean.add_(eps).rsqrt_()
+        y = x * scale
+        ctx.save_for_backward(y, weight, scale)
+        return y * weight
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        y, weight, scale = ctx.saved_tensors
+        of_weight = (grad * y).flatten(0, -2).sum(dim=0)
+        grad = grad * weight
+        along = (grad * y).mean(dim=-1, keepdim=True)
+        return torch.addcmul(grad, y, along, value=-1).mul_(scale), of_weight, None
 
 
 class LayerNorm(nn.Module):

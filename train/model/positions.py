@@ -60,19 +60,24 @@ def _yarn(frequencies: Tensor, scaling: RopeScaling, size: int, theta: float) ->
 
 
 def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
-    """cos and sin for positions [batch or 1, length]: float32 [2, batch or 1, 1, length, pairs]."""
+    """What ``rotate`` multiplies by, for positions [batch or 1, length]: float32
+    [2, batch or 1, 1, length, rotated], cosines, and sines that are negative in the first half.
+    """
     angle = positions[:, None, :, None].float() * frequencies
-    return torch.stack((angle.cos(), angle.sin())) * factor
+    cos, sin = angle.cos() * factor, angle.sin() * factor
+    return torch.stack((torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)))
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate dimension i with i + pairs, the pairing of Hugging Face's LLaMA weights; what is
-    past the rotated dimensions stays. ``x``: [batch, heads, length, head_dim].
+    """Rotate dimension i with i + rotated / 2, the pairing of Hugging Face's LLaMA weights; what
+    is past the rotated dimensions stays. ``x``: [batch, heads, length, head_dim].
     """
     cos, sin = rotation.to(x.dtype)
-    pairs = cos.shape[-1]
-    first, second, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
-    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
+    size = cos.shape[-1]
+    turned = x if size == x.shape[-1] else x[..., :size]
+    first, second = turned.chunk(2, dim=-1)
+    turned = torch.addcmul(turned * cos, torch.cat((second, first), dim=-1), sin)
+    return turned if size == x.shape[-1] else torch.cat((turned, x[..., size:]), dim=-1)
 
 
 def sinusoids(length: int, hidden: int) -> Tensor:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from train.config import TrainConfig
 from train.errors import TrainError
+from train.stages import locate, stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,10 @@ class Schedule:
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """The rate of step 0, 1, ..."""
+    """The rate of step 0, 1, ...; in a run of stages, by the settings of the step's stage."""
+    if config.stages:
+        stage, step = locate(config, step)
+        config = stages_of(config)[stage]
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     return config.lr * schedule(config.schedule).share(config, step)
@@ -43,7 +47,11 @@ def decay_begins(config: TrainConfig) -> int:
 
 
 def _done(config: TrainConfig, step: int, begin: int) -> float:
-    """How much of the way from ``begin`` to the end lies behind after ``step``; 1 at the last."""
+    """How much of the way from ``begin`` to the end lies behind after ``step``; 1 at the last step,
+    but 0 in a run of one, whose rate is not to be 0.
+    """
+    if config.steps == 1:
+        return 0.0
     return min(1.0, (step - begin + 1) / max(1, config.steps - begin))
 
 

@@ -1,0 +1,82 @@
+"""Whatever stands in a config.json, reading it ends in a model's configuration or in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from train.errors import TrainError
+from train.hf.export import config_json
+from train.hf.families import FAMILIES
+from train.hf.settings import Settings
+from train.model.config import ModelConfig, RopeScaling
+from train.model.presets import preset
+
+SEEN = {
+    "llama": "llama3.1-8b", "mistral": "mistral-7b", "ministral": "mistral-7b",
+    "qwen2": "qwen2.5-0.5b", "qwen3": "qwen2.5-0.5b", "olmo": "olmo-1b", "gpt2": "gpt2",
+    "gptj": "gptj-6b", "gpt_neox": "pythia-160m", "bloom": "bloom-560m", "opt": "opt-125m",
+}  # fmt: skip
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 70), st.sampled_from([10**400, -(10**400), 2**63]),
+    st.floats(), st.text(max_size=4), st.lists(st.integers(0, 3), max_size=3),
+    st.dictionaries(
+        st.sampled_from(["rope_type", "type", "factor", "rope_theta", "short_factor",
+                         "original_max_position_embeddings", "partial_rotary_factor"]),
+        st.one_of(st.none(), st.integers(-2, 9), st.floats(), st.lists(st.floats(), max_size=3),
+                  st.sampled_from(["linear", "yarn", "llama3", "longrope", "default", "dynamic"])),
+        max_size=5,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
+    family = FAMILIES[name]
+    values = config_json(dataclasses.replace(preset(SEEN[name]), layers=2), family, 0)
+    keys = [*values, "rope_parameters", "layer_types", "quantization_config", "n_inner"]
+    for key in data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=4)):
+        values[key] = data.draw(ODD)
+    values = json.loads(json.dumps(values))
+    read = family.settings(values, "config.json")
+    try:
+        config = ModelConfig(**family.read(read, None), vocab=read.whole("vocab_size"))
+    except TrainError as error:
+        assert "\n" not in str(error)
+        return
+    assert isinstance(config.hidden, int)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"x": 10**400}, "x is 1000.* expected a number"),
+        ({"x": "1"}, "x is '1': expected a number"),
+        ({}, "x is missing"),
+        ({"x": float("nan")}, "x is nan: expected a number"),
+    ],
+    ids=["huge", "text", "absent", "nan"],
+)
+def test_a_number_that_is_none_is_named(values, message):
+    with pytest.raises(TrainError, match=message) as caught:
+        Settings(values, "config.json", {}).number("x")
+    assert len(str(caught.value)) < 200
+
+
+def test_yarn_with_a_factor_of_1_is_read():
+    values = config_json(
+        dataclasses.replace(
+            preset("llama-7b"),
+            rope_scaling=RopeScaling(kind="yarn", factor=1.0, original_context=64),
+        ),
+        FAMILIES["llama"],
+        0,
+    )
+    read = FAMILIES["llama"].settings(values, "config.json")
+    assert ModelConfig(**FAMILIES["llama"].read(read, None), vocab=9).rope_scaling.factor == 1.0

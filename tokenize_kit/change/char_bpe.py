@@ -1,0 +1,253 @@
+"""BPE of characters (Llama 2's kind, Gemma's, our char-bpe) as a form that can grow and shrink."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tokenize_kit.bpe import LEAST, LONGEST
+from tokenize_kit.bpe_merges import learn
+from tokenize_kit.change.extend_bpe import named
+from tokenize_kit.change.forms import Added, CannotHold, Pieces
+from tokenize_kit.characters import alphabet
+from tokenize_kit.spm_file import BYTE, CONTROL, NORMAL, SPACE, UNUSED
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_NONE = -1  # of no word
+# (ids: int64[], of which word each is: int64[]) of a text as it stands in a document.
+Words = Callable[[str], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class CharBpe:
+    """tokens: those that merges make and single characters, to ids, as the file spells them;
+    others: ids of bytes, special, unknown and user-defined ones to their texts; merges: in order of
+    rank; in a SentencePiece model every two neighbours that spell a token merge."""
+
+    tokens: dict[str, int]
+    merges: tuple[tuple[str, str], ...]
+    others: dict[int, str]
+    added: tuple[Added, ...]
+    byte_fallback: bool
+    unknown: int | None
+
+    @property
+    def size(self) -> int:
+        """The highest id and one."""
+        return max([*self.tokens.values(), *self.others]) + 1
+
+    @property
+    def starts_words(self) -> bool:
+        """Whether no token goes on over a space, a U+2581 here."""
+        return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)
+
+
+def from_json(parts: dict[str, Any]) -> CharBpe:
+    """Of a tokenizer.json whose model is a BPE of characters; CannotHold for what merges are not
+    all of."""
+    model = parts["model"]
+    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise CannotHold(f"its model has the setting {name}")
+    fallback = bool(model.get("byte_fallback"))
+    added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])
+    others = {token.number: token.content for token in added}
+    outside = {*others.values(), model.get("unk_token")}
+    tokens = {}
+    for text, number in model["vocab"].items():
+        if text in outside or (fallback and _BYTE.fullmatch(text)):
+            others[number] = text
+        else:
+            tokens[text] = number
+    pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+    unknown = model["vocab"].get(model.get("unk_token"))
+    merges = tuple((left, right) for left, right in pairs)
+    return CharBpe(tokens, merges, others, added, fallback, unknown)
+
+
+def from_pieces(form: Pieces) -> CharBpe:
+    """Of a SentencePiece model of the kind bpe."""
+    if any(kind == UNUSED for _, _, kind in form.pieces):
+        raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
+    tokens = {text: n for n, (text, _, kind) in enumerate(form.pieces) if kind == NORMAL}
+    ranked = sorted(tokens, key=lambda text: (-form.pieces[tokens[text]][1], tokens[text]))
+    merges = [
+        (text[:k], text[k:])
+        for text in ranked
+        for k in range(1, len(text))
+        if (k == 1 or text[:k] in tokens) and (k == len(text) - 1 or text[k:] in tokens)
+    ]
+    others = {n: text for n, (text, _, kind) in enumerate(form.pieces) if kind != NORMAL}
+    added = tuple(
+        Added(text, n, kind == CONTROL)
+        for n, (text, _, kind) in enumerate(form.pieces)
+        if kind not in (NORMAL, BYTE)
+    )
+    return CharBpe(tokens, tuple(merges), others, added, form.byte_fallback, form.unknown)
+
+
+def words_by_tokenizers(form: CharBpe, tokenizer: Tokenizer) -> Words:
+    """Words are what the tokenizer cuts before it merges, and where they are more, at spaces."""
+
+    def words(text: str) -> tuple[np.ndarray, np.ndarray]:
+        found = tokenizer.encode(text, add_special_tokens=False)
+        of_word = [_NONE if number is None else number for number in found.word_ids]
+        ids = np.array(found.ids, np.int64)
+        return ids, np.array(of_word, np.int64) * len(ids) + at_spaces(ids)
+
+    at_spaces = _at_spaces(form)
+    return words
+
+
+def words_by_sentencepiece(form: CharBpe, raw: bytes) -> Words:
+    import sentencepiece
+
+    library = sentencepiece.SentencePieceProcessor(model_proto=raw)
+
+    def words(text: str) -> tuple[np.ndarray, np.ndarray]:
+        ids = np.array(library.encode(text), np.int64)
+        return ids, at_spaces(ids)
+
+    at_spaces = _at_spaces(form)
+    return words
+
+
+def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
+    """The number of the word of each id, where a word begins with a U+2581 behind something else;
+    all one word where tokens go on over spaces."""
+    begins, ends = np.zeros(form.size, np.bool_), np.zeros(form.size, np.bool_)
+    for text, number in form.tokens.items() if form.starts_words else ():
+        begins[number], ends[number] = text.startswith(SPACE), text.endswith(SPACE)
+
+    def at_spaces(ids: np.ndarray) -> np.ndarray:
+        new = begins[ids]
+        new[1:] &= ~ends[ids[:-1]]
+        return np.cumsum(new)
+
+    return at_spaces
+
+
+def learn_more(
+    form: CharBpe, words: Words, texts: Iterable[str], tokens: int, least: int = LEAST
+) -> tuple[list[str], list[tuple[str, str]], list[list[int]]]:
+    """(new tokens, new merges, the old ids of each new token), in order; the first token's id is
+    form.size.
+
+    Characters that are spelled in bytes come first, as many as in training: of those seen `least`
+    times the commonest, that cover nearly all of such text, and half of the tokens at most. Then
+    texts are encoded by the old merges, and pairs of what comes out are merged as in training;
+    bytes and what is unknown merge with nothing. tokens: how many at most. The same texts in any
+    order give the same. No token is spelled as a special one or a byte is.
+    """
+    letters = _Letters(form)
+    ordinary = np.zeros(form.size, np.bool_)
+    ordinary[list(form.tokens.values())] = True
+    counted: Counter[bytes] = Counter()
+    for text in texts:
+        ids, of_word = letters.read(*words(text))
+        usable = ids >= form.size
+        usable[~usable] = ordinary[ids[~usable]]
+        cut = np.flatnonzero((np.diff(of_word) != 0) | ~usable[1:] | ~usable[:-1]) + 1
+        for part in np.split(ids.astype(np.int32), cut):
+            if len(part) > 1:
+                counted[part.tobytes()] += 1
+    never = set(form.others.values())
+    first = letters.chosen(least, tokens)
+    old = form.tokens | {letter: form.size + k for k, letter in enumerate(first)}
+    symbols, sizes, counts = _numbered(counted, form.size, first)
+    starts = np.cumsum(sizes) - sizes
+    spelled = (_spelled(form, words, text) for text in sorted(never) if text)
+    banned = [numbers for numbers in spelled if numbers]
+    bases, more = form.size + len(first), tokens - len(first)
+    found = learn(
+        symbols, starts, sizes, counts, bases, bases + more + more // 8 + 16, least, LONGEST,
+        np.array([n for numbers in banned for n in numbers], np.int32),
+        np.cumsum([0, *map(len, banned)]),
+    )  # fmt: skip
+    new, merges = named(old, set(form.merges), never, found, more)
+    parts = {text: [number] for text, number in form.tokens.items()}
+    parts |= {letter: letters.bytes_of(letter) for letter in first}
+    for left, right in merges:
+        parts.setdefault(left + right, [*parts[left], *parts[right]])
+    return [*first, *new], merges, [parts[token] for token in [*first, *new]]
+
+
+class _Letters:
+    """The characters that a tokenizer spells in bytes, counted; as symbols they are `form.size` and
+    their code point."""
+
+    def __init__(self, form: CharBpe) -> None:
+        self.size = form.size
+        self.counts: Counter[str] = Counter()
+        self._byte = np.full(form.size, -1, np.int16)
+        for number, text in form.others.items() if form.byte_fallback else ():
+            if _BYTE.fullmatch(text):
+                self._byte[number] = int(text[3:5], 16)
+        self._ids = {int(byte): number for number, byte in enumerate(self._byte) if byte >= 0}
+
+    def read(self, ids: np.ndarray, of_word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and the words they are of, with characters in place of their bytes."""
+        values = self._byte[ids]
+        spelled = np.flatnonzero(values >= 0)
+        if not len(spelled):
+            return ids, of_word
+        found, places, at = [], [], 0
+        for run in np.split(spelled, np.flatnonzero(np.diff(spelled) != 1) + 1):
+            try:
+                text = values[run].astype(np.uint8).tobytes().decode("utf-8")
+            except UnicodeDecodeError:
+                continue  # spelled so by no text
+            self.counts.update(text)
+            heads = run[(values[run] & 0xC0) != 0x80]
+            found += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
+            places += [np.arange(at, run[0]), heads]
+            at = int(run[-1]) + 1
+        found.append(ids[at:])
+        places.append(np.arange(at, len(ids)))
+        return np.concatenate(found).astype(np.int64), of_word[np.concatenate(places)]
+
+    def chosen(self, least: int, tokens: int) -> list[str]:
+        """Those that become tokens, by code point."""
+        usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
+        found = Counter({c: self.counts[c] for c in usable if not c.isspace()})
+        return sorted(alphabet(found, tokens)[0])
+
+    def bytes_of(self, letter: str) -> list[int]:
+        return [self._ids[byte] for byte in letter.encode()]
+
+
+def _numbered(
+    counted: Counter[bytes], size: int, first: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(symbols: int32[], sizes: int64[words], counts: int64[words]) of words, with the characters
+    of `first` numbered from `size` on, and cut where another one stands."""
+    ordered = sorted(counted.items())  # the order of texts decides nothing
+    sizes = np.array([len(word) // 4 for word, _ in ordered], np.int64)
+    counts = np.array([count for _, count in ordered], np.int64)
+    symbols = np.frombuffer(b"".join(word for word, _ in ordered), np.int32)
+    codes = np.array([ord(letter) for letter in first], np.int64)
+    places = np.searchsorted(codes, symbols - size)
+    letter = symbols >= size
+    inside = ~letter
+    known = letter & (places < len(codes))
+    inside[known] = codes[places[known]] == symbols[known] - size
+    begins = np.zeros(len(symbols), np.bool_)
+    begins[np.cumsum(sizes) - sizes] = True
+    begins[1:] |= ~inside[:-1]
+    word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
+    starts = np.flatnonzero(begins[inside])
+    found = np.where(letter, size + places, symbols)[inside].astype(np.int32)
+    return found, np.diff(np.append(starts, len(found))), counts[word_of[starts]]
+
+
+def _spelled(form: CharBpe, words: Words, text: str) -> list[int]:
+    """The ids of a text, none where it is not all ordinary tokens."""
+    ids = words(text)[0].tolist()
+    usable = set(form.tokens.values())
+    return ids if all(number in usable for number in ids) else []

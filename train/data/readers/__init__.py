@@ -1,0 +1,1 @@
+"""Layouts of token files. A reader knows its files by content and opens one as a ``Part``."""
