@@ -173,8 +173,8 @@ def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps
 def test_a_model_is_trained_by_two_processes(built):
     pytest.importorskip("torch")
     settings = TRAIN["pretrain"] | {"processes": 2, "device": "cpu"}
-    built.run([*STEPS, {"pretrain": settings}], built.folder / "in.jsonl", out="two")
-    summary = json.loads((built.folder / "two/train.json").read_bytes())
+    built.run([*STEPS, {"pretrain": settings}], built.folder / "in.jsonl", out="processes")
+    summary = json.loads((built.folder / "processes/train.json").read_bytes())
     assert summary["timing"]["processes"] == 2 and summary["steps"] == 2
 
 

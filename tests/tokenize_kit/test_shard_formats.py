@@ -23,7 +23,6 @@ from tokenize_kit.shards import Layout, encode_shards
 from tokenize_kit.shuffle import Shuffle
 from tokenize_kit.training import train_tokenizer
 from train.data.shards import read_shards
-from train.errors import TrainError
 
 END, BEGIN = "<|endoftext|>", "<s>"
 ROWS = [(f"d{k}", "the cat sat on the mat " * (k % 5), "web", "en") for k in range(60)]
@@ -233,12 +232,6 @@ def test_olmo_maps_the_tokens(encode, tokenizer_json):
     assert len(paths) > 1
     assert flat(found) == flat(expected(tokenizer_json, [row[0] for row in ROWS]))
     assert not list(out.glob("*.idx"))
-
-
-def test_our_trainer_refuses_the_formats_of_others(encode):
-    out, _ = encode(form="megatron")
-    with pytest.raises(TrainError, match="format megatron"):
-        read_shards(out)
 
 
 @pytest.mark.parametrize(
