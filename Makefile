@@ -8,7 +8,7 @@ TORCH_INDEX ?=
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install demo test lint bench resolve clean
+.PHONY: install demo test test-slow lint bench resolve clean
 
 install: $(VENV)/.installed
 
@@ -24,7 +24,11 @@ demo: install
 # Files side by side, one a core; those of one file one after the other. In their order: by number of
 # tests, the one that takes longest would begin last.
 test: install
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
+
+# The longest ones, which the others stand for in small: minutes more.
+test-slow: install
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train pipelines tests benchmarks scripts

@@ -170,6 +170,7 @@ def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps
         built.run([*STEPS, {"pretrain": cosine | {"steps": 9}}], source, out="more")
 
 
+@pytest.mark.slow  # test_distributed.py trains so in every run of the tests
 def test_a_model_is_trained_by_two_processes(built):
     pytest.importorskip("torch")
     settings = TRAIN["pretrain"] | {"processes": 2, "device": "cpu"}

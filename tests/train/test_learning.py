@@ -43,7 +43,7 @@ def accuracy(model: Decoder, tokens: torch.Tensor) -> float:
     [
         ({}, PERIOD, 0.95),
         ({"norm": "layer", "mlp": "gelu", "position": "learned"}, PERIOD, 0.95),
-        ({"position": "alibi"}, 5, 0.7),
+        pytest.param({"position": "alibi"}, 5, 0.7, marks=pytest.mark.slow),
     ],
     ids=["copying", "copying, gpt-2", "induction, alibi"],
 )
