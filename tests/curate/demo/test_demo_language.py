@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_demo_model(tmp_path_factory.mktemp("demo-model"))
 
 
-@pytest.mark.slow  # trains it twice; test_language_train.py has the same of small models
+@pytest.mark.slow  # trains it twice
 def test_it_is_small_and_the_same_every_time(model: Path, tmp_path: Path, capsys) -> None:
     again = train_demo_model(tmp_path)
     assert "held-out pieces" in capsys.readouterr().err
