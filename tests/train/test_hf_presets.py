@@ -1,4 +1,7 @@
-"""Presets are the published configurations, and transformers' classes of these have their size."""
+"""Presets are the published configurations, and transformers' classes of these have their size.
+
+The values are those of the config.json released with the weights, entered by hand, not fetched.
+"""
 
 from __future__ import annotations
 

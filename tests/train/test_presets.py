@@ -8,9 +8,8 @@ from train.accounting import parameters
 from train.errors import TrainError
 from train.model.presets import PRESETS, preset
 
-# Parameters of the released weights, as the safetensors headers of their repositories on the
-# Hugging Face hub sum up; PaLM's (released nowhere) are table 1 of Chowdhery et al. 2022, and
-# gpt-neox's and OPT-175B's are those of their papers' shapes (figures of the names).
+# Parameters of the released weights, as their model cards state them (entered by hand, not
+# fetched); PaLM's, released nowhere, are table 1 of Chowdhery et al. 2022, OPT-175B's its name.
 PUBLISHED = {
     "gpt2": 124_439_808,
     "gpt2-medium": 354_823_168,
