@@ -150,7 +150,9 @@ def pretrain(
         typer.Argument(help="Folder of token shards; in a workspace: the newest."),
     ] = None,
     out: Out = None,
-    model: Annotated[str, typer.Option(help="A preset (llmcurate model list).")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="A preset (llmcurate model list), or a folder to start from.")
+    ] = "tiny",
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
     lr: Annotated[Optional[float], typer.Option(help="The highest learning rate.")] = None,  # noqa: UP045
     optimizer: Annotated[
