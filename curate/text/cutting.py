@@ -120,8 +120,8 @@ def mark_ends(data, a, z, mark, base, value):
             mark[m - base] = value
         i = k
     left = 0
-    for k in range(first, i):
-        left += mark[k - base] == 0
+    for m in mark[first - base : i - base]:
+        left += m == 0
     return left
 
 
