@@ -47,7 +47,7 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])
+@pytest.mark.parametrize("backend", ["sdpa", "flex"])  # triton: test_flash.py
 @pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize(("queries", "kv_heads"), [(8, 4), (8, 2), (3, 2), (1, 1)])
@@ -128,7 +128,7 @@ def test_eager_is_the_textbook_formula():
 def test_bfloat16_stays_near_float32():
     spec = mask(documents=DOCUMENTS)
     exact = attend(*case(), spec, "eager")
-    for backend in BACKENDS:
+    for backend in set(BACKENDS) - {"triton"}:  # whose interpreter refuses it
         rounded = attend(*case(dtype=torch.bfloat16), spec, backend)
         assert rounded.dtype == torch.bfloat16
         torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)

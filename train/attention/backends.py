@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from train.attention.flash import backend as kernels
 from train.attention.mask import Mask
 from train.errors import TrainError
 
@@ -30,6 +31,8 @@ class Backend:
     devices: frozenset[str]
     # Where it has no backward pass.
     forward_only: frozenset[str] = frozenset()
+    # What else it refuses, and why.
+    also: Callable[[Tensor, Mask], str | None] | None = None
 
     def refusal(self, q: Tensor, mask: Mask) -> str | None:
         """Why this back end cannot do it, or None."""
@@ -41,7 +44,7 @@ class Backend:
             return f"the device {q.device.type}"
         if q.device.type in self.forward_only and q.requires_grad and torch.is_grad_enabled():
             return f"gradients on the device {q.device.type}"
-        return None
+        return None if self.also is None else self.also(q, mask)
 
 
 def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
@@ -84,9 +87,9 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return attention(q, k, v, mask)
 
 
-_ALL_MASKS = frozenset(
-    {"causal", "documents", "offset", "window", "sinks", "prefix", "alibi", "relative"}
-)
+# What the kernels' intervals can say (flash/spans.py).
+_INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
+_ALL_MASKS = _INTERVALS | {"relative", "gaps"}
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 BACKENDS: dict[str, Backend] = {
@@ -102,6 +105,13 @@ BACKENDS: dict[str, Backend] = {
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
         forward_only=frozenset({"cpu"}),
+    ),
+    "triton": Backend(
+        attention=kernels.attention,
+        masks=_INTERVALS,
+        dtypes=_FLOATS,
+        devices=frozenset({"cpu", "cuda"}),
+        also=kernels.refusal,
     ),
     "eager": Backend(
         attention=eager,
