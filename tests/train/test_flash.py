@@ -32,14 +32,11 @@ PREFIX[0, :2] = PREFIX[0, 3:12] = PREFIX[1, :35] = PREFIX[1, 36] = True
 SLOPES = Alibi(slopes=torch.tensor([0.5, 0.03]))
 KINDS = {
     "causal": {},
-    "full": {"causal": False},
-    "window": {"window": 5},
     "window over blocks": {"window": 21},
     "window ahead too": {"window": 5, "sinks": 1, "causal": False},
     "window and sinks": {"window": 5, "sinks": 2},
     "prefix": {"prefix": PREFIX},
-    "alibi": {"bias": SLOPES},
-    "full with alibi": {"causal": False, "bias": SLOPES},
+    "full, alibi": {"causal": False, "bias": SLOPES},
     "all": {"window": 5, "sinks": 2, "prefix": PREFIX, "bias": SLOPES},
 }
 
@@ -85,12 +82,12 @@ def test_result_and_gradients_are_those_of_eager(kind, documents):
     agree(tensors(), mask(documents=documents, **kind))
 
 
-@pytest.mark.parametrize("kind", ["causal", "full", "all"])
+@pytest.mark.parametrize("kind", ["full, alibi", "all"])
 def test_queries_may_be_the_last_of_the_keys(kind):
     agree(tensors(queries=19), mask(queries=19, documents=DOCUMENTS, **KINDS[kind]))
 
 
-@pytest.mark.parametrize("head_dim", [24, 60, 80, 96, 128, 256])
+@pytest.mark.parametrize("head_dim", [60, 80, 96, 256])
 def test_any_head_dim_up_to_256(head_dim):
     agree(tensors(1, 1, 1, 18, 18, head_dim), mask(18, 18))
 
@@ -100,7 +97,7 @@ def test_heads_share_keys_without_copies(heads, kv_heads):
     agree(tensors(1, heads, kv_heads, 20, 20), mask(20, 20))
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 33])
+@pytest.mark.parametrize("length", [1, 16, 17, 31])
 def test_any_length(length):
     agree(tensors(1, 1, 1, length, length), mask(length, length))
 
@@ -130,7 +127,7 @@ def test_what_a_query_does_not_see_changes_no_bit():
     given = [one.detach() for one in tensors()]
     spec = mask(documents=DOCUMENTS, **KINDS["window and sinks"])
     before = attend(*given, spec, "triton")
-    for key in (1, 10, 25):
+    for key in (1, 25):
         blind = ~spec.dense[:, 0, :, key]
         q, k, v = (one.clone() for one in given)
         k[:, :, key] += 3
@@ -230,8 +227,8 @@ def test_no_layout_is_copied_and_each_is_right():
 
 
 def test_the_operator_is_well_formed():
-    q, k, v = tensors(1, 2, 1, 18, 18)
-    starts, ends = bounds(DOCUMENTS[:1, :18])
+    q, k, v = tensors(1, 1, 1, 6, 6)
+    starts, ends = bounds(DOCUMENTS[:1, :6])
     arguments = (q, k, v, starts, ends, None, None, None, None, True, 0, 0)
     torch.library.opcheck(op.operator, arguments)
 

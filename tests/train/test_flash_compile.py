@@ -49,7 +49,7 @@ def loss_and_gradients(run, ours, parts):
     return [nats.detach(), *(one.grad.clone() for one in ours.parameters())]
 
 
-@pytest.mark.parametrize("attention", ["triton", "sdpa"])
+@pytest.mark.parametrize("attention", ["triton", "auto"])
 def test_the_compiled_step_has_no_graph_break(attention):
     torch._dynamo.reset()
     ours, parts, graphs = sums(attention, **WINDOWS), batch(True), []
@@ -68,7 +68,7 @@ def test_the_compiled_step_has_no_graph_break(attention):
 
 def test_the_gradient_too_is_traced_ahead_of_time():
     torch._dynamo.reset()
-    ours, parts = sums(), batch(False)
+    ours, parts = sums(layers=1), batch(False)
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
     found = loss_and_gradients(compiled, ours, parts)
     torch.testing.assert_close(found, loss_and_gradients(ours, ours, parts), rtol=1e-4, atol=1e-4)
