@@ -42,7 +42,7 @@ MASKS: dict[str, dict[str, Any]] = {
     "all": {
         "document_ends": torch.tensor([[100, 300]]),
         "window": 64,
-        "sinks": 2,
+        "sinks": 1,
         "slopes": torch.ones(4),
         "prefix": torch.zeros(1, 300, dtype=torch.bool),
     },
@@ -127,11 +127,12 @@ def main() -> int:
         op.tiles = lambda size, dtype, device, table=table: table[max(64, padded(size))]
         for head_dim in asked.head_dim or (64, 128, 256):
             for mask in asked.masks or ("causal", "all"):
+                kv_heads = 4 if mask == "causal" else 2  # groups of one compiles to other code
                 q, k, v = (
                     torch.zeros(1, 300, heads, head_dim, dtype=torch.bfloat16)
                     .transpose(1, 2)
                     .requires_grad_()
-                    for heads in (4, 2, 2)
+                    for heads in (4, kv_heads, kv_heads)
                 )
                 op.flash_attention(q, k, v, **MASKS[mask])[0].sum().backward()
     print(f"{compiled} kernels compiled, {wrong} of them wrong")

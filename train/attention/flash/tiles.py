@@ -36,7 +36,7 @@ class Tiles:
 HOPPER: dict[int, Tiles] = {
     64: Tiles(Tile(128, 128, 8, 3), Tile(128, 64, 8, 3), Tile(64, 128, 8, 3)),
     128: Tiles(Tile(128, 128, 8, 2), Tile(128, 64, 8, 2), Tile(64, 128, 8, 2)),
-    256: Tiles(Tile(128, 64, 8, 2), Tile(64, 64, 8, 1), Tile(64, 64, 8, 1)),
+    256: Tiles(Tile(128, 64, 8, 2), Tile(64, 64, 8, 2), Tile(64, 64, 8, 2)),
 }
 # Ampere and later with 99 KiB a block, which consumer cards have.
 OTHER: dict[int, Tiles] = {
