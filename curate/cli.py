@@ -163,6 +163,10 @@ def pretrain(
         Optional[str],  # noqa: UP045
         typer.Option(help="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant."),
     ] = None,
+    attention: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="auto (it is said what that is, and why), sdpa, triton, flex or eager."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides weights and the order of rows.")] = 0,
     sets: Sets = None,
     workers: Workers = 0,
@@ -177,6 +181,7 @@ def pretrain(
     from curate import commands
 
     settings = {"steps": steps, "lr": lr, "optimizer": optimizer, "schedule": schedule}
+    settings |= {"attention": attention}
     given = {name: value for name, value in settings.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.pretrain(shards, {"model": model, "seed": seed, **given}, tuple(sets or ()), how)

@@ -319,7 +319,7 @@ class PretrainProduct(Product):
     tokenizer: str | None = Field(None, description="tokenizer.json, of shards without one")
     token_dtype: str | None = Field(None, description="of OLMo's .npy; none: by vocab_size")
     held_out: float = Field(0.05, gt=0, lt=1)
-    attention: str = "auto"
+    attention: str = Field("auto", description="sdpa, triton, flex or eager")
     precision: str = Field("auto", description="auto (bf16 on a GPU), fp32 or bf16")
     device: str = "auto"
     accumulate: int = Field(1, ge=1, description="micro-batches that a step's rows are cut into")

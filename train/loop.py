@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from train.attends import attends, said
 from train.checkpoint import complete, load_plan, load_state, newest, step_of
 from train.config import TrainConfig
 from train.data.feed import Feed
@@ -46,8 +47,8 @@ def pretrain(
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
     never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
     starts over. ``on_progress`` gets each line of metrics, ``on_notice`` before it how the text was
-    packed and how often it is gone through. Raises ``TrainError``; training that
-    diverges stops, its last checkpoint kept.
+    packed, how often it is gone through, and how attention is computed. Raises ``TrainError``;
+    training that diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig())
     with ranks(plan.train) as group:
@@ -84,7 +85,7 @@ def _pretrain(
             write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
         remember(out, data)
     if on_notice is not None:
-        for line in data.notices():
+        for line in (*data.notices(), said(attends(plan.model, plan.train, group.device))):
             on_notice(line)
     run = Run(plan, data, out, group)
     run.go(start, on_progress)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.attention import check_name
+from train.attends import attends
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.device import pick_device
@@ -111,12 +111,11 @@ def make_plan(
             "make one fit the other",
             exit_code=2,
         )
-    check_name(train.attention)
     objective(train.objective)
     check(train.optimizer)
     if train.tensorboard:
         need_tensorboard()
-    pick_device(train.device)  # refuse before anything is written
+    attends(model, train, pick_device(train.device))  # refuse before anything is written
     weights = "" if start is None else start.digest
     plan = Plan(model=model, train=train, shards=data.fingerprint, weights=weights, start=start)
     return plan, data

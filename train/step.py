@@ -136,10 +136,14 @@ class Stepper:
         """
         config, device = self.config, self.ranks.device
         batches = self.ahead(step)
-        counted = torch.tensor(
-            sum(example.batch.tokens for _, example in batches), dtype=torch.float64
+        # Filled there: a copy from ordinary memory would wait for the device at every step.
+        counted = torch.full(
+            (),
+            sum(example.batch.tokens for _, example in batches),
+            dtype=torch.float64,
+            device=device,
         )
-        counted = self.ranks.total(counted.to(device))
+        counted = self.ranks.total(counted)
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
         scale = self.ranks.count / counted.clamp(min=1)
         totals = torch.zeros(3, dtype=torch.float64, device=device)

@@ -173,6 +173,7 @@ class Decoder(nn.Module):
                 prefix=prefix,
                 positions=where if bias is not None or window is not None else None,
                 bias=bias,
+                gaps=window is not None and keys > length,
             )
         return masks
 
