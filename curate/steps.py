@@ -169,6 +169,7 @@ class ProductContext:
     progress: Callable[[dict[str, Any]], None] = lambda event: None
     say: Callable[[str], None] = lambda line: None  # to whoever watches
     workers: int = 1
+    beside: bool = False  # OUT/corpus is there, of steps on documents
 
 
 class Product(Settings):
@@ -211,6 +212,7 @@ REGISTRY: dict[str, str] = {
     "dedup_suffix_array": "curate.dedup.suffix_array.step:DedupSuffixArray",
     "decontaminate": "curate.dedup.decontaminate.step:Decontaminate",
     "perplexity": "curate.perplexity.step:Perplexity",
+    "mix": "curate.mix.step:Mix",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
