@@ -5,13 +5,12 @@ One file of Arrow messages; memory holds the rows of one run, and where each str
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from curate.errors import name_file
+from curate.errors import RunFailed, name_file
 
 
 class Spill:
@@ -27,7 +26,6 @@ class Spill:
         self._at = 0
         self.schema: pa.Schema | None = None
         self._by_part: dict[int, list[tuple[int, int]]] = {}
-        self._reader = -1
 
     def add(self, table: pa.Table, part: np.ndarray) -> None:
         """part: int64[rows]."""
@@ -66,20 +64,20 @@ class Spill:
         for part, offset, size in self._places:
             self._by_part.setdefault(part, []).append((offset, size))
         self._places = []
-        self._reader = os.open(self.path, os.O_RDONLY)
 
     def rows(self, part: int) -> pa.Table:
         """The rows of a part, in the order in which they were added."""
         batches = []
-        for offset, size in self._by_part.get(part, []):
-            data = pa.py_buffer(os.pread(self._reader, size, offset))
-            batches.append(pa.ipc.read_record_batch(data, self.schema))
+        with open(self.path, "rb", buffering=0) as file:
+            for offset, size in self._by_part.get(part, []):
+                file.seek(offset)
+                data = file.read(size)
+                if len(data) != size:
+                    raise RunFailed(f"{self.path} is cut short; run the same command again")
+                batches.append(pa.ipc.read_record_batch(pa.py_buffer(data), self.schema))
         return pa.Table.from_batches(batches, self.schema)
 
     def remove(self) -> None:
         """Frees the disk."""
         self._file.close()
-        if self._reader >= 0:
-            os.close(self._reader)
-            self._reader = -1
         self.path.unlink(missing_ok=True)
