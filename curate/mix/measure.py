@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.mix.design import Key
@@ -70,9 +71,11 @@ class Measured:
 
 def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
     """uint64[rows]: the key of each document in the first epoch of its source."""
-    from tokenize_kit.shuffle import keys
+    from tokenize_kit.mixture import text_hashes
 
-    return keys(batch["id"], seed_of(source.name, seed))
+    ids = text_buffers(as_large_string(pc.fill_null(batch["id"], "")))
+    found: np.ndarray = text_hashes(*ids, np.uint64(seed_of(source.name, seed)))
+    return found
 
 
 def measure(
