@@ -73,7 +73,9 @@ def mix(
     drop_undated: Annotated[
         bool, typer.Option("--drop-undated", help="So do those without a date.")
     ] = False,
-    overlap: Annotated[bool, typer.Option(help="Compare the texts of the sources.")] = True,
+    overlap: Annotated[
+        str, typer.Option(help="How texts of the sources are compared: exact, minhash or none.")
+    ] = "exact",
     seed: Annotated[int, typer.Option(min=0, help="Of order and choice.")] = 0,
     sets: Sets = None,
     workers: Workers = 0,

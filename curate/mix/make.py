@@ -26,6 +26,7 @@ from curate.mix.strata import Strata, moment
 from curate.mix.write import Layout, write_mix
 
 if TYPE_CHECKING:
+    from curate.mix.near import Near
     from curate.mix.step import Mix
     from curate.steps import ProductContext
 
@@ -59,7 +60,15 @@ def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepare
         check(sorted(source.name for source in sources), mix.wish())
     size = sizes_in(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None)
     path = scratch / "measured.parquet"
-    measured = measure(sources, strata, size, mix.seed, path, mix.overlap)
+    near = _near(mix, sources, scratch)
+    try:
+        measured = measure(sources, strata, size, mix.seed, path, mix.overlap == "exact", near)
+    except BaseException:
+        if near is not None:
+            near.close(failed=True)
+        raise
+    if near is not None:
+        near.close()
     sizes = {} if mix.by else {(source.name, 0): 0 for source in sources}
     sizes |= measured.keyed(measured.sizes)
     if not any(sizes.values()):
@@ -74,11 +83,13 @@ def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepare
     groups = sorted({group for group, _ in sizes})
     number_of = {group: number for number, group in enumerate(groups)}
     of = np.array([number_of[group] for group, _ in strata.keys], np.int32)
-    marked = scratch / "marked.parquet" if mix.overlap else None
+    marked = scratch / "marked.parquet" if mix.overlap != "none" else None
     settled = settle(measured, chosen, of, marked)
     record = _record(mix, groups, measured, quota, settled, found.amounts)
     if marked is not None:
-        record["overlap"] = overlap(marked, groups)
+        record["overlap"] = overlap(marked, groups, near.path if near else None)
+        if near is not None:
+            record["overlap"] |= {"from_index": sorted(near.kept), "not_in_index": near.absent}
     refused = found.refused and not mix.nearest
     if found.refused:
         what = "the nearest possible mix is" if refused else "taken instead:"
@@ -92,6 +103,14 @@ def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepare
             " (nearest: true), ask for less with --total, or allow more with --max-epochs"
         )
     return Prepared(sources, measured, chosen, settled, record)
+
+
+def _near(mix: Mix, sources: list[Source], scratch: Path) -> Near | None:
+    if mix.overlap != "minhash":
+        return None
+    from curate.mix.near import Near
+
+    return Near(sources, scratch)
 
 
 def make(mix: Mix, prepared: Prepared, folder: Path, context: ProductContext) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ from curate.mix.sources import Source
 from curate.mix.strata import Strata
 from curate.table_writer import writing
 from curate.text.buffers import as_large_string, text_buffers
+
+if TYPE_CHECKING:
+    from curate.mix.near import Near
 
 BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (report/page_funnel.py)
 HASH = "xxh3-128"  # as exact dedup compares texts by default
@@ -79,13 +83,21 @@ def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
 
 
 def measure(
-    sources: list[Source], strata: Strata, size: Size, seed: int, path: Path, hashed: bool
+    sources: list[Source],
+    strata: Strata,
+    size: Size,
+    seed: int,
+    path: Path,
+    hashed: bool,
+    near: Near | None = None,
 ) -> Measured:
-    """Reads all sources once. hashed: whether rows hold hashes of texts."""
+    """Reads all sources once. hashed: whether rows hold hashes of texts; near: what is given the
+    documents too."""
     from curate.dedup.hashes import digests
 
     sums: list[np.ndarray] = []
     strata.begin()
+    row = 0
     with writing(path) as writer:
         nothing = np.empty(0, np.int64)
         writer.write(_rows(nothing, nothing, nothing, nothing, None))
@@ -103,6 +115,10 @@ def measure(
                     number, key = number[inside], key[inside]
                     counted, length = counted[inside], length[inside]
                     found = found[inside] if found is not None else None
+                    batch = batch.filter(pa.array(inside))
+                if near is not None:
+                    near.add(source.name, row, batch)
+                row += len(number)
                 many = len(strata.keys)
                 sums.append(_sums(number, many, counted, length))
                 writer.write(_rows(number, key, counted, length, found))

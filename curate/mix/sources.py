@@ -18,14 +18,13 @@ Batches = Iterator[pa.RecordBatch]
 @dataclass
 class Source:
     """name: in weights and tables; read: the documents, the same at every call; tally: what the
-    last reading met (curate/direct.py); files, stored: how many, and their bytes."""
+    last reading met (curate/direct.py); inputs: as given."""
 
     name: str
     read: Callable[[], Batches]
     tally: dict[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
-    files: int = 0
-    stored: int = 0
+    inputs: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
 
@@ -74,7 +73,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
         source = Source(name, lambda: iter(()))
         source.read = _reading(source, direct)
         source.fingerprint = plan.fingerprint()
-        source.files, source.stored = len(plan.files), sum(f.size for f in plan.files)
+        source.inputs = inputs[name]
         source.notices = plan.notices
         found.append(source)
     return found

@@ -79,7 +79,9 @@ class Mix(Product):
     since: str | None = Field(None, description="date; older documents stay out")
     until: str | None = Field(None, description="date; documents from then on stay out")
     undated: bool = Field(True, description="whether documents without a date stay in, then")
-    overlap: bool = Field(True, description="compare the texts of the sources")
+    overlap: Literal["exact", "minhash", "none"] = Field(
+        "exact", description="how texts of the sources are compared"
+    )
     seed: int = Field(0, ge=0, lt=1 << 64)
     part_bytes: int = Field(64 << 20, ge=1 << 10, description="text of a part, about")
 
