@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,7 @@ def _check_out(plan: RunPlan, out: Path) -> None:
     if not plan.stages:
         _check_mixed(plan, out)
         return
-    home = out.resolve()
-    for file in plan.inputs.files:
-        if "://" not in file.path and home in Path(file.path).resolve().parents:
-            raise UsageError(f"input {file.path} lies in OUT {out}; name another folder as OUT")
+    _check_apart((file.path for file in plan.inputs.files), out)
     for name, manifest in assemble.MANIFESTS.items():
         folder = out / name
         ours = (out / "ledger.db").exists() or (folder / manifest).exists()
@@ -82,9 +79,19 @@ def _check_out(plan: RunPlan, out: Path) -> None:
             )
 
 
+def _check_apart(paths: Iterable[str], out: Path) -> None:
+    """UsageError where a file that is read lies in OUT."""
+    home = out.resolve()
+    for path in paths:
+        if "://" not in path and home in Path(path).resolve().parents:
+            raise UsageError(f"input {path} lies in OUT {out}; name another folder as OUT")
+
+
 def _check_mixed(plan: RunPlan, out: Path) -> None:
     """UsageError where a product would write its corpus over one that it did not make."""
     makers = [p for p in plan.recipe.products if p.makes == "corpus"]
+    for maker in makers:
+        _check_apart(maker.own_files(), out)
     manifest = out / "corpus" / assemble.MANIFESTS["corpus"]
     if makers and (out / "corpus").is_dir() and any((out / "corpus").iterdir()):
         mine = manifest.is_file() and makers[0].name in json.loads(manifest.read_text("utf-8"))

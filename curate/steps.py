@@ -184,6 +184,10 @@ class Product(Settings):
         on from what stands there unfinished or made under other settings; None: all of it."""
         return None
 
+    def own_files(self) -> list[str]:
+        """Paths of input files that it names itself, as fsspec opens them."""
+        return []
+
     def build(self, context: ProductContext) -> dict[str, Any]:
         """Writes its files into context.out; returns what the report says of it."""
         raise NotImplementedError

@@ -86,6 +86,10 @@ def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepare
     marked = scratch / "marked.parquet" if mix.overlap != "none" else None
     settled = settle(measured, chosen, of, marked)
     record = _record(mix, groups, measured, quota, settled, found.amounts)
+    record["sources"] = {
+        source.name: {"inputs": list(source.inputs), "files": len(source.files)}
+        for source in sources
+    }
     if marked is not None:
         record["overlap"] = overlap(marked, groups, near.path if near else None)
         if near is not None:

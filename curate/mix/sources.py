@@ -18,13 +18,15 @@ Batches = Iterator[pa.RecordBatch]
 @dataclass
 class Source:
     """name: in weights and tables; read: the documents, the same at every call; tally: what the
-    last reading met (curate/direct.py); inputs: as given."""
+    last reading met (curate/direct.py); inputs: as given; files:
+    their paths."""
 
     name: str
     read: Callable[[], Batches]
     tally: dict[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
     inputs: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
 
@@ -65,6 +67,13 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
     plans = {
         name: plan_inputs(inputs[name], recipe.read.partition_bytes) for name in sorted(inputs)
     }
+    for plan in plans.values():
+        for file in plan.files:
+            if file.format == "html" or (file.format == "archive" and ".wet" not in file.rel):
+                raise UsageError(
+                    f"mix: {file.path} holds web pages: make text of them with `llmcurate extract`"
+                    " and give its folder"
+                )
     columns = carried_columns([f for plan in plans.values() for f in plan.files], 1000)
     columns = {name: kind for name, kind in columns.items() if name not in (SOURCE, EPOCH)}
     found = []
@@ -73,7 +82,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
         source = Source(name, lambda: iter(()))
         source.read = _reading(source, direct)
         source.fingerprint = plan.fingerprint()
-        source.inputs = inputs[name]
+        source.inputs, source.files = inputs[name], tuple(f.path for f in plan.files)
         source.notices = plan.notices
         found.append(source)
     return found

@@ -170,6 +170,9 @@ class Mix(Product):
         found = self.opened() if self.sources else []
         return [notice for source in found for notice in source.notices]
 
+    def own_files(self) -> list[str]:
+        return [path for source in self.opened() for path in source.files] if self.sources else []
+
     def wish(self) -> Wish:
         """What these settings ask for."""
         return Wish(

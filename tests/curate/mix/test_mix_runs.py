@@ -70,7 +70,7 @@ def test_documents_come_as_often_as_the_weights_say_and_none_is_lost(bench):
         "web": 250,
         "wiki": 250,
     }
-    assert outcome.totals()["read"] == 500 and outcome.paths()["corpus"]
+    assert outcome.totals()["read"] == 500 and outcome.paths()["corpus"].endswith("half/corpus")
 
 
 def test_no_window_of_an_epoch_repeats_a_document_and_sources_are_spread_over_all_parts(bench):
@@ -236,6 +236,18 @@ def test_a_corpus_of_another_run_is_not_written_over(bench):
     bench.run(["document_length"], bench.folder / "web.jsonl", out="taken")
     with pytest.raises(UsageError, match="holds another corpus"):
         mix(bench, "taken")
+
+
+def test_a_source_in_the_folder_that_is_written_is_refused(bench):
+    mix(bench, "self")
+    with pytest.raises(UsageError, match="lies in OUT"):
+        mix(bench, "self", "self=self")
+
+
+def test_web_pages_are_no_source(bench):
+    (bench.folder / "page.html").write_text("<html><body>A page.</body></html>")
+    with pytest.raises(UsageError, match="llmcurate extract"):
+        mix(bench, "pages", "pages=page.html")
 
 
 def test_hostile_input_is_counted_not_mixed(bench):
