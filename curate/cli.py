@@ -12,6 +12,7 @@ import typer
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
+from curate.cli_mix import mix
 from curate.cli_model import model_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
@@ -238,6 +239,7 @@ app.command()(which)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
+app.command()(mix)
 
 
 @app.command()
