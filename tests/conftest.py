@@ -8,6 +8,9 @@ import signal
 
 from hypothesis import settings
 
+# Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("explore" if os.environ.get("LLMCURATE_EXPLORE") else "same")
