@@ -66,6 +66,12 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def file_record(path: Path) -> dict[str, Any]:
+    """What a manifest says of a part beside its name and the size of its text."""
+    documents = pq.read_metadata(path).num_rows
+    return {"documents": documents, "sha256": _sha256(path), "ids": _ids_hash(path)}
+
+
 def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> dict[str, Any]:
     """Writes what a stage kept, with settled ids."""
     with writing(target) as writer:
@@ -116,14 +122,22 @@ MANIFEST_VERSION = 2  # 2: with a hash of the ids of each file
 MANIFESTS = {"corpus": "manifest.json", "rejected": "_manifest.json"}
 
 
-def write_manifest(folder: Path, name: str, files: list[dict[str, Any]], stage: str) -> None:
-    """The folder's manifest, written last: a folder that has one is complete."""
+def write_manifest(
+    folder: Path,
+    name: str,
+    files: list[dict[str, Any]],
+    stage: str,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """The folder's manifest, written last: a folder that has one is complete. more: what else it
+    says."""
     entries = {f["name"]: {k: v for k, v in f.items() if k != "name"} for f in files}
     manifest = {
         "version": MANIFEST_VERSION,
         "documents": sum(f["documents"] for f in files),
         "text_bytes": sum(f["text_bytes"] for f in files),
         "stage": stage,
+        **(more or {}),
         "files": entries,
     }
     write_text(folder / name, json.dumps(manifest, indent=1) + "\n")

@@ -24,9 +24,9 @@ BATCH_ROWS = 500
 COLUMNS = ["id", "source", "lang", "text"]
 
 
-def corpus_batches(out: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
-    """Columns (None: all) of OUT's corpus."""
-    for path in sorted((out / "corpus").glob("part-*.parquet")):
+def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
+    """Columns (None: all) of the corpus in a folder."""
+    for path in sorted(folder.glob("part-*.parquet")):
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
 
@@ -53,7 +53,12 @@ def build_product(
             _publish(stage, out, ledger)
             return found
     folder.mkdir(parents=True, exist_ok=True)
-    direct = None if plan.stages or not product.reads_corpus else DirectInput(plan)
+    corpus, direct = out / "corpus", None
+    if "corpus" in inputs:  # a product made another corpus of what was there
+        made = stage_folder(out, inputs["corpus"].folder_name)
+        corpus = next(p for p in (made / "mix", made / "corpus") if p.is_dir())
+    elif product.reads_corpus and not plan.stages:
+        direct = DirectInput(plan)
     say(f"{product.label}: building", quiet)
     steps = int(getattr(product, "steps", 0))
     began = time.perf_counter()
@@ -70,11 +75,12 @@ def build_product(
         context = ProductContext(
             out=folder,
             corpus=lambda columns=COLUMNS: (
-                direct.batches(columns) if direct else corpus_batches(out, columns)
+                direct.batches(columns) if direct else corpus_batches(corpus, columns)
             ),
             inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
             workers=workers,
+            beside=bool(plan.stages),
             say=lambda line: say(f"{product.label}: {line}", quiet),
             progress=lambda event: progress.update(event.get("step", 0), _figures(event)),
         )

@@ -12,6 +12,7 @@ import typer
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
+from curate.cli_mix import mix
 from curate.cli_model import model_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
@@ -150,7 +151,9 @@ def pretrain(
         typer.Argument(help="Folder of token shards; in a workspace: the newest."),
     ] = None,
     out: Out = None,
-    model: Annotated[str, typer.Option(help="A preset (llmcurate model list).")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="A preset (llmcurate model list), or a folder to start from.")
+    ] = "tiny",
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
     lr: Annotated[Optional[float], typer.Option(help="The highest learning rate.")] = None,  # noqa: UP045
     optimizer: Annotated[
@@ -236,6 +239,7 @@ app.command()(which)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
+app.command()(mix)
 
 
 @app.command()

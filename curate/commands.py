@@ -74,6 +74,19 @@ def decontaminate(
     return outcome
 
 
+def mix(options: dict[str, Any], sets: tuple[str, ...], inputs: list[str], how: How) -> None:
+    """`llmcurate mix`; options: those given, by the field of the step, as the command has them."""
+    from curate.mix.options import settings
+
+    chosen = settings(options, _inputs(inputs))
+    recipe = compose("mix", [("mix", chosen)], sets)
+    _execute(recipe, [], how, "mix")
+    if how.dry_run:
+        from curate.mix.make import preview
+
+        preview(recipe.products[0], how.as_json)
+
+
 def encode(tokenizer: Path | None, options: dict[str, Any], inputs: list[str], how: How) -> Outcome:
     """`llmcurate tokenizer encode`; options: those given, by the field of the step."""
     path = tokenizer or _workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
@@ -296,8 +309,7 @@ def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome
 
 
 def _plan(recipe: Recipe, inputs: list[str], space: workspace.Workspace | None) -> RunPlan:
-    reads = bool(recipe.document_steps) or any(p.reads_corpus for p in recipe.products)
-    if not reads:
+    if not recipe.reads_input:
         return plan_run(recipe, InputPlan((), ()))
     if not inputs and not recipe.input and space is not None:
         if any(s.name == "extract" for s in recipe.steps):

@@ -89,7 +89,7 @@ class DirectInput:
         self, table: pa.Table, ids: pa.Table, part: int, before: dict[int, int]
     ) -> pa.Table:
         """Made ids count from the beginning of their file, not of their slice."""
-        if not before:
+        if not before or not ids["own"].null_count:
             return table
         files, slices = self.plan.inputs.files, self.plan.inputs.partitions[part]
         new: dict[int, str] = {}

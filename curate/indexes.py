@@ -215,6 +215,12 @@ def folders(out: Path) -> list[Path]:
     return []
 
 
+def all_in(out: Path) -> list[Index]:
+    """Every index of a run's folder, by label."""
+    records = [(folder, _read(folder)) for folder in folders(out)]
+    return [Index(str(record["name"]), folder, record) for folder, record in records]
+
+
 def find(given: str, step: DedupStep) -> Index:
     """The index that `against: given` (a folder, or NAME=folder) means for this step.
 

@@ -71,5 +71,8 @@ class Outcome:
             for name in stage.sketch.leaves() if stage.sketch else ():
                 paths[name.split(".")[0]] = str(self.out / name)
         for product in self.products:
-            paths[product["makes"]] = str(self.out)
+            if product["makes"] == "corpus":
+                paths[product["folder"]] = str(self.out / product["folder"])
+            else:
+                paths[product["makes"]] = str(self.out)
         return paths

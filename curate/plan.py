@@ -136,9 +136,11 @@ def _product_stages(recipe: Recipe, corpus_key: str, start: int) -> list[Product
     products: list[ProductStage] = []
     made: dict[str, int] = {}
     for product in recipe.products:
-        inputs = {kind: made[kind] for kind in product.needs if kind in made}
+        needs = (*product.needs, "corpus") if product.reads_corpus else product.needs
+        inputs = {kind: made[kind] for kind in needs if kind in made}
         parents = [products[i].key for i in inputs.values()]
-        key = _hash(corpus_key if product.reads_corpus else "", product.identity(), parents)
+        own = product.reads_corpus and "corpus" not in inputs
+        key = _hash(corpus_key if own else "", product.identity(), parents)
         made[product.makes] = len(products)
         products.append(ProductStage(start + len(products), key, product, inputs))
     return products

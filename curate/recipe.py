@@ -42,6 +42,23 @@ class Recipe:
         """The products, in order."""
         return tuple(s for s in self.steps if isinstance(s, Product))
 
+    @property
+    def reads_input(self) -> bool:
+        """Whether a step or product reads the run's input, and no product brings it a corpus."""
+        if self.document_steps:
+            return True
+        for product in self.products:
+            if product.reads_corpus:
+                return True
+            if product.makes == "corpus":
+                return False
+        return False
+
+    @property
+    def brings_corpus(self) -> bool:
+        """Whether a product names sources of its own, and all that reads a corpus reads that."""
+        return not self.reads_input and any(p.makes == "corpus" for p in self.products)
+
     def resolved(self) -> dict[str, Any]:
         """All settings, defaults included, in the form that `parse` reads."""
         steps: list[Any] = []
@@ -141,6 +158,12 @@ def build(
             raise UsageError(
                 f"recipe {name}: {step.label} works on documents and must come before the product"
                 f" {before.label}"
+            )
+        brings = isinstance(step, Product) and step.makes == "corpus" and not step.reads_corpus
+        if brings and any(isinstance(s, (Step, CorpusStep)) for s in steps[:i]):
+            raise UsageError(
+                f"recipe {name}: {step.label} names sources of its own, so the steps before it have"
+                " no use; leave `sources` out and it mixes what they keep"
             )
     return Recipe(name, tuple(steps), description, inputs, read or ReadSettings(), cuts)
 

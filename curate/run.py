@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from curate import assemble, deaths, indexes, interrupt
 from curate.atomic import clear_temporary, write_text
 from curate.engines.local import LocalEngine, Task
 from curate.errors import RunFailed, UsageError, disk_error, name_file
-from curate.formats.inputs import plan_inputs
+from curate.formats.inputs import InputPlan, plan_inputs
 from curate.ledger import Ledger
 from curate.outcome import Options, Outcome
 from curate.plan import MapStage, RunPlan, plan_run, stage_folder
@@ -53,6 +53,10 @@ def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
 def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
     """The stages of a recipe over its inputs."""
     given = inputs or list(recipe.input)
+    if recipe.brings_corpus:
+        if given:
+            raise UsageError(f"recipe {recipe.name} names its own sources: leave {given[0]} out")
+        return plan_run(recipe, InputPlan((), ()))
     if not given:
         raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
     return plan_run(recipe, plan_inputs(given, recipe.read.partition_bytes))
@@ -63,11 +67,9 @@ def _check_out(plan: RunPlan, out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"OUT {out} is a file; name a folder")
     if not plan.stages:
+        _check_mixed(plan, out)
         return
-    home = out.resolve()
-    for file in plan.inputs.files:
-        if "://" not in file.path and home in Path(file.path).resolve().parents:
-            raise UsageError(f"input {file.path} lies in OUT {out}; name another folder as OUT")
+    _check_apart((file.path for file in plan.inputs.files), out)
     for name, manifest in assemble.MANIFESTS.items():
         folder = out / name
         ours = (out / "ledger.db").exists() or (folder / manifest).exists()
@@ -75,6 +77,26 @@ def _check_out(plan: RunPlan, out: Path) -> None:
             raise UsageError(
                 f"{folder} holds files that llmcurate did not write; name another folder as OUT"
             )
+
+
+def _check_apart(paths: Iterable[str], out: Path) -> None:
+    """UsageError where a file that is read lies in OUT."""
+    home = out.resolve()
+    for path in paths:
+        if "://" not in path and home in Path(path).resolve().parents:
+            raise UsageError(f"input {path} lies in OUT {out}; name another folder as OUT")
+
+
+def _check_mixed(plan: RunPlan, out: Path) -> None:
+    """UsageError where a product would write its corpus over one that it did not make."""
+    makers = [p for p in plan.recipe.products if p.makes == "corpus"]
+    for maker in makers:
+        _check_apart(maker.own_files(), out)
+    manifest = out / "corpus" / assemble.MANIFESTS["corpus"]
+    if makers and (out / "corpus").is_dir() and any((out / "corpus").iterdir()):
+        mine = manifest.is_file() and makers[0].name in json.loads(manifest.read_text("utf-8"))
+        if not mine:
+            raise UsageError(f"{out / 'corpus'} holds another corpus; name another folder as OUT")
 
 
 def done_before(out: Path) -> dict[str, set[int]]:

@@ -169,6 +169,7 @@ class ProductContext:
     progress: Callable[[dict[str, Any]], None] = lambda event: None
     say: Callable[[str], None] = lambda line: None  # to whoever watches
     workers: int = 1
+    beside: bool = False  # OUT/corpus is there, of steps on documents
 
 
 class Product(Settings):
@@ -182,6 +183,10 @@ class Product(Settings):
         """Of a product made in OUT itself: the part of `identity()` that must be equal for it to go
         on from what stands there unfinished or made under other settings; None: all of it."""
         return None
+
+    def own_files(self) -> list[str]:
+        """Paths of input files that it names itself, as fsspec opens them."""
+        return []
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         """Writes its files into context.out; returns what the report says of it."""
@@ -211,6 +216,7 @@ REGISTRY: dict[str, str] = {
     "dedup_suffix_array": "curate.dedup.suffix_array.step:DedupSuffixArray",
     "decontaminate": "curate.dedup.decontaminate.step:Decontaminate",
     "perplexity": "curate.perplexity.step:Perplexity",
+    "mix": "curate.mix.step:Mix",
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",

@@ -40,8 +40,8 @@ def pretrain(
     on_progress: Progress | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Train ``model`` (a config, or a preset's name) on the shards, or on the settings' sources;
-    returns the summary.
+    """Train ``model`` on the shards, or on the settings' sources; returns the summary. It is a
+    configuration, a preset's name, or the folder of a trained model whose weights are the first.
 
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run

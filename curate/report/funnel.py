@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from curate.mix.table import text as mix_lines
 from curate.report.training_data import table
 
 
@@ -109,6 +110,8 @@ def text(record: dict[str, Any]) -> str:
         )
     for product in record["products"]:
         lines.append(product_line(product))
+        if product["makes"] == "corpus":
+            lines += mix_lines(product["mix"])
         if product["makes"] == "model":
             lines += table(product["summary"])
     lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]
@@ -153,6 +156,11 @@ def product_line(product: dict[str, Any]) -> str:
         return (
             f"{product['label']}: {sum(card['counts'])} n-grams to order {card['order']} over"
             f" {card['vocabulary']} words, from {card['tokens']} words, {amount(card['bytes'])}"
+        )
+    if product["makes"] == "corpus":
+        return (
+            f"{product['label']}: {product['documents']} documents ({amount(product['bytes'])} of"
+            f" text) in {len(product['files']) - 1} parts under {product['folder']}/"
         )
     if product["makes"] == "export":
         return (

@@ -12,6 +12,7 @@ from curate.report import (
     page_dedup,
     page_end,
     page_funnel,
+    page_mix,
     page_perplexity,
     page_rules,
 )
@@ -60,6 +61,7 @@ def render(record: dict[str, Any], figures: Figures) -> str:
         page_corpus.languages(figures),
         page_corpus.unsure(figures),
         page_corpus.measures(figures),
+        page_mix.chapter(record),
         page_end.products(record),
         page_funnel.speed(record),
         page_end.corrupt(record),

@@ -10,6 +10,7 @@ import torch
 from train.attends import attends, said
 from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, positions_of
 from train.attention.choice import choose
+from train.attention.pieces import lengths_of
 from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.positions import alibi_slopes
@@ -73,6 +74,37 @@ def test_sdpa_has_the_gradients_of_eager(kind):
         (attend(*tensors, spec, backend) * weight).sum().backward()
         grads.append([tensor.grad for tensor in tensors])
     torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("ids", [[0] * 50 + [1] * 46, [7] * 96, [0] * 30 + [1] * 30 + [-1] * 36])
+def test_documents_one_at_a_time_are_those_of_the_whole_mask(ids):
+    """Output and gradients, over rows of different documents."""
+    documents = torch.tensor([ids, [at // 40 for at in range(96)]])
+    found = []
+    for backend in ("eager", "sdpa"):
+        draw = torch.Generator().manual_seed(0)
+        q = torch.randn(2, 4, 96, 8, generator=draw, dtype=torch.float64).requires_grad_()
+        k, v = torch.randn(2, 2, 2, 96, 8, generator=draw, dtype=torch.float64).unbind()
+        k.requires_grad_()
+        v.requires_grad_()
+        spec = mask(queries=96, keys=96, documents=documents)
+        out = attend(q, k, v, spec, backend)
+        (out * out.detach().cos()).sum().backward()
+        assert ("_lengths" in spec.__dict__) == (backend == "sdpa")
+        found.append([out.detach(), q.grad, k.grad, v.grad])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+def test_documents_go_one_at_a_time_only_where_that_is_the_same_and_less():
+    def lengths(ids, **more):
+        spec = mask(queries=len(ids), keys=len(ids), documents=torch.tensor([ids]), **more)
+        return lengths_of(spec)
+
+    apart = [0] * 40 + [1] * 60
+    assert lengths(apart) == ((40, 60),)
+    assert lengths(apart, window=3) is None and lengths(apart, causal=False) is None
+    assert lengths([0] * 40 + [1] * 40 + [0] * 40) is None  # 0 sees across 1
+    assert lengths(list(range(100))) is None
 
 
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)

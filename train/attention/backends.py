@@ -16,6 +16,7 @@ from torch import Tensor
 
 from train.attention.flash import backend as kernels
 from train.attention.mask import Mask
+from train.attention.pieces import by_document, lengths_of
 
 Attention = Callable[[Tensor, Tensor, Tensor, Mask], Tensor]
 
@@ -73,7 +74,8 @@ def _whole(mask: Mask) -> object:
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """PyTorch's fused attention; the flash kernel where the mask is causal and nothing else.
+    """PyTorch's fused attention; the flash kernel where the mask is causal and nothing else, on a
+    CPU also within documents.
     A query that sees nothing gets 0.
     """
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
@@ -81,6 +83,8 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal)
     if mask.queries == 1 and mask.features <= {"causal", "offset"}:  # the newest sees all
         return F.scaled_dot_product_attention(q, k, v)
+    if (lengths := lengths_of(mask)) is not None:
+        return by_document(q, k, v, lengths)
     bias = mask.scores(q.dtype)
     seen = mask.dense if bias is None else bias.masked_fill(~mask.dense, float("-inf"))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)

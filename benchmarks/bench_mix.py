@@ -1,0 +1,143 @@
+"""Mixing two corpora, shuffled, out of core: MB of text a second of one core, and peak memory.
+
+    python benchmarks/bench_mix.py [--mib 1024] [--profile]
+
+English pieces of 3.4 kB as two corpora in parquet (80 % and 20 %), mixed half and half, so that the
+smaller is read 2.5 times: `llmcurate mix` as a process, with one worker, from start to end (two
+readings, the shuffle on disk, compressed parts, hashes, overlap, report). Beside it DuckDB, one
+thread and 2 GB (1 GB is too little for it), which orders the same documents once by a hash of seed
+and id: without quotas, epochs, hashes or manifest. MB are of the mix written, per second of CPU of
+the process. Medians of three. Exit status 1 under 150 MB/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.shared_texts import shifted
+
+TARGET, PASSES = 150.0, 3
+DUCKDB = """
+import sys, duckdb
+target, spill, *folders = sys.argv[1:]
+db = duckdb.connect()
+db.execute("SET memory_limit='2GB'; SET threads=1; SET preserve_insertion_order=false")
+db.execute(f"SET temp_directory='{spill}'")
+files = "[" + ", ".join(f"'{f}/corpus/*.parquet'" for f in folders) + "]"
+db.execute(f"COPY (SELECT * FROM read_parquet({files}) ORDER BY hash(id || '0')) TO '{target}'"
+           " (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)")
+"""
+
+
+def build(folder: Path, texts: list[str], first: int, size: int) -> int:
+    """A corpus of about that many bytes as llmcurate writes it; returns its bytes of text."""
+    import pyarrow as pa
+
+    from curate.assemble import file_record, write_manifest
+    from curate.table_writer import writing
+
+    draw = random.Random(first)
+    corpus = folder / "corpus"
+    corpus.mkdir(parents=True)
+    written = part = 0
+    files = []
+    while written < size:
+        target = corpus / f"part-{part:05d}.parquet"
+        of_part = 0
+        with writing(target) as writer:
+            while of_part < 32 << 20:
+                rows = [draw.choice(texts) for _ in range(1000)]
+                # No two texts are equal, as in a corpus without copies.
+                rows = [f"{first + part} {of_part} {i} {text}" for i, text in enumerate(rows)]
+                ids = [f"{folder.name}-{part}-{of_part}-{i}" for i in range(len(rows))]
+                table = {
+                    "id": ids,
+                    "text": pa.array(rows, pa.large_string()),
+                    "url": [f"https://host.test/{i}" for i in ids],
+                    "source": ["made"] * len(rows),
+                    "lang": ["en"] * len(rows),
+                }
+                writer.write(pa.table(table))
+                of_part += sum(len(r.encode()) for r in rows)
+        files.append({"name": target.name, "text_bytes": of_part, **file_record(target)})
+        written, part = written + of_part, part + 1
+    write_manifest(corpus, "manifest.json", files, "made")
+    return written
+
+
+def timed(command: list[str]) -> tuple[float, float, float]:
+    """(CPU seconds, wall seconds, peak MiB) of a process that must succeed."""
+    begin = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        if status:
+            output.seek(0)
+            sys.exit(f"{' '.join(command)[:200]} failed:\n{output.read()[-2000:]}")
+    return used.ru_utime + used.ru_stime, seconds, used.ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mib", type=int, default=1024, help="text of both corpora")
+    parser.add_argument("--profile", action="store_true", help="where the time goes")
+    asked = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    texts = shifted(20_000)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = asked.mib << 20
+        there = build(folder / "web", texts, 0, size * 4 // 5)
+        there += build(folder / "wiki", texts, 10**6, size // 5)
+        web, wiki, out = folder / "web", folder / "wiki", folder / "out"
+        command = [sys.executable, "-m", "curate.cli", "mix", str(web), str(wiki)]
+        command += ["--weights", "web=50,wiki=50", "--unit", "bytes", "--workers", "1", "-q"]
+        command += ["-o", str(out)]
+        if asked.profile:
+            command[1:1] = ["-m", "cProfile", "-o", "mix.prof"]
+        rates, walls, peaks = [], [], []
+        for _ in range(1 if asked.profile else PASSES):
+            subprocess.run(["rm", "-rf", str(out)], check=True)
+            cpu, wall, peak = timed(command)
+            mixed = json.loads((out / "corpus" / "manifest.json").read_text())["text_bytes"]
+            rates.append(mixed / 1e6 / cpu)
+            walls.append(mixed / 1e6 / wall)
+            peaks.append(peak)
+        subprocess.run(["rm", "-rf", str(out)], check=True)
+        if asked.profile:
+            return
+        theirs, memory = [], []
+        for _ in range(PASSES):
+            target = folder / "duck.parquet"
+            arguments = [str(target), str(folder / "spill"), str(web), str(wiki)]
+            cpu, _, peak = timed([sys.executable, "-c", DUCKDB, *arguments])
+            theirs.append(there / 1e6 / cpu)
+            memory.append(peak)
+    rate = statistics.median(rates)
+    print(f"{there / 1e6:,.0f} MB of text in two corpora; a mix of {mixed / 1e6:,.0f} MB")
+    print(
+        f"llmcurate mix: {rate:.0f} MB/s of CPU ({min(rates):.0f} to {max(rates):.0f}),"
+        f" {statistics.median(walls):.0f} MB/s of wall time, peak {max(peaks):,.0f} MiB"
+    )
+    peer = statistics.median(theirs)
+    print(
+        f"DuckDB ORDER BY hash: {peer:.0f} MB/s of CPU ({min(theirs):.0f} to {max(theirs):.0f}),"
+        f" peak {max(memory):,.0f} MiB"
+    )
+    print(f"ratio {rate / peer:.2f}; target {TARGET:.0f} MB/s")
+    sys.exit(rate < TARGET)
+
+
+if __name__ == "__main__":
+    main()

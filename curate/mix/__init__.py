@@ -1,0 +1,1 @@
+"""Mixtures: how much of which source, how often each document, in which order."""

@@ -1,0 +1,213 @@
+"""From sizes and wishes to amounts: how much of each group, and of each of its strata.
+
+A group is what weights are given to: a source, or a value of the column `by`. A stratum is a part
+of a group with its own number of epochs: a bucket of scores. Sizes are whole numbers of one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from curate.errors import UsageError
+from curate.mix.presets import PRESETS
+from curate.mix.presets import weights as preset_weights
+from curate.mix.shares import clamped, quotas, tempered
+
+POLICIES = ("proportional", "temperature", "unimax")
+Key = tuple[str, int]  # group, bucket of scores
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for. weights: a policy, a preset or numbers by group; total: of the unit, None:
+    as much as there is; amounts, epochs: of a group, in place of weights; floors, caps: shares of
+    the mix; buckets: epochs of each bucket of scores before all are scaled, None: no buckets."""
+
+    weights: str | Mapping[str, float] = "proportional"
+    alpha: float = 0.3
+    total: int | None = None
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[str, float] = field(default_factory=dict)
+    floors: Mapping[str, float] = field(default_factory=dict)
+    caps: Mapping[str, float] = field(default_factory=dict)
+    max_epochs: float = 4.0
+    buckets: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """amounts: of each group; strata: the quota of each stratum; refused: why it cannot be had as
+    asked, None where it can: then it is the nearest mix that can."""
+
+    amounts: dict[str, int]
+    strata: dict[Key, int]
+    refused: str | None = None
+
+
+def exact(number: float | int | str) -> Fraction:
+    """The number as people write it: 0.1 is a tenth."""
+    return Fraction(str(number))
+
+
+def design(sizes: Mapping[Key, int], wish: Wish) -> Design:
+    """The mix of strata of these sizes. UsageError where the wish names what is not there."""
+    times = _times(sizes, wish)
+    groups = sorted({group for group, _ in sizes})
+    check(groups, wish)
+    effective = {
+        g: Fraction(0) for g in groups
+    }  # one reading of a group, buckets as often as asked
+    most = {g: Fraction(0) for g in groups}
+    for key, size in sizes.items():
+        effective[key[0]] += times[key] * size
+        if size:
+            most[key[0]] = max(most[key[0]], times[key])
+    cap = exact(wish.max_epochs)
+    capacity = {
+        g: Fraction(int(cap * effective[g] / most[g])) if most[g] else Fraction(0) for g in groups
+    }
+    if wish.amounts or wish.epochs:
+        found = _asked(groups, effective, capacity, wish)
+    else:
+        found = _shared(groups, effective, capacity, wish)
+    strata: dict[Key, int] = dict.fromkeys(sizes, 0)
+    for group, amount in found.amounts.items():
+        mine = {str(b): times[g, b] * n for (g, b), n in sizes.items() if g == group}
+        if amount and any(mine.values()):
+            for bucket, quota in quotas(mine, amount).items():
+                strata[group, int(bucket)] = quota
+    return Design(found.amounts, strata, found.refused)
+
+
+def _times(sizes: Mapping[Key, int], wish: Wish) -> dict[Key, Fraction]:
+    if wish.buckets is None:
+        return {key: Fraction(1) for key in sizes}
+    return {key: exact(wish.buckets[key[1]]) for key in sizes}
+
+
+def check(groups: list[str], wish: Wish) -> None:
+    """UsageError where the wish names a group that is not there."""
+    named = {"amounts": wish.amounts, "epochs": wish.epochs}
+    named |= {"floors": wish.floors, "caps": wish.caps}
+    if not isinstance(wish.weights, str):
+        named["weights"] = wish.weights
+    for what, given in named.items():
+        _known(given, groups, what)
+
+
+def _known(given: Mapping[str, Any], groups: list[str], what: str) -> None:
+    for name in given:
+        if name not in groups:
+            raise UsageError(f"mix: {what} names {name!r}; there is {', '.join(groups)[:300]}")
+
+
+def _asked(
+    groups: list[str],
+    effective: Mapping[str, Fraction],
+    capacity: Mapping[str, Fraction],
+    wish: Wish,
+) -> Design:
+    """Amounts and epochs group by group; a group with neither is read once."""
+    if both := sorted(set(wish.amounts) & set(wish.epochs)):
+        raise UsageError(f"mix: {both[0]}: give an amount or epochs")
+    amounts = {
+        g: int(wish.amounts[g])
+        if g in wish.amounts
+        else round(exact(wish.epochs.get(g, 1)) * effective[g])
+        for g in groups
+    }
+    return _within(
+        amounts, capacity, wish, {g: min(a, int(capacity[g])) for g, a in amounts.items()}
+    )
+
+
+def _shared(
+    groups: list[str],
+    effective: Mapping[str, Fraction],
+    capacity: Mapping[str, Fraction],
+    wish: Wish,
+) -> Design:
+    """One total by shares, within floors and caps."""
+    weights, even = _weights(groups, effective, wish)
+    if not any(weights.values()):
+        raise UsageError("mix: there is nothing to mix: no source with a weight has any text")
+    total = wish.total
+    if total is None:
+        total = int(sum(effective[g] for g in groups if weights[g]))
+    low = {g: exact(v) * total for g, v in wish.floors.items()}
+    high = {g: exact(v) * total for g, v in wish.caps.items()}
+    _possible(wish, weights)
+    bounded = {g: min(high.get(g, capacity[g]), capacity[g]) for g in groups}
+    reachable = {g: min(v, capacity[g]) for g, v in low.items()}
+    # UniMax looks at what there is before it shares: its cap is a part of the policy.
+    first = bounded if even else high
+    wanted = clamped(weights, Fraction(total), low, first)
+    nearest = clamped(weights, Fraction(total), reachable, bounded)
+    amounts = _whole(wanted, total)
+    return _within(amounts, capacity, wish, _whole(nearest, total), total)
+
+
+def _whole(amounts: Mapping[str, Fraction], total: int) -> dict[str, int]:
+    """Whole numbers that add up to the total, or to what the amounts come to below it."""
+    reached = min(total, int(sum(amounts.values())))
+    if not reached:
+        return dict.fromkeys(amounts, 0)
+    return quotas(amounts, reached)
+
+
+def _weights(
+    groups: list[str], effective: Mapping[str, Fraction], wish: Wish
+) -> tuple[dict[str, Fraction], bool]:
+    """Weights by group, and whether they are UniMax's."""
+    sizes = {g: int(effective[g]) for g in groups}
+    if not isinstance(wish.weights, str):
+        return {g: exact(wish.weights.get(g, 0)) for g in groups}, False
+    if wish.weights in PRESETS:
+        table = preset_weights(wish.weights)
+        by_lower = {g.lower(): g for g in groups}
+        if missing := [name for name in table if name not in by_lower]:
+            raise UsageError(
+                f"mix: {wish.weights} has a source {missing[0]!r}; name yours so, as"
+                f" {missing[0]}=FOLDER, or give weights by hand (it has {', '.join(table)})"
+            )
+        return {g: table.get(g.lower(), Fraction(0)) for g in groups}, False
+    if wish.weights == "unimax":
+        return {g: Fraction(int(sizes[g] > 0)) for g in groups}, True
+    return tempered(sizes, wish.alpha if wish.weights == "temperature" else 1.0), False
+
+
+def _possible(wish: Wish, weights: Mapping[str, Fraction]) -> None:
+    """UsageError for bounds that no mix can keep, whatever its size."""
+    for name, floor in wish.floors.items():
+        if floor > wish.caps.get(name, 1):
+            raise UsageError(f"mix: the floor of {name} is above its cap")
+    if sum(map(exact, wish.floors.values())) > 1:
+        raise UsageError("mix: the floors add up to more than 1")
+    named = [g for g, w in weights.items() if w]
+    if all(g in wish.caps for g in named) and sum(exact(wish.caps[g]) for g in named) < 1:
+        raise UsageError("mix: the caps of all sources add up to less than 1")
+
+
+def _within(
+    amounts: dict[str, int],
+    capacity: Mapping[str, Fraction],
+    wish: Wish,
+    nearest: dict[str, int],
+    total: int | None = None,
+) -> Design:
+    """The amounts, or the nearest ones where a group would be read more often than allowed."""
+    over = [g for g, amount in amounts.items() if amount > capacity[g]]
+    if not over and (total is None or sum(amounts.values()) >= total):
+        return Design(amounts, {})
+    if over:
+        g = max(over, key=lambda g: (amounts[g] - capacity[g], g))
+        most = int(capacity[g])
+        why = (
+            f"it asks for {amounts[g]:,} of {g}, of which {wish.max_epochs:g} epochs give {most:,}"
+        )
+    else:
+        why = f"all there is gives {sum(amounts.values()):,} of {total:,} within its bounds"
+    return Design(nearest, {}, why)

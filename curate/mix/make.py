@@ -1,0 +1,236 @@
+"""Prepare a mix (measure, design, choose), show it, write it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curate.assemble import MANIFESTS, total_ids, write_manifest
+from curate.errors import RunFailed, UsageError
+from curate.mix import table
+from curate.mix.choose import Chosen, choose
+from curate.mix.design import Key, check, design
+from curate.mix.measure import Measured, measure, sizes_in
+from curate.mix.overlap import overlap
+from curate.mix.settle import Settled, settle
+from curate.mix.sources import Source
+from curate.mix.strata import Strata, moment
+from curate.mix.write import Layout, write_mix
+
+if TYPE_CHECKING:
+    from curate.mix.near import Near
+    from curate.mix.step import Mix
+    from curate.steps import ProductContext
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Prepared:
+    """All that is known before a document is written. record: the table, as run.json has it."""
+
+    sources: list[Source]
+    measured: Measured
+    chosen: Chosen
+    settled: Settled
+    record: dict[str, Any]
+
+
+def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepared:
+    """Measures the sources and chooses documents; says the table. UsageError, after the nearest
+    possible mix was said, where the mix cannot be had."""
+    quality = mix.quality
+    strata = Strata(
+        by=mix.by,
+        column=quality.column if quality else None,
+        edges=quality.edges if quality else (),
+        since=moment(mix.since, "since"),
+        until=moment(mix.until, "until"),
+        undated=mix.undated,
+    )
+    if mix.by is None:  # before anything is read
+        check(sorted(source.name for source in sources), mix.wish())
+    size = sizes_in(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None)
+    path = scratch / "measured.parquet"
+    near = _near(mix, sources, scratch)
+    try:
+        measured = measure(sources, strata, size, mix.seed, path, mix.overlap == "exact", near)
+    except BaseException:
+        if near is not None:
+            near.close(failed=True)
+        raise
+    if near is not None:
+        near.close()
+    sizes = {} if mix.by else {(source.name, 0): 0 for source in sources}
+    sizes |= measured.keyed(measured.sizes)
+    if not any(sizes.values()):
+        raise UsageError("mix: the sources hold no text to mix")
+    found = design(sizes, mix.wish())
+    quota = np.zeros(len(strata.keys), np.int64)
+    for key, number in strata.keys.items():
+        quota[number] = found.strata.get(key, 0)
+    if not quota.any():
+        raise UsageError("mix: nothing would be taken: ask for more")
+    chosen = choose(measured, quota)
+    groups = sorted({group for group, _ in sizes})
+    number_of = {group: number for number, group in enumerate(groups)}
+    of = np.array([number_of[group] for group, _ in strata.keys], np.int32)
+    marked = scratch / "marked.parquet" if mix.overlap != "none" else None
+    settled = settle(measured, chosen, of, marked)
+    record = _record(mix, groups, measured, quota, settled, found.amounts)
+    record["sources"] = {
+        source.name: {"inputs": list(source.inputs), "files": len(source.files)}
+        for source in sources
+    }
+    if marked is not None:
+        record["overlap"] = overlap(marked, groups, near.path if near else None)
+        if near is not None:
+            record["overlap"] |= {"from_index": sorted(near.kept), "not_in_index": near.absent}
+    refused = found.refused and not mix.nearest
+    if found.refused:
+        what = "the nearest possible mix is" if refused else "taken instead:"
+        say(f"the mix cannot be had as asked ({found.refused}); {what}")
+        record["refused"] = found.refused
+    for line in table.text(record):
+        say(line)
+    if refused:
+        raise UsageError(
+            f"mix: {found.refused}; nearest possible: {_brief(record)}; take it with --nearest"
+            " (nearest: true), ask for less with --total, or allow more with --max-epochs"
+        )
+    return Prepared(sources, measured, chosen, settled, record)
+
+
+def _near(mix: Mix, sources: list[Source], scratch: Path) -> Near | None:
+    if mix.overlap != "minhash":
+        return None
+    from curate.mix.near import Near
+
+    return Near(sources, scratch)
+
+
+def make(mix: Mix, prepared: Prepared, folder: Path, context: ProductContext) -> dict[str, Any]:
+    """Writes the mix into the folder; returns what the report says of it."""
+    settled = prepared.settled
+    layout = Layout(mix.part_bytes, int(settled.bytes.sum()), context.workers)
+    folder.mkdir(parents=True)
+    written = write_mix(
+        prepared.sources, prepared.measured.strata, prepared.chosen, mix.seed, layout, folder
+    )
+    documents = sum(f["documents"] for f in written.files)
+    size = sum(f["text_bytes"] for f in written.files)
+    if not np.array_equal(written.copies, settled.copies) or (
+        documents != settled.copies.sum() or size != settled.bytes.sum()
+    ):
+        raise RunFailed("mix: a source has changed while it was read; run the command again")
+    record = prepared.record
+    more = {
+        "mix": {name: record[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
+    }
+    digest = hashlib.sha256(json.dumps(mix.identity()).encode()).hexdigest()[:16]
+    write_manifest(folder, MANIFESTS["corpus"], written.files, digest, more)
+    return {
+        "documents": documents,
+        "bytes": size,
+        "kept_ids": total_ids(f["ids"] for f in written.files),
+        "folder": folder.name,
+        "mix": record,
+        "input": _tally(prepared.sources) if mix.sources else None,
+        "warnings": _warnings(record),
+    }
+
+
+def preview(mix: Any, as_json: bool) -> None:
+    """Prints the table and writes nothing."""
+    with tempfile.TemporaryDirectory(prefix="llmcurate-mix-") as folder:
+        said = print if not as_json else lambda line: None
+        record = prepare(mix, mix.opened(), Path(folder), said).record
+    if as_json:
+        print(json.dumps(record, ensure_ascii=False))
+
+
+def _brief(record: dict[str, Any], most: int = 8) -> str:
+    """Shares and epochs in a line."""
+    rows = sorted(record["rows"], key=lambda row: (-row["amount"], row["name"]))
+    told = [f"{r['name']} {100 * r['share']:.1f} % ({r['epochs']:.2f} epochs)" for r in rows[:most]]
+    rest = f" and {len(rows) - most} more" if len(rows) > most else ""
+    return f"{', '.join(told)}{rest} of {record['total']['amount']:,} {record['unit']}"
+
+
+def _warnings(record: dict[str, Any]) -> list[str]:
+    found = []
+    if record["estimated"]:
+        found.append("tokens are bytes / 4, not counted; --tokenizer counts them")
+    if record.get("refused"):
+        found.append(f"not the mix asked for: {record['refused']}")
+    return found
+
+
+def _tally(sources: list[Source]) -> dict[str, Any]:
+    """What the readers of all sources met, as one."""
+    found: dict[str, Any] = {}
+    for name in ("read", "kept", "rejected", "corrupt", "bytes_in", "bytes_out"):
+        found[name] = sum(source.tally.get(name, 0) for source in sources)
+    for name in ("skipped", "primary"):
+        total: Counter[str] = Counter()
+        for source in sources:
+            total.update(source.tally.get(name, {}))
+        found[name] = dict(sorted(total.items()))
+    examples = [e for source in sources for e in source.tally.get("corrupt_examples", [])]
+    return found | {"corrupt_examples": examples[:100]}
+
+
+def _record(
+    mix: Mix,
+    groups: list[str],
+    measured: Measured,
+    quota: np.ndarray,
+    settled: Settled,
+    amounts: dict[str, int],
+) -> dict[str, Any]:
+    whole = int(settled.amount.sum())
+    labels = mix.quality.labels if mix.quality else []
+
+    def figures(keys: list[Key]) -> dict[str, Any]:
+        at = [measured.strata.keys[key] for key in keys]
+        size, amount = int(measured.sizes[at].sum()), int(settled.amount[at].sum())
+        documents = int(measured.documents[at].sum())
+        return {
+            "documents": documents,
+            "bytes": int(measured.bytes[at].sum()),
+            "size": size,
+            "quota": int(quota[at].sum()),
+            "amount": amount,
+            "copies": int(settled.copies[at].sum()),
+            "share": round(amount / whole, 6) if whole else 0.0,
+            "epochs": round(amount / size, 4) if size else 0.0,
+            "unique": int(settled.unique[at].sum()),
+            "unique_documents": int(settled.taken[at].sum()),
+            "last_epoch": int(settled.drawn[at].sum()),
+            "never": documents - int(settled.taken[at].sum()),
+        }
+
+    keys = sorted(measured.strata.keys)
+    rows = []
+    for group in groups:
+        mine = [key for key in keys if key[0] == group]
+        buckets = [{"name": labels[key[1]], **figures([key])} for key in mine] if labels else []
+        rows.append({"name": group, "asked": amounts[group], **figures(mine), "buckets": buckets})
+    return {
+        "unit": mix.unit,
+        "estimated": mix.unit == "tokens" and not mix.tokenizer,
+        "seed": mix.seed,
+        "weights": mix.weights,
+        "by": mix.by,
+        "rows": rows,
+        "total": figures(keys),
+        "outside": {s: dict(r) for s, r in measured.strata.outside.items()},
+    }

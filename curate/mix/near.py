@@ -1,0 +1,156 @@
+"""Near copies among sources: band keys of MinHash, out of the index that a run kept, or made.
+
+A run with a MinHash dedup has the keys of its documents in OUT/index; they are read there by id.
+The first such index decides the settings (bands, rows, shingles, seed); sources without one of the
+same settings are sketched. Documents that share a band are taken for copies, directly or through
+others, as `dedup --method minhash` without `verify` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate import indexes
+from curate.atomic import TEMPORARY
+from curate.database import database, literal
+from curate.dedup.minhash.candidates import arrow_batches
+from curate.dedup.minhash.step import DedupMinhash
+from curate.mix.sources import Source
+from curate.sketches import SketchFile, view
+from curate.table_writer import TableWriter
+from curate.text.buffers import as_large_string
+
+_SETTINGS = ("bands", "rows", "shingle", "ngram", "normalize", "seed")
+BANDS = pa.schema([("row", pa.int64()), ("key", pa.uint64())])
+IDS = pa.schema([("row", pa.int64()), ("id", pa.string())])
+
+
+class Near:
+    """`add` the documents of all sources, then `close`; `path` has a row for each band (row, key).
+
+    kept: sources whose keys come from an index; absent: documents that their index does not know.
+    """
+
+    def __init__(self, sources: list[Source], scratch: Path) -> None:
+        self.scratch, self.path = scratch, scratch / "bands.parquet"
+        self.kept: dict[str, indexes.Index] = {}
+        self.absent: dict[str, int] = {}
+        found = {s.name: self._indexes(s) for s in sources}
+        own = next((kept[0] for kept in found.values() if kept), None)
+        self.step = _step(own.record["comparable"]) if own else DedupMinhash()
+        for name, kept in found.items():
+            for index in kept:
+                if _same(index.record["comparable"], self.step.comparable()):
+                    self.kept.setdefault(name, index)
+        self._ids = {n: TableWriter(scratch / f"ids-{k}.parquet") for k, n in enumerate(self.kept)}
+        self._bands = TableWriter(self.path)
+        self._bands.write(BANDS.empty_table())
+        for writer in self._ids.values():
+            writer.write(IDS.empty_table())
+
+    @staticmethod
+    def _indexes(source: Source) -> list[indexes.Index]:
+        """The MinHash indexes of a source that is the OUT of one run."""
+        if len(source.inputs) != 1 or "://" in source.inputs[0]:
+            return []
+        out = Path(source.inputs[0])
+        found = [
+            index for index in indexes.all_in(out) if index.record["step"] == DedupMinhash.name
+        ]
+        return [i for i in found if i.record["step_version"] == DedupMinhash.version]
+
+    def add(self, source: str, first: int, batch: pa.RecordBatch) -> None:
+        """Documents of a source; first: the number of the first one among all."""
+        number = pa.array(np.arange(first, first + batch.num_rows))
+        if source in self._ids:
+            table = pa.table([number, batch["id"].cast(pa.string())], schema=IDS)
+            self._ids[source].write(table)
+            return
+        from curate.dedup.minhash.kernel import band_keys
+
+        bands, rows = self.step.banding
+        signature, count = self.step.signatures(as_large_string(batch["text"]))
+        some = np.flatnonzero(count > 0)
+        self._put(number.to_numpy()[some], band_keys(signature[some], bands, rows))
+
+    def _put(self, number: np.ndarray, keys: np.ndarray) -> None:
+        table = [pa.array(np.repeat(number, keys.shape[1])), pa.array(keys.reshape(-1))]
+        self._bands.write(pa.table(table, schema=BANDS))
+
+    def close(self, failed: bool = False) -> None:
+        """Nothing more comes: the kept keys are joined."""
+        for writer in self._ids.values():
+            writer.close(failed)
+        done = False
+        try:
+            for k, name in enumerate(() if failed else self.kept):
+                self._join(name, self.scratch / f"ids-{k}.parquet")
+            done = not failed
+        finally:
+            self._bands.close(not done)
+
+    def _join(self, name: str, ids: Path) -> None:
+        files: list[SketchFile] = [replace(f, corpus="") for f in self.kept[name].files(0)]
+        bands, _ = self.step.banding
+        found = 0
+        with database(self.scratch / f"{TEMPORARY}spill-near") as db:
+            view(db, tuple(files))
+            reader = db.sql(
+                f"""SELECT i.row, s.bands FROM read_parquet({literal(ids)}) i
+                JOIN sketches s ON i.id = s.id"""
+            )
+            for batch in arrow_batches(reader):
+                found += batch.num_rows
+                batch = batch.filter(batch["bands"].is_valid())
+                raw = batch["bands"].cast(pa.binary())
+                _, offsets, data = raw.buffers()
+                first = np.frombuffer(offsets, np.int32)[raw.offset] if len(raw) else 0
+                keys = np.frombuffer(data or b"", np.uint8)[first : first + 8 * bands * len(raw)]
+                self._put(batch["row"].to_numpy(), keys.view(np.uint64).reshape(-1, bands))
+        there = pq.read_metadata(ids).num_rows
+        if there > found:
+            self.absent[name] = there - found
+
+
+def _step(comparable: dict[str, Any]) -> DedupMinhash:
+    return DedupMinhash(**{name: comparable[name] for name in _SETTINGS})
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one.get(name) == other.get(name) for name in _SETTINGS)
+
+
+def clusters(db: Any, bands: Path) -> None:
+    """Makes the table `clusters` (row, label): documents that share a band, directly or through
+    others, with the least row among them."""
+    edges = db.execute(
+        f"""SELECT DISTINCT min(row) OVER (PARTITION BY key) AS a, row AS b
+        FROM read_parquet({literal(bands)}) QUALIFY count(*) OVER (PARTITION BY key) > 1"""
+    ).fetchnumpy()
+    a, b = (np.asarray(edges[name], np.int64) for name in ("a", "b"))
+    rows, places = np.unique(np.concatenate([a, b]), return_inverse=True)
+    label = connected(places[: len(a)], places[len(a) :], len(rows))
+    found = pa.table({"row": rows, "label": rows[label] if len(rows) else rows})
+    db.register("found", found)
+    db.execute("CREATE TABLE clusters AS SELECT * FROM found")
+    db.unregister("found")
+
+
+def connected(a: np.ndarray, b: np.ndarray, many: int) -> np.ndarray:
+    """int64[many]: for each of so many nodes the least one that edges (a[i], b[i]) join it to."""
+    label = np.arange(many)
+    while True:
+        least = np.minimum(label[a], label[b])
+        after = label.copy()
+        for ends in (a, b, label[a], label[b]):
+            np.minimum.at(after, ends, least)
+        after = after[after]
+        if np.array_equal(after, label):
+            return label
+        label = after

@@ -1,0 +1,217 @@
+"""The product `mix`: sources in stated proportions, shuffled, as a corpus.
+
+A product and no step on documents: a step sees a partition and keeps or drops each document once,
+where a mix repeats documents and orders all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from curate.errors import UsageError
+from curate.mix.design import POLICIES, Wish
+from curate.mix.presets import PRESETS
+from curate.mix.sources import Source
+from curate.steps import Product, ProductContext, digest
+
+
+class Quality(BaseModel):
+    """Epochs by buckets of a score: epochs[i] where edges[i - 1] <= score < edges[i]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: str = Field(min_length=1)
+    edges: tuple[float, ...] = Field(min_length=1)
+    epochs: tuple[float, ...]
+    missing: float = Field(1.0, ge=0, description="epochs of documents without a score")
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Quality:
+        if list(self.edges) != sorted(set(self.edges)) or not all(map(math.isfinite, self.edges)):
+            raise ValueError("edges must ascend")
+        if len(self.epochs) != len(self.edges) + 1:
+            raise ValueError(
+                f"{len(self.edges)} edges make {len(self.edges) + 1} buckets of epochs"
+            )
+        if not all(0 <= e < math.inf for e in self.epochs) or not any(self.epochs):
+            raise ValueError("epochs are 0 or more, and not all 0")
+        return self
+
+    @property
+    def labels(self) -> list[str]:
+        """A name of each bucket, that of documents without a score last."""
+        edges = [f"{e:g}" for e in self.edges]
+        inner = [f"{a} to {b}" for a, b in pairwise(edges)]
+        return [f"below {edges[0]}", *inner, f"from {edges[-1]}", "no score"]
+
+
+class Mix(Product):
+    """Mixes sources by weights and epochs, in an order drawn from a seed."""
+
+    name: ClassVar[str] = "mix"
+    makes: ClassVar[str] = "corpus"
+
+    sources: dict[str, tuple[str, ...]] = Field({}, description="name: inputs; none: the corpus")
+    weights: str | dict[str, float] = Field(
+        "proportional", description="proportional, temperature, unimax, llama1, or name: weight"
+    )
+    alpha: float = Field(0.3, ge=0, le=1, description="of temperature: shares of size ** alpha")
+    unit: Literal["tokens", "bytes", "documents"] = "tokens"
+    tokenizer: str | None = Field(None, description="that counts tokens; none: bytes / 4")
+    total: int | None = Field(None, ge=1, description="of the unit; none: as much as there is")
+    amounts: dict[str, int] = Field({}, description="name: so much of the unit, for weights")
+    epochs: dict[str, float] = Field({}, description="name: epochs, in place of weights")
+    floors: dict[str, float] = Field({}, description="name: least share of the mix")
+    caps: dict[str, float] = Field({}, description="name: greatest share of the mix")
+    # Muennighoff et al. 2023: up to four epochs are worth nearly as much as new data.
+    max_epochs: float = Field(4.0, gt=0)
+    nearest: bool = Field(False, description="take the nearest mix where the one asked for is not")
+    by: str | None = Field(
+        None, description="column whose values are mixed, as lang; none: sources"
+    )
+    quality: Quality | None = None
+    since: str | None = Field(None, description="date; older documents stay out")
+    until: str | None = Field(None, description="date; documents from then on stay out")
+    undated: bool = Field(True, description="whether documents without a date stay in, then")
+    overlap: Literal["exact", "minhash", "none"] = Field(
+        "exact", description="how texts of the sources are compared"
+    )
+    seed: int = Field(0, ge=0, lt=1 << 64)
+    part_bytes: int = Field(64 << 20, ge=1 << 10, description="text of a part, about")
+
+    _sources: list[Source] | None = PrivateAttr(default=None)
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _one_input(cls, value: Any) -> Any:
+        """`{wiki: wiki/}` as `{wiki: [wiki/]}`."""
+        if not isinstance(value, dict):
+            return value
+        return {k: (v,) if isinstance(v, str) else v for k, v in value.items()}
+
+    @field_validator("total", mode="before")
+    @classmethod
+    def _amount(cls, value: Any) -> Any:
+        return whole(value)
+
+    @field_validator("amounts", mode="before")
+    @classmethod
+    def _amounts(cls, value: Any) -> Any:
+        return {k: whole(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _checked(self) -> Mix:
+        from curate.mix.strata import moment
+
+        if isinstance(self.weights, str) and self.weights not in (*POLICIES, *PRESETS):
+            raise ValueError(
+                f"weights {self.weights!r}: {', '.join((*POLICIES, *PRESETS))}, or name=weight,..."
+            )
+        numbers: dict[str, dict[str, Any]] = {"amounts": self.amounts, "epochs": self.epochs}
+        if isinstance(self.weights, dict):
+            numbers["weights"] = self.weights
+        for what, values in numbers.items():
+            for name, value in values.items():
+                if not 0 <= value < math.inf:
+                    raise ValueError(f"{what}: {name} is {value:g}; give 0 or more")
+        for what, values in {"floors": self.floors, "caps": self.caps}.items():
+            for name, value in values.items():
+                if not 0 <= value <= 1:
+                    raise ValueError(f"{what}: {name} is {value:g}; a share is between 0 and 1")
+        if self.amounts or self.epochs:
+            shared = (self.total, self.floors or None, self.caps or None)
+            if any(v is not None for v in shared) or self.weights != "proportional":
+                raise ValueError(
+                    "amounts and epochs stand in place of weights, total, floors, caps"
+                )
+        if not math.isfinite(self.max_epochs):
+            raise ValueError("max_epochs is a number")
+        if self.tokenizer and self.unit != "tokens":
+            raise ValueError(f"tokenizer: needs unit: tokens, not {self.unit}")
+        try:
+            moment(self.since, "since"), moment(self.until, "until")
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def reads_corpus(self) -> bool:  # type: ignore[override]
+        """Without sources, it mixes what the recipe reads or keeps."""
+        return not self.sources
+
+    def opened(self) -> list[Source]:
+        """The sources, looked at once."""
+        from curate.mix.sources import open_sources
+
+        if self._sources is None:
+            self._sources = open_sources(self.sources)
+        return self._sources
+
+    def identity(self) -> dict[str, Any]:
+        found = super().identity()
+        # Where a source lies decides nothing; its name, and what is in it, does.
+        if self.sources:
+            sources = sorted([s.name, s.fingerprint] for s in self.opened())
+            found["settings"]["sources"] = sources
+        if self.tokenizer:
+            path = Path(self.tokenizer)
+            found["tokenizer"] = digest(
+                "mix", str(path / "tokenizer.json" if path.is_dir() else path)
+            )
+        return found
+
+    def notes(self) -> list[str]:
+        found = self.opened() if self.sources else []
+        return [notice for source in found for notice in source.notices]
+
+    def own_files(self) -> list[str]:
+        return [path for source in self.opened() for path in source.files] if self.sources else []
+
+    def wish(self) -> Wish:
+        """What these settings ask for."""
+        return Wish(
+            weights=self.weights,
+            alpha=self.alpha,
+            total=self.total,
+            amounts=self.amounts,
+            epochs=self.epochs,
+            floors=self.floors,
+            caps=self.caps,
+            max_epochs=self.max_epochs,
+            buckets=(*self.quality.epochs, self.quality.missing) if self.quality else None,
+        )
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from curate.mix.make import make, prepare
+        from curate.mix.sources import own_corpus
+
+        name = "mix" if context.beside else "corpus"
+        for old in (context.out / "mix", context.out / "corpus"):
+            shutil.rmtree(old, ignore_errors=True)
+        scratch = context.out / ".scratch-mix"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        try:
+            sources = self.opened() if self.sources else [own_corpus("corpus", context.corpus)]
+            prepared = prepare(self, sources, scratch, context.say)
+            return make(self, prepared, context.out / name, context)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def whole(value: Any) -> Any:
+    """`1.4e12` of a command line or YAML as a whole number; other values as they are."""
+    if isinstance(value, (str, float)):
+        try:
+            number = float(value)
+        except ValueError:
+            return value
+        if number.is_integer():
+            return int(value) if isinstance(value, str) and value.isdigit() else int(number)
+    return value

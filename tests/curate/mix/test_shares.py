@@ -1,0 +1,190 @@
+"""Shares, bounds and quotas: exact, in any order of arrival."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.errors import UsageError
+from curate.mix.design import Wish, design
+from curate.mix.presets import LLAMA1, LLAMA1_TOKENS, weights
+from curate.mix.shares import clamped, quotas, tempered
+
+SIZES = st.lists(st.integers(1, 10**6), min_size=1, max_size=8)
+
+
+def by_name(values):
+    return {f"s{i}": v for i, v in enumerate(values)}
+
+
+def shuffled(values, seed):
+    pairs = list(values.items())
+    random.Random(seed).shuffle(pairs)
+    return dict(pairs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 10**9), min_size=1, max_size=9), st.integers(0, 10**15), st.integers()
+)
+def test_quotas_add_up_and_each_is_within_one_of_its_share_in_any_order(shares, total, seed):
+    if not any(shares):
+        shares[0] = 1
+    given_ = by_name(shares)
+    found = quotas(given_, total)
+    assert sum(found.values()) == total
+    for name, share in given_.items():
+        assert abs(found[name] - Fraction(share * total, sum(shares))) < 1
+    assert quotas(shuffled(given_, seed), total) == found
+
+
+def unimax(sizes, total, cap):
+    """Chung et al. 2023, algorithm 1, as it is printed: languages from the smallest on."""
+    budget, left = Fraction(total), len(sizes)
+    found = {}
+    for name in sorted(sizes, key=lambda name: sizes[name]):
+        even = budget / left
+        found[name] = min(even, Fraction(sizes[name] * cap))
+        budget -= found[name]
+        left -= 1
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.integers(1, 10**7), st.integers(1, 6))
+def test_unimax_is_the_algorithm_of_the_paper(sizes, total, cap):
+    named = by_name(sizes)
+    total = min(total, cap * sum(sizes))
+    high = {n: Fraction(cap * s) for n, s in named.items()}
+    ours = clamped(dict.fromkeys(named, Fraction(1)), Fraction(total), {}, high)
+    assert ours == unimax(named, total, cap)
+    found = design(
+        {(n, 0): s for n, s in named.items()}, Wish("unimax", total=total, max_epochs=cap)
+    )
+    assert found.refused is None and sum(found.amounts.values()) == total
+    assert all(abs(found.amounts[n] - ours[n]) < 1 for n in named)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.data())
+def test_amounts_between_bounds_add_up_and_one_scale_gives_all_that_touch_none(sizes, data):
+    named = by_name(sizes)
+    weight = {n: Fraction(data.draw(st.integers(1, 50))) for n in named}
+    low = {n: Fraction(data.draw(st.integers(0, 20))) for n in named}
+    high = {n: low[n] + data.draw(st.integers(0, 100)) for n in named}
+    total = Fraction(data.draw(st.integers(int(sum(low.values())), int(sum(high.values())))))
+    found = clamped(weight, total, low, high)
+    assert sum(found.values()) == total
+    assert all(low[n] <= found[n] <= high[n] for n in named)
+    free = {found[n] / weight[n] for n in named if low[n] < found[n] < high[n]}
+    assert len(free) <= 1
+
+
+def test_the_epochs_of_llamas_table_are_reproduced():
+    sizes = {(name, 0): round(row.unique(LLAMA1_TOKENS)) for name, row in LLAMA1.items()}
+    found = design(sizes, Wish("llama1", total=LLAMA1_TOKENS))
+    assert found.refused is None and sum(found.amounts.values()) == LLAMA1_TOKENS
+    epochs = {name: f"{found.amounts[name] / sizes[name, 0]:.2f}" for name in LLAMA1}
+    assert epochs == {name: row.epochs for name, row in LLAMA1.items()}
+    assert sum(weights("llama1").values()) == 100
+
+
+def test_the_tokens_that_llamas_table_implies_fit_its_sizes_on_disk():
+    """The paper prints no counts of tokens: shares, epochs and gigabytes must agree on them."""
+    for name, row in LLAMA1.items():
+        assert 2.7 < row.disk_gb * 1e9 / row.unique(LLAMA1_TOKENS) < 4.0, name
+
+
+def test_temperature_is_a_power_of_the_size():
+    found = tempered({"big": 1000, "small": 10, "none": 0}, 0.3)
+    assert float(found["big"] / found["small"]) == pytest.approx(100**0.3)
+    assert found["none"] == 0
+    assert set(tempered({"a": 5, "b": 500}, 0.0).values()) == {1}
+    flat = tempered({"a": 5, "b": 500}, 1.0)
+    assert flat["b"] / flat["a"] == pytest.approx(100)
+
+
+THERE = {("en", 0): 10_000, ("th", 0): 1_000, ("lo", 0): 100}
+
+
+def shares(wish):
+    found = design(THERE, wish)
+    assert found.refused is None
+    return {g: a / sum(found.amounts.values()) for g, a in found.amounts.items()}
+
+
+def test_a_floor_and_a_cap_hold_and_the_rest_keeps_its_proportions():
+    even = Wish("temperature", alpha=0.0, total=900, max_epochs=100)
+    assert shares(even)["en"] == pytest.approx(1 / 3)
+    floor = shares(Wish("temperature", alpha=0.0, total=900, max_epochs=100, floors={"en": 0.5}))
+    assert floor == {"en": 0.5, "th": 0.25, "lo": 0.25}
+    cap = shares(Wish(total=1000, caps={"en": 0.6}, max_epochs=100))
+    assert cap["en"] == 0.6
+    assert cap["th"] / cap["lo"] == pytest.approx(10, rel=0.03)
+
+
+@pytest.mark.parametrize("kind", ["weights", "temperature", "total", "amounts", "epochs", "cap"])
+def test_more_epochs_than_the_cap_are_refused_with_a_mix_that_can_be_had(kind):
+    wish = {
+        "weights": Wish({"en": 1, "lo": 1}),
+        "temperature": Wish("temperature"),
+        "total": Wish(total=100_000),
+        "amounts": Wish(amounts={"th": 5_000}),
+        "epochs": Wish(epochs={"lo": 4.5}),
+        "cap": Wish(total=20_000, caps={"en": 0.6}),
+    }[kind]
+    found = design(THERE, wish)
+    assert found.refused
+    for key, size in THERE.items():
+        assert found.amounts[key[0]] <= 4 * size
+    assert found.strata == {key: found.amounts[key[0]] for key in THERE}
+    again = design(THERE, Wish(amounts=found.amounts))
+    assert again.refused is None and again.amounts == found.amounts
+
+
+def test_the_nearest_mix_keeps_the_total_and_the_proportions_of_what_is_not_exhausted():
+    found = design(THERE, Wish({"en": 2, "th": 1, "lo": 1}, total=3_400))
+    assert found.amounts == {"en": 2_000, "th": 1_000, "lo": 400}
+
+
+@pytest.mark.parametrize(
+    "wish, said",
+    [
+        (Wish({"fr": 1}), "weights names 'fr'; there is en, lo, th"),
+        (Wish(floors={"en": 0.7, "th": 0.4}), "add up to more than 1"),
+        (Wish(floors={"en": 0.7}, caps={"en": 0.5}), "floor of en is above its cap"),
+        (Wish(caps={"en": 0.1, "th": 0.1, "lo": 0.1}), "add up to less than 1"),
+        (Wish(amounts={"en": 5}, epochs={"en": 1}), "give an amount or epochs"),
+        (Wish("llama1"), "has a source 'commoncrawl'"),
+        (Wish({"en": 0}), "nothing to mix"),
+    ],
+    ids=["unknown", "floors", "floor-cap", "caps", "both", "preset", "zero"],
+)
+def test_a_wish_that_cannot_be_meant_is_one_line(wish, said):
+    with pytest.raises(UsageError, match=said):
+        design(THERE, wish)
+
+
+def test_buckets_of_scores_are_read_as_often_as_asked_or_all_scaled():
+    sizes = {("web", 0): 100, ("web", 1): 50, ("web", 2): 10, ("wiki", 3): 40}
+    wish = Wish(buckets=(0.0, 1.0, 3.0, 1.0))
+    assert design(sizes, wish).strata == {
+        ("web", 0): 0,
+        ("web", 1): 50,
+        ("web", 2): 30,
+        ("wiki", 3): 40,
+    }
+    half = Wish({"web": 1, "wiki": 1}, total=80, buckets=(0.0, 1.0, 3.0, 1.0))
+    assert design(sizes, half).strata == {
+        ("web", 0): 0,
+        ("web", 1): 25,
+        ("web", 2): 15,
+        ("wiki", 3): 40,
+    }
+    # Three epochs of the best leave room for a third more: 4 / 3 of one and 4 of the other.
+    most = design(sizes, Wish({"web": 1}, total=10_000, buckets=(0.0, 1.0, 3.0, 1.0)))
+    assert most.refused and most.strata["web", 1] == 66 and most.strata["web", 2] == 40
