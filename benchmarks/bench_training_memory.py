@@ -42,7 +42,7 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
     def step(model: Decoder, optimizer: torch.optim.Optimizer, shape: tuple[int, int]) -> None:
         tokens = torch.randint(0, model.config.vocab, shape)
         documents = torch.zeros(shape, dtype=torch.long)
-        loss, _ = Sums(model, TrainConfig())(tokens, tokens, documents, None)
+        loss, _, _ = Sums(model, TrainConfig())(tokens, tokens, documents, None)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -151,7 +151,9 @@ def pretrain(
         typer.Argument(help="Folder of token shards; in a workspace: the newest."),
     ] = None,
     out: Out = None,
-    model: Annotated[str, typer.Option(help="A preset (llmcurate model list).")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="A preset (llmcurate model list), or a folder to start from.")
+    ] = "tiny",
     steps: Annotated[Optional[int], typer.Option(help="Optimiser steps.", min=1)] = None,  # noqa: UP045
     lr: Annotated[Optional[float], typer.Option(help="The highest learning rate.")] = None,  # noqa: UP045
     optimizer: Annotated[
@@ -161,6 +163,10 @@ def pretrain(
     schedule: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant."),
+    ] = None,
+    attention: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="auto (it is said what that is, and why), sdpa, triton, flex or eager."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides weights and the order of rows.")] = 0,
     sets: Sets = None,
@@ -176,6 +182,7 @@ def pretrain(
     from curate import commands
 
     settings = {"steps": steps, "lr": lr, "optimizer": optimizer, "schedule": schedule}
+    settings |= {"attention": attention}
     given = {name: value for name, value in settings.items() if value is not None}
     how = how_of(out, workers, as_json, dry_run, quiet)
     commands.pretrain(shards, {"model": model, "seed": seed, **given}, tuple(sets or ()), how)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -41,6 +42,23 @@ def _shards_digest(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _weights_digest(folder: Path) -> str:
+    """What stands for a model in a stage's name: its files of weights."""
+    found = []
+    for file in sorted(folder.rglob("*.safetensors")):
+        facts = file.stat()
+        found.append((str(file.relative_to(folder)), _read_once(file, facts.st_mtime_ns)))
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+@cache
+def _read_once(path: Path, changed: int) -> str:
+    """The digest of a large file, as long as it does not change."""
+    from train.files import sha256
+
+    return sha256(path)
 
 
 def _placeless(settings: Any) -> Any:
@@ -271,7 +289,7 @@ class PretrainProduct(Product):
     in_place: ClassVar[bool] = True
 
     shards: str | None = Field(None, description="folder of shards; none: the recipe's own")
-    model: str = "tiny"
+    model: str = Field("tiny", description="a preset, or the folder of a model to go on from")
     steps: int = Field(400, ge=1)
     rows: int = Field(4, ge=1, description="rows of `context` tokens a step")
     context: int = Field(256, ge=8)
@@ -301,7 +319,7 @@ class PretrainProduct(Product):
     tokenizer: str | None = Field(None, description="tokenizer.json, of shards without one")
     token_dtype: str | None = Field(None, description="of OLMo's .npy; none: by vocab_size")
     held_out: float = Field(0.05, gt=0, lt=1)
-    attention: str = "auto"
+    attention: str = Field("auto", description="sdpa, triton, flex or eager")
     precision: str = Field("auto", description="auto (bf16 on a GPU), fp32 or bf16")
     device: str = "auto"
     accumulate: int = Field(1, ge=1, description="micro-batches that a step's rows are cut into")
@@ -370,10 +388,13 @@ class PretrainProduct(Product):
         """Without what changes no result, so that a run stopped goes on under other such settings,
         after a spike for instance."""
         from train.config import TrainConfig
+        from train.model.presets import PRESETS
 
         digests = [_shards_digest(Path(path)) for path in self._own()]
         found, free = super().identity(), TrainConfig.FREE | {"processes"}
         settings = {k: v for k, v in found["settings"].items() if k not in free}
+        if (folder := Path(self.model)).is_dir() and self.model not in PRESETS:
+            settings["model"] = _weights_digest(folder)
         return found | {"settings": _placeless(settings), "shards": digests}
 
     def lineage(self) -> dict[str, Any]:

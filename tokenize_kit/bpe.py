@@ -72,7 +72,7 @@ def _count(
 
 
 def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    return np.frombuffer(b"".join(batch), np.uint8), np.cumsum([0, *map(len, batch)])
+    return np.frombuffer(bytearray().join(batch), np.uint8), np.cumsum([0, *map(len, batch)])
 
 
 def learn_merges(

@@ -134,7 +134,7 @@ def _stretch(data, start, end, kinds, slots, found, count):
 def _cut(data, offsets, kinds, slots):
     found = np.empty(len(offsets) + (offsets[-1] - offsets[0]) // 3 + 1, np.int64)
     found[0] = offsets[0]
-    count = 1
+    count = np.int64(1)
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
         while at < end:

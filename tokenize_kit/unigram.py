@@ -94,7 +94,7 @@ def spill_weighted(
 
 def _in_words(text: str, dictionary: Dictionary) -> str:
     """The text with a line's end between words."""
-    raw = np.frombuffer(text.encode(), np.uint8)
+    raw = np.frombuffer(bytearray(text.encode()), np.uint8)
     bounds = dictionary.cut(raw, np.array([0, len(raw)])).tolist()
     return "\n".join([raw[a:z].tobytes().decode() for a, z in pairwise(bounds)])
 

@@ -20,7 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
     parser.add_argument("shards", type=Path, help="folder of token shards; -: sources")
     parser.add_argument("out", type=Path, help="folder of the model; a run there is gone on with")
-    parser.add_argument("--model", default="tiny", help="a preset (llmcurate model list)")
+    parser.add_argument("--model", default="tiny", help="a preset, or a folder to start from")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
     parser.add_argument("--json", action="store_true", help="metrics, then the summary, as JSON")

@@ -149,6 +149,7 @@ def load_plan(checkpoint: Path) -> Plan:
         model=from_dict(ModelConfig, values.get("model"), f"{path}: model"),
         train=from_dict(TrainConfig, values.get("train"), f"{path}: train"),
         shards=str(values.get("shards")),
+        weights=str(values.get("weights", "")),
     )
 
 

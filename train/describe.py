@@ -10,6 +10,7 @@ from train.architecture import row
 from train.errors import TrainError
 from train.estimate import training_memory
 from train.gpus import GPUS, Gpu, gpu
+from train.losses import chunk_of
 from train.model.config import ModelConfig
 from train.roofline import Operation, decoding, training
 
@@ -48,6 +49,7 @@ def describe(
         precision=precision,
         recompute=recompute,
         optimizer=optimizer,
+        loss_chunk=chunk_of(config.vocab, device="cuda"),
     )
     counted = parts(config)
     flops = flops_per_token(config, context)

@@ -29,6 +29,11 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
     """Matrix products in bfloat16, weights and sums in float32: with ``bf16``, and with ``auto`` on
     a GPU. ``fp32``: all in float32.
     """
-    if precision == "bf16" or (precision == "auto" and device.type == "cuda"):
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    dtype = computes_in(device, precision)
+    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
+
+
+def computes_in(device: torch.device, precision: str) -> torch.dtype:
+    """The dtype of matrix products."""
+    half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
+    return torch.bfloat16 if half else torch.float32

@@ -82,7 +82,7 @@ def training_memory(
     optimizer: str = "adamw",
     loss_chunk: int = 0,
 ) -> Memory:
-    """What a step over ``rows`` x ``context`` tokens of packed documents takes.
+    """What a step over ``rows`` x ``context`` tokens takes.
 
     ``precision``: fp32, or bf16 (autocast over float32 weights). ``loss_chunk``: as in training.
     Buffers inside kernels, PyTorch itself (some hundred MB) and what an allocator holds beyond its
@@ -94,12 +94,18 @@ def training_memory(
         model.recompute = recompute
         weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
         tokens = torch.zeros(rows, context, dtype=torch.long)
-        documents = torch.zeros(rows, context, dtype=torch.long)
+        # Autograd adds a tied head's gradient to the embedding's in place, though not while it is
+        # traced: here they are two.
+        matrix, bias = model.head_weights()
+        apart = matrix.detach().requires_grad_()
+        vars(model)["head_weights"] = lambda: (apart, bias)
         sums = Sums(model, TrainConfig(loss_chunk=loss_chunk))
         before = tracker.live
         with _autocast(precision):
-            loss, _ = sums(tokens, tokens, documents, None)
-        activations = tracker.live - before
+            loss, _, _ = sums(tokens, tokens, None, None)
+        # The loss has made the gradient of the head, which is one of the gradients.
+        head = sum(w.numel() * w.element_size() for w in model.head_weights() if w is not None)
+        activations = tracker.live - before - head
         loss.backward()
     state = _state(model, optimizer)
     return Memory(

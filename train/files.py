@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -26,6 +27,15 @@ def write_atomic(path: Path, data: bytes) -> None:
     sync(aside)
     aside.replace(path)
     sync(path.parent)
+
+
+def sha256(path: Path) -> str:
+    """Of a file, in bounded memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def encode_json(value: Any) -> bytes:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from train.attends import attends, said
 from train.checkpoint import complete, load_plan, load_state, newest, step_of
 from train.config import TrainConfig
 from train.data.feed import Feed
@@ -39,15 +40,15 @@ def pretrain(
     on_progress: Progress | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Train ``model`` (a config, or a preset's name) on the shards, or on the settings' sources;
-    returns the summary.
+    """Train ``model`` on the shards, or on the settings' sources; returns the summary. It is a
+    configuration, a preset's name, or the folder of a trained model whose weights are the first.
 
     Stopped at any point and started again with the same settings, it goes on from the newest
     checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
     never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
     starts over. ``on_progress`` gets each line of metrics, ``on_notice`` before it how the text was
-    packed and how often it is gone through. Raises ``TrainError``; training that
-    diverges stops, its last checkpoint kept.
+    packed, how often it is gone through, and how attention is computed. Raises ``TrainError``;
+    training that diverges stops, its last checkpoint kept.
     """
     plan, data = make_plan(shards, model, train or TrainConfig())
     with ranks(plan.train) as group:
@@ -84,7 +85,7 @@ def _pretrain(
             write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
         remember(out, data)
     if on_notice is not None:
-        for line in data.notices():
+        for line in (*data.notices(), said(attends(plan.model, plan.train, group.device))):
             on_notice(line)
     run = Run(plan, data, out, group)
     run.go(start, on_progress)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from train.attention import check_name
+from train.attends import attends
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.device import pick_device
@@ -15,21 +15,28 @@ from train.errors import TrainError
 from train.files import VERSION
 from train.metrics import need_tensorboard
 from train.model.config import ModelConfig
-from train.model.presets import preset
+from train.model.presets import PRESETS, preset
 from train.objectives import objective
 from train.optim.registry import check
 from train.optim.schedules import schedule
 from train.settings import to_dict
 from train.stages import stages_of
 
+if TYPE_CHECKING:
+    from train.start import Start
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run is: its model, how it trains, and the fingerprint of the shards."""
+    """What a run is: its model, how it trains, the fingerprint of the shards, and the digest of the
+    weights that it starts from, if they are not random. ``start`` says where these lie.
+    """
 
     model: ModelConfig
     train: TrainConfig
     shards: str
+    weights: str = ""
+    start: Start | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -37,11 +44,15 @@ class Plan:
             "model": to_dict(self.model),
             "train": to_dict(self.train),
             "shards": self.shards,
+            **({"weights": self.weights} if self.weights else {}),
         }
 
     def differences(self, other: Plan) -> list[str]:
         """Settings that decide the result and differ, as "name: ours, not theirs"."""
-        pairs = [("shards", self.shards[:12], other.shards[:12])]
+        pairs = [
+            ("shards", self.shards[:12], other.shards[:12]),
+            ("first weights", *(one.weights[:12] or "random" for one in (self, other))),
+        ]
         for mine, theirs in ((self.model, other.model), (self.train, other.train)):
             ours, others = _placeless(to_dict(mine)), _placeless(to_dict(theirs))
             pairs += [(name, ours[name], others[name]) for name in ours]
@@ -74,12 +85,20 @@ def _placeless(settings: Any) -> Any:
 def make_plan(
     shards: Path | None, model: ModelConfig | str, train: TrainConfig
 ) -> tuple[Plan, Feed]:
-    """Open the shards and check that model, settings and shards fit; raises ``TrainError``."""
+    """Open the shards and check that model, settings and shards fit; raises ``TrainError``.
+    ``model``: a configuration, a preset's name, or the folder of a model to go on from.
+    """
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
     data = Feed(shards, train)
-    if isinstance(model, str):
+    start = None
+    if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
+        from train.start import start_of
+
+        start = start_of(Path(model), data.tokenizer)
+        model = start.config
+    elif isinstance(model, str):
         model = preset(model, vocab=data.vocab_size, context=context)
     if model.vocab < data.vocab_size:
         raise TrainError(
@@ -92,10 +111,11 @@ def make_plan(
             "make one fit the other",
             exit_code=2,
         )
-    check_name(train.attention)
     objective(train.objective)
     check(train.optimizer)
     if train.tensorboard:
         need_tensorboard()
-    pick_device(train.device)  # refuse before anything is written
-    return Plan(model=model, train=train, shards=data.fingerprint), data
+    attends(model, train, pick_device(train.device))  # refuse before anything is written
+    weights = "" if start is None else start.digest
+    plan = Plan(model=model, train=train, shards=data.fingerprint, weights=weights, start=start)
+    return plan, data

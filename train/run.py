@@ -33,6 +33,7 @@ from train.optim.schedules import learning_rate
 from train.plan import Plan
 from train.saving import Saver
 from train.spikes import MOST, Guard, PassedOver
+from train.start import take_over
 from train.step import Stepper
 
 Progress = Callable[[dict[str, Any]], None]
@@ -64,7 +65,11 @@ class Run:
         settings, ranks = self.plan.train, self.ranks
         self.model = Decoder(self.plan.model, attention=settings.attention)
         self.model.recompute = settings.recompute
-        self.model.initialise(settings.seed)
+        start = self.plan.start
+        if start is None or newest(self.out / "checkpoints") is not None:
+            self.model.initialise(settings.seed)
+        else:
+            take_over(start, self.model)
         self.model.to(ranks.device).train()
         split_model(self.model, settings, ranks)
         self.optimizer = optimizers(self.model, settings)

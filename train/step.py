@@ -25,23 +25,22 @@ Allow = Callable[[float, float], bool]
 
 
 class Sums(nn.Module):
-    """Of a micro-batch's targets: the sums of nats and of squared log normalisers."""
+    """Of a micro-batch's targets: the sums of the loss, of nats, of squared log normalisers."""
 
     def __init__(self, model: Decoder, config: TrainConfig) -> None:
         super().__init__()
-        self.model, self.squares = model, config.z_loss > 0
-        self.chunk = chunk_of(model.config.vocab, config.loss_chunk)
+        self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
 
     def forward(
-        self, inputs: Tensor, targets: Tensor, documents: Tensor, prefix: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+        self, inputs: Tensor, targets: Tensor, documents: Tensor | None, prefix: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         features = self.model.features(inputs, documents=documents, prefix=prefix)
         return loss_sums(
             features.flatten(0, 1),
             targets.flatten(),
-            self.model.logits,
-            chunk=self.chunk,
-            squares=self.squares,
+            *self.model.head_weights(),
+            chunk=chunk_of(self.model.config.vocab, self.chunk, inputs.device.type),
+            z_loss=self.z_loss,
         )
 
 
@@ -137,10 +136,14 @@ class Stepper:
         """
         config, device = self.config, self.ranks.device
         batches = self.ahead(step)
-        counted = torch.tensor(
-            sum(example.batch.tokens for _, example in batches), dtype=torch.float64
+        # Filled there: a copy from ordinary memory would wait for the device at every step.
+        counted = torch.full(
+            (),
+            sum(example.batch.tokens for _, example in batches),
+            dtype=torch.float64,
+            device=device,
         )
-        counted = self.ranks.total(counted.to(device))
+        counted = self.ranks.total(counted)
         # Processes average their gradients. Of a step in which nothing counts the loss is 0.
         scale = self.ranks.count / counted.clamp(min=1)
         totals = torch.zeros(3, dtype=torch.float64, device=device)
@@ -150,10 +153,9 @@ class Stepper:
             torch.manual_seed(_seed(config.seed, step, first))
             with averaging(self.sums, self.model, number == len(batches) - 1):
                 with autocast(device, config.precision):
-                    nats, squares = self.sums(*_on(example, device))
-                loss = nats + config.z_loss * squares if config.z_loss else nats
+                    loss, nats, squares = self.sums(*_on(example, device))
                 (loss * scale).backward()
-            totals[:2] += torch.stack((nats.detach(), squares.detach()))
+            totals[:2] += torch.stack((nats, squares))
             totals[2] += int((example.batch.documents >= 0).sum())
         totals = self.ranks.total(totals)
         means = totals[:2] / counted.clamp(min=1)

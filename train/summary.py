@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from train.accounting import parameters
+from train.attends import attends
 from train.checkpoint import best, complete
 from train.evaluate import HeldOut
 from train.files import encode_json, write_atomic
@@ -93,6 +94,7 @@ def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
         "train_tokens": sum(source["unique_tokens"] for source in sources),
         "data": data,
         "device": run.ranks.device.type,
+        "attention": attends(plan.model, settings, run.ranks.device),
         "checkpoint": f"checkpoints/step-{settings.steps:07d}",
         "best_checkpoint": f"checkpoints/{top.name}" if top else None,
         "sample": sample,

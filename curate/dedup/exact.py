@@ -68,7 +68,7 @@ class DedupExact(DedupStep):
         offsets = np.zeros(len(found) + 1, np.int64)
         np.cumsum([len(f) for f in found], out=offsets[1:])
         absent = np.array([not v for v in values], np.bool_)
-        return np.frombuffer(b"".join(found), np.uint8), offsets, absent
+        return np.frombuffer(bytearray().join(found), np.uint8), offsets, absent
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.hashes import digests

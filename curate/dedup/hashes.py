@@ -83,7 +83,7 @@ def digests(data: np.ndarray, offsets: np.ndarray, name: str) -> np.ndarray:
     digest = kind.digest()
     view = memoryview(data)  # type: ignore[arg-type]
     at = offsets.tolist()
-    found = b"".join([digest(view[a:b]) for a, b in pairwise(at)])
+    found = bytearray().join([digest(view[a:b]) for a, b in pairwise(at)])
     return np.frombuffer(found, np.uint8).reshape(-1, kind.bits // 8)
 
 

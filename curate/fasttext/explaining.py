@@ -29,7 +29,7 @@ from curate.fasttext.hidden import add_rows
 from curate.fasttext.reading import HS, Output, Weights
 
 # As in classifier.py.
-SOURCES = "9fc453a076ee3656"
+SOURCES = "7116a5102d33c3c7"
 
 KINDS = ("word", "n-gram", "words")
 _WORD, _NGRAM, _WORDS = range(3)
@@ -140,7 +140,7 @@ def direction(output: Output, label: int) -> np.ndarray:
 def explain(model: Weights, line: bytes, label: int) -> tuple[list[Share], float]:
     """(the features of a line by what they add, the most in either direction first; their sum,
     which is the logit of the label)."""
-    data = np.frombuffer(line, np.uint8)
+    data = np.frombuffer(bytearray(line), np.uint8)
     found = np.empty((features(model, data, np.empty((0, 6), np.int64)), 6), np.int64)
     features(model, data, found)
     adds = products(model, found, direction(model.output, label)) / max(1, len(found))

@@ -152,13 +152,16 @@ def _add_words(
             if entry >= first or (entry < 0 and begins_as_label(data, start, end)):
                 counts[i] = _LABEL_WORD
                 continue
-        total = 0
-        n = 0
+        total = n = np.int64(0)
         if entry >= 0:
             found[0, 0] = entry
             n = 1
         at = 0
-        if maxn == 0 or start == end or same(data, start, end, END_WORD, 0, len(END_WORD)):
+        if (
+            maxn == 0
+            or start == end
+            or same(data, start, end, END_WORD, np.int64(0), len(END_WORD))
+        ):
             at = end - start + 2
         while True:
             if at < end - start + 2:
@@ -173,7 +176,7 @@ def _add_words(
             else:
                 add_rows(rows, found, n, sums[to])
             total += n
-            n = 0
+            n = np.int64(0)
             if at >= end - start + 2:
                 break
         counts[i] = total
@@ -236,10 +239,10 @@ def _stretch(data: np.ndarray, at: int, end: int, spots: np.ndarray) -> tuple[in
         if begin == end:
             return many, end, True
         if begin == at:
-            state = hashed(END_WORD, 0, len(END_WORD))
+            state = hashed(END_WORD, np.int64(0), len(END_WORD))
         spots[many] = begin, at, state
         many += 1
-        if begin == at or same(data, begin, at, END_WORD, 0, len(END_WORD)):
+        if begin == at or same(data, begin, at, END_WORD, np.int64(0), len(END_WORD)):
             return many, at, True
     return many, at, False
 
@@ -265,14 +268,14 @@ def hidden_of(
     whole = hidden.reshape(1, dim)
     total = np.zeros(dim)
     hidden[:] = 0
-    count = seen = 0
+    count = seen = np.int64(0)  # a plain 0 is a type of its own, compiled for in vain
     ngrams = model.words.ngrams
     at, ended = start, False
     while at < end and not ended:
         many, at, ended = _stretch(data, at, end, spots)
         others = 0
         if exactly:
-            _add_words(model, data, spots, many, room.found, counts, whole, False)
+            _add_words(model, data, spots, many, room.found, counts, whole, np.bool_(False))
         else:
             before, new, others = _places(kept, data, spots, many, room)
             if new:
@@ -285,11 +288,11 @@ def hidden_of(
                     room.found,
                     features[before : before + new],
                     sums[before : before + new],
-                    True,
+                    np.bool_(True),
                 )
             if others:
                 rest = room.fresh[len(spots) - others :]  # the last comes first
-                _add_words(model, data, rest, others, room.found, counts, whole, False)
+                _add_words(model, data, rest, others, room.found, counts, whole, np.bool_(False))
         for i in range(many):
             if exactly:
                 n = counts[i]
@@ -323,7 +326,7 @@ def _add_ngrams(
     words = model.words
     kept, pruned, first = words.kept, words.pruned, words.words
     buckets, ngrams = words.buckets, words.ngrams
-    count = n = 0
+    count = n = np.int64(0)
     for i in range(seen):
         gram = signed(hashes[i])
         for j in range(i + 1, min(seen, i + ngrams)):
@@ -333,7 +336,7 @@ def _add_ngrams(
                 continue
             if n == len(found):
                 add_rows(model.rows, found, n, total)
-                n = 0
+                n = np.int64(0)
             found[n, 0] = row
             n += 1
             count += 1

@@ -64,7 +64,7 @@ def mean_of_words(
     slots, starts, ends, known = words.slots, words.starts, words.ends, words.data
     first, pruned, kept = words.words, words.pruned, words.kept
     hidden[:] = 0
-    count = listed = seen = 0
+    count = listed = seen = np.int64(0)
     at = start
     while at < end:
         begin, at, state = next_word(data, at, end)
@@ -72,7 +72,7 @@ def mean_of_words(
         if ended and begin == end:
             break
         if ended:
-            state, entry = hashed(END_WORD, 0, len(END_WORD)), words.end
+            state, entry = hashed(END_WORD, np.int64(0), len(END_WORD)), words.end
         else:
             entry = entry_among(slots, starts, ends, known, data, begin, at, state)
             ended = same(data, begin, at, END_WORD, 0, len(END_WORD))

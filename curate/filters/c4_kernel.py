@@ -224,7 +224,7 @@ def judge_lines(
     hits = np.zeros((rows, 3), np.int64)
     sentences = np.zeros(rows, np.int64)
     citations = 0
-    longest = np.int64(0)
+    longest = begin = np.int64(0)  # a plain 0 is a type of its own: helpers compiled once more
     for k in range(len(start)):
         longest = max(longest, end[k] - start[k])
     scratch = np.empty(longest, np.uint8)
@@ -247,9 +247,9 @@ def judge_lines(
             if held & _HAS_BRACKET:
                 n, found = _without_citations(data, a, z, scratch)
             if found:
-                held = find_phrases(scratch, 0, n)
-                words = _count_words(scratch, 0, n)
-                judged = _judge_text(scratch, 0, n, words, held, min_words, require_end_mark)
+                held = find_phrases(scratch, begin, n)
+                words = _count_words(scratch, begin, n)
+                judged = _judge_text(scratch, begin, n, words, held, min_words, require_end_mark)
             else:
                 judged = _judge_text(data, a, z, stop - first, held, min_words, require_end_mark)
             verdict[k] = judged
@@ -258,7 +258,7 @@ def judge_lines(
                 if found:
                     cited[k] = True
                     citations += found
-                    sentences[r] += count_sentences(scratch, 0, n)
+                    sentences[r] += count_sentences(scratch, begin, n)
                 else:
                     sentences[r] += sentences_of_words(
                         data, word_start, word_end, word_chars, first, stop

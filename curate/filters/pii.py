@@ -124,7 +124,7 @@ class Pii(Step):
             start,
             end,
             which,
-            np.frombuffer(b"".join(encoded), np.uint8),
+            np.frombuffer(bytearray().join(encoded), np.uint8),
             np.concatenate(([0], np.cumsum([len(w) for w in encoded]))),
         )
         base = offsets[rows]

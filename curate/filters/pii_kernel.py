@@ -91,7 +91,7 @@ def find_addresses(data, offsets):
     """int64[4, found]: row, start, end, kind of what may be an e-mail address (its at sign), an
     IPv4 or an IPv6 address, by row and start."""
     out = np.empty((4, 256), np.int64)
-    n = 0
+    n = np.int64(0)
     for r in range(len(offsets) - 1):
         begin, stop = offsets[r], offsets[r + 1]
         i = _skip(data, begin, stop, _OF_ADDRESS)
@@ -164,7 +164,7 @@ def find_numbers(data, offsets, digits):
     """int64[3, found]: row, start, end of stretches of at least so many digits with separators
     between; `+` and `(` before the first digit belong to them."""
     out = np.empty((3, 256), np.int64)
-    n = 0
+    n = np.int64(0)
     for r in range(len(offsets) - 1):
         begin, stop = offsets[r], offsets[r + 1]
         i = _skip(data, begin, stop, _OF_NUMBER)

@@ -75,7 +75,7 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
                 chars, _, digits, _ = line_classes(data, a, z, flags)
                 if chars and digits / chars > limits[1]:
                     verdict[k] = NUMERIC
-                elif digits and is_counter(data, a, z, flags, False):
+                elif digits and is_counter(data, a, z, flags, np.bool_(False)):
                     verdict[k] = COUNTER
         for k in range(first, stop):
             short[k] = most + 1
@@ -89,7 +89,7 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
         for k in range(first, stop):
             if short[k] <= most:
                 a, z = start[k], end[k]
-                if cut_anywhere(data, a, z, any_, True, mark, base):
+                if cut_anywhere(data, a, z, any_, np.bool_(True), mark, base):
                     edited[k] = True
                     if not is_written(data, a, z, mark, base):
                         verdict[k] = ANYWHERE
@@ -112,7 +112,7 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
                     line,
                     where,
                     patterns,
-                    True,
+                    np.bool_(True),
                     most,
                     k == low,
                     k == high,
@@ -156,13 +156,13 @@ def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends
                 rule = UPPERCASE
             elif digits / written > limits[1]:
                 rule = NUMERIC
-            elif digits and is_counter(data, a, z, flags, True):
+            elif digits and is_counter(data, a, z, flags, np.bool_(True)):
                 rule = COUNTER
             elif words == 1:
                 rule = ONE_WORD
             cuts = 0
             if rule == 0 and words <= most:
-                cuts = cut_anywhere(data, a, z, any_, False, mark, base)
+                cuts = cut_anywhere(data, a, z, any_, np.bool_(False), mark, base)
                 last = ANYWHERE
                 for edge in (END, START):
                     hit = cut_at_edge(
@@ -176,10 +176,10 @@ def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends
                         line,
                         where,
                         ends if edge == END else starts,
-                        False,
+                        np.bool_(False),
                         most,
-                        True,
-                        True,
+                        np.bool_(True),
+                        np.bool_(True),
                     )
                     cuts += hit
                     last = edge if hit else last

@@ -54,7 +54,8 @@ def cut_anywhere(data, a, z, patterns, wild, mark, base):
             if stop > i:
                 break
         if stop > i:
-            mark[_space_before(data, i, after) - base : stop - base] = ANYWHERE
+            for k in range(_space_before(data, i, after), stop):
+                mark[k - base] = ANYWHERE
             cuts += 1
             i = after = stop
         else:
@@ -122,10 +123,11 @@ def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wil
     edited: whether some of the line is marked already."""
     if not edited:
         one, two = _find_at(rule, data, a, z, patterns, wild, low, high)
-        mark[one - base : two - base] = rule
+        for i in range(one, two):
+            mark[i - base] = rule
         return one < two
     n = _left_of(data, a, z, mark, base, line, where)
-    if n == 0 or count_words(line, 0, n) > most:
+    if n == 0 or count_words(line, np.int64(0), n) > most:
         return False
     one, two = _find_at(rule, line, np.int64(0), n, patterns, wild, low, high)
     for i in range(one, two):

@@ -209,6 +209,6 @@ def fold_all(data: np.ndarray, offsets: np.ndarray) -> Folded:
         for k, piece in enumerate(pieces, 1):
             at += len(piece)
             cuts[k, row] = at
-        parts.append(np.frombuffer(b"".join(pieces), np.uint8))
+        parts.append(np.frombuffer(bytearray().join(pieces), np.uint8))
     joined = np.concatenate(parts) if len(parts) > 1 else out
     return Folded(joined, *cuts)

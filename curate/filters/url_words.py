@@ -185,7 +185,7 @@ def find_words(data, start, end, kinds, step, kind, found, link, size, whole):
     each once a row; whole: as words, else as subwords."""
     rows = np.empty(64, np.int64)
     patterns = np.empty(64, np.int32)
-    total = 0
+    total = np.int64(0)
     longest = np.int64(0)
     for r in range(len(start)):
         longest = max(longest, end[r] - start[r])

@@ -64,7 +64,7 @@ def _held_out(model: Model, lines: Lines) -> dict[str, Any]:
 
     def count() -> None:
         ends = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(np.int64)
-        packed = np.frombuffer(b"".join(texts), np.uint8)
+        packed = np.frombuffer(bytearray().join(texts), np.uint8)
         codes, sure = model.best(packed, ends, np.ones(len(texts), np.bool_))
         expected = [names[lines.label[r]] for r in rows]
         chars = [lines.chars[r] for r in rows]

@@ -79,7 +79,7 @@ def _sift(heap, size, at, hi, lo, heads):
 @njit(cache=True, nogil=True)
 def _start(hi, lo, heads, ends, heap):
     """Makes the heap of the runs that hold anything; returns its size."""
-    size = 0
+    size = np.int64(0)
     for r in range(len(heads)):
         if heads[r] < ends[r]:
             heap[size] = r
@@ -103,7 +103,7 @@ def _merge(hi, lo, heads, ends, heap, size, out):
             size -= 1
             heap[0] = heap[size]
         if size > 0:
-            _sift(heap, size, 0, hi, lo, heads)
+            _sift(heap, size, np.int64(0), hi, lo, heads)
     return n, size
 
 

@@ -94,7 +94,7 @@ def _joined(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(data, start, end) of words one behind the other."""
     ends = np.cumsum([len(w) for w in words], dtype=np.int64)
     start = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    return np.frombuffer(b"".join(words), np.uint8), start[: len(words)], ends
+    return np.frombuffer(bytearray().join(words), np.uint8), start[: len(words)], ends
 
 
 def load_pieces(model: bytes, what: str) -> Any:

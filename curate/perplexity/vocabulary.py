@@ -206,7 +206,7 @@ def _slots(words: int) -> np.ndarray:
 
 def vocabulary(words: Sequence[bytes]) -> Vocabulary:
     """The vocabulary of words by id; ValueError where one is there twice."""
-    blob = np.frombuffer(b"".join(words), np.uint8)
+    blob = np.frombuffer(bytearray().join(words), np.uint8)
     offsets = np.zeros(len(words) + 1, np.int64)
     np.cumsum([len(w) for w in words], out=offsets[1:])
     slots = _slots(len(words))

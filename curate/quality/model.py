@@ -97,7 +97,7 @@ class Classifier:
         logits, so that the shares are of that difference; of more, it is the one to the label that
         is likeliest beside the scored one. Other losses have a logit for each label on its own.
         """
-        data = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+        data = np.frombuffer(bytearray(text.encode("utf-8", "replace")), np.uint8)
         lines, ends, words = quality_lines(data, np.array([0, len(data)], np.int64))
         score = float(self.line_scores(lines, ends, words)[0])
         if not words[0]:

@@ -30,14 +30,14 @@ def _stripped(data: np.ndarray, start: int, end: int) -> int:
     return end
 
 
-@njit(cache=True, nogil=True)
-def joined_lines(
-    data: np.ndarray, offsets: np.ndarray, ended: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """(data: uint8[bytes], offsets: int64[rows + 1]): each text stripped, line ends as blanks.
+def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(data: uint8[bytes], offsets: int64[rows + 1]): each text stripped, line ends as blanks."""
+    return _joined(data, offsets, False)
 
-    ended: with a newline behind each text.
-    """
+
+@njit(cache=True, nogil=True)
+def _joined(data: np.ndarray, offsets: np.ndarray, ended: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The same; ended: with a newline behind each text."""
     rows = len(offsets) - 1
     out = np.empty(offsets[rows] - offsets[0] + rows, np.uint8)
     ends = np.zeros(rows + 1, np.int64)
@@ -86,7 +86,7 @@ def quality_lines(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(lines: uint8[bytes], ends: int64[rows + 1], words: bool[rows]) of texts, for a model: what
     `fasttext_lines` makes of the joined lines, which it is asked only where commands may be."""
-    lines, ends = joined_lines(data, offsets, True)
+    lines, ends = _joined(data, offsets, True)
     raw = lines.tobytes()
     if any(command.tobytes() in raw for command in (END_WORD, LABEL_PREFIX)):
         return fasttext_lines(*joined_lines(data, offsets), 0)

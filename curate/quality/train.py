@@ -113,7 +113,7 @@ def _held_out(model: Classifier, lines: Lines) -> dict[str, Any] | None:
     for start in range(0, len(rows), BATCH):
         texts = [line for _, line in lines.read(rows[start : start + BATCH])]
         ends = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(np.int64)
-        packed = np.frombuffer(b"".join(texts), np.uint8)
+        packed = np.frombuffer(bytearray().join(texts), np.uint8)
         parts.append(model.line_scores(packed, ends, np.ones(len(texts), np.bool_)))
     scores = np.concatenate(parts) if parts else np.zeros(0)
     good = np.frombuffer(lines.label, np.int32)[rows] == lines.names[GOOD]

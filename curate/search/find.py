@@ -125,7 +125,7 @@ def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -
     """
     from curate.search.kernel import longest_match
 
-    wanted = np.frombuffer(_encoded(text), np.uint8)
+    wanted = np.frombuffer(bytearray(_encoded(text)), np.uint8)
     if len(wanted) == 0:
         raise UsageError("give a text, or a file, to compare with the corpus")
     byte = size = 0

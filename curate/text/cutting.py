@@ -102,7 +102,8 @@ def mark_ends(data, a, z, mark, base, value):
         n = space_bytes(data, i, z)
         if n == 0:
             break
-        mark[i - base : i - base + n] = value
+        for k in range(i, i + n):
+            mark[k - base] = value
         i += n
     first = i
     i = z
@@ -115,7 +116,8 @@ def mark_ends(data, a, z, mark, base, value):
             k -= 1
         if space_bytes(data, k, i) == 0:
             break
-        mark[k - base : i - base] = value
+        for m in range(k, i):
+            mark[m - base] = value
         i = k
     left = 0
     for m in mark[first - base : i - base]:
@@ -129,11 +131,12 @@ def cut(docs: Documents, spans: Spans) -> Documents:
         return docs
     data, offsets = docs.buffers()
     fillings = [text.encode() for text in spans.replacements]
-    filling = np.frombuffer(b"".join(fillings), np.uint8)
+    filling = np.frombuffer(bytearray().join(fillings), np.uint8)
     at = np.cumsum([0, *map(len, fillings)]).astype(np.int64)
-    out, out_offsets = _without(
-        data, offsets, spans.rows, spans.start, spans.end, spans.replacement, filling, at
-    )
+    # Of one type, whoever made them: for each other one the kernel would be compiled again.
+    columns = (spans.rows, spans.start, spans.end, spans.replacement)
+    rows, start, end, which = (np.ascontiguousarray(one, np.int64) for one in columns)
+    out, out_offsets = _without(data, offsets, rows, start, end, which, filling, at)
     return docs.edit(text_array(out, out_offsets), spans)
 
 

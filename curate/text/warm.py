@@ -10,5 +10,5 @@ import numpy as np
 from curate.text.tables import segment
 from curate.text.words import character_tables
 
-segment(np.frombuffer(b"warm", np.uint8), np.array([0, 4], np.int64))
+segment(np.frombuffer(bytearray(b"warm"), np.uint8), np.array([0, 4], np.int64))
 character_tables()

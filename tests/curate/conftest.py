@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from cli_here import run_here
 
 from curate.engines import ahead
 from curate.outcome import Options, Outcome
@@ -76,8 +77,12 @@ class Bench:
         """sha256 of every file of what a run promises to repeat byte by byte."""
         return digests(self.folder / out)
 
-    def command(self, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Runs the command line in this folder."""
+    def command(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
+        """Runs the command line in this folder and in this process."""
+        return run_here(*arguments, cwd=self.folder)
+
+    def process(self, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs the command line in this folder as a process, for tests of what a process does."""
         defaults: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 120}
         return subprocess.run(
             command_line(*arguments), cwd=self.folder, env=environment(), **defaults | options

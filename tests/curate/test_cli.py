@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from cli_here import run_here as llmcurate
 
 SENTENCES = "The river runs past the old mill. Nobody works there any more. It is quiet now."
 
 
-def llmcurate(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line as a process, as users start it."""
     return subprocess.run(
         [sys.executable, "-m", "curate.cli", *arguments],
         capture_output=True,
@@ -61,7 +63,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_version_prints_one_line() -> None:
-    done = llmcurate("--version")
+    done = process("--version")
     assert done.returncode == 0 and done.stdout.startswith("llmcurate 0.")
 
 
@@ -93,7 +95,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(
 
 
 def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path) -> None:
-    done = llmcurate("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
+    done = process("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout.splitlines()[-1])
     for key in ("read", "kept", "rejected", "skipped", "corrupt", "bytes_in", "bytes_out"):
@@ -149,7 +151,7 @@ def test_unknown_recipe_key_names_file_line_and_nearest_key(tmp_path: Path) -> N
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    done = llmcurate("--debug", "run", "no-such-recipe", "-o", "x", cwd=tmp_path)
+    done = process("--debug", "run", "no-such-recipe", "-o", "x", cwd=tmp_path)
     assert done.returncode == 2 and "Traceback" in done.stderr
 
 

@@ -7,7 +7,6 @@ from the cache is called, which costs a filter more than the helper's own work.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,26 +22,31 @@ def _decorator(node: ast.AST) -> str:
     return ""
 
 
-def _called(tree: ast.Module, module: str) -> Iterator[tuple[Name, bool]]:
-    """(name, whether a kernel names it) of everything that a module's code names."""
-    names: dict[str, Name] = {}
-    modules: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                names[alias.asname or alias.name] = (node.module, alias.name)
-                modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-
-    def visit(node: ast.AST, kernel: bool) -> Iterator[tuple[Name, bool]]:
-        kernel = kernel or bool(_decorator(node))
-        if isinstance(node, ast.Name):
-            yield names.get(node.id, (module, node.id)), kernel
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield (modules.get(node.value.id, ""), node.attr), kernel
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, kernel)
-
-    yield from visit(tree, False)
+def _read(tree: ast.Module, module: str) -> tuple[dict[Name, str], set[Name]]:
+    """(decorators of a module's kernels, what is named outside of kernels); one walk, since all
+    modules have a million nodes."""
+    kernels: dict[Name, str] = {}
+    imported: dict[str, Name] = {}
+    named: list[ast.Name | ast.Attribute] = []
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, inside = waiting.pop()
+        if isinstance(node, ast.FunctionDef) and (decorator := _decorator(node)):
+            kernels[module, node.name] = decorator
+            inside = True
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported |= {a.asname or a.name: (node.module, a.name) for a in node.names}
+        elif isinstance(node, ast.Name | ast.Attribute) and not inside:
+            named.append(node)
+        if not inside or isinstance(node, ast.FunctionDef):
+            waiting.extend((child, inside) for child in ast.iter_child_nodes(node))
+    found = set()
+    for use in named:
+        if isinstance(use, ast.Name):
+            found.add(imported.get(use.id, (module, use.id)))
+        elif isinstance(use.value, ast.Name):
+            found.add((".".join(imported.get(use.value.id, ("", ""))), use.attr))
+    return kernels, found
 
 
 def test_kernels_that_only_kernels_call_are_not_cached() -> None:
@@ -52,11 +56,9 @@ def test_kernels_that_only_kernels_call_are_not_cached() -> None:
     paths = [path for name in packages for path in (ROOT / name).rglob("*.py")]
     for path in sorted(paths):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and (decorator := _decorator(node)):
-                kernels[module, node.name] = decorator
-        by_python |= {name for name, kernel in _called(tree, module) if not kernel}
+        here, found = _read(ast.parse(path.read_text(encoding="utf-8")), module)
+        kernels |= here
+        by_python |= found
     assert len(kernels) > 50
     cached = {name for name, decorator in kernels.items() if "cache=True" in decorator}
     assert cached - by_python == set()

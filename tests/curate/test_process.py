@@ -57,7 +57,7 @@ def finish(bench, out: str = "out") -> None:
     path = os.pathsep.join([str(calm), str(PLUGINS)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
-        result = bench.command("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "2")
+        result = bench.process("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "2")
     assert result.returncode == 0, result.stderr
 
 
@@ -95,7 +95,7 @@ def test_interrupt_ends_the_run_and_its_workers_and_the_run_resumes(bench, stopp
 
 def test_a_second_process_on_the_same_out_gets_75_and_the_holders_name(bench, stopping):
     holder = stopping()
-    second = bench.command("run", "r.yaml", "in.jsonl", "-o", "out")
+    second = bench.process("run", "r.yaml", "in.jsonl", "-o", "out")
     assert second.returncode == 75
     assert re.search(rf"process {holder.pid} on {re.escape(socket.gethostname())}", second.stderr)
     assert re.search(r"started 20\d\d-\d\d-\d\dT", second.stderr)
@@ -103,7 +103,7 @@ def test_a_second_process_on_the_same_out_gets_75_and_the_holders_name(bench, st
 
     # Another OUT is free, and the holder is still at work.
     bench.jsonl("other.jsonl", [{"id": "a", "text": "x"}])
-    assert bench.command("run", "r.yaml", "other.jsonl", "-o", "other").returncode == 0
+    assert bench.process("run", "r.yaml", "other.jsonl", "-o", "other").returncode == 0
     assert holder.poll() is None
 
     # A holder that died without a word is replaced.
@@ -179,14 +179,14 @@ def test_a_file_size_limit_is_one_line_and_resumes(bench, limit):
     def small() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    failed = bench.command(*arguments, preexec_fn=small)
+    failed = bench.process(*arguments, preexec_fn=small)
     assert failed.returncode == 1
     assert len(failed.stderr.splitlines()) == 1
     assert "space" in failed.stderr and "again" in failed.stderr
     assert half_written(bench.folder / "out") == []
     assert not (bench.folder / "out/corpus").exists()
     if limit > 8_000:
-        assert bench.command(*arguments).returncode == 0
+        assert bench.process(*arguments).returncode == 0
         assert len(bench.ids()) == 1000
 
 
@@ -210,10 +210,10 @@ def test_a_full_disk_is_one_line_and_resumes(bench, disk):
     bench.jsonl("in.jsonl", rows)
     (bench.folder / "r.yaml").write_text(PRODUCTS)
     arguments = ("run", "r.yaml", "in.jsonl", "-o", disk / "out", "-q")
-    failed = bench.command(*arguments)
+    failed = bench.process(*arguments)
     assert failed.returncode == 1
     assert "disk full" in failed.stderr and len(failed.stderr.splitlines()) == 1
     assert half_written(disk / "out") == []
     subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
-    assert bench.command(*arguments).returncode == 0
+    assert bench.process(*arguments).returncode == 0
     assert len(bench.ids("disk/out")) == 1000

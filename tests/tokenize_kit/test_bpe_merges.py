@@ -84,7 +84,7 @@ def test_real_texts_give_the_same_tokenizer(real_texts, digits):
 def counted(words):
     """What WordCounts.words gives, from a dict."""
     raw = [word.encode() for word in words]
-    letters = np.frombuffer(b"".join(raw), np.uint8)
+    letters = np.frombuffer(bytearray().join(raw), np.uint8)
     return letters, np.cumsum([0, *map(len, raw)]), np.array(list(words.values()), np.int64)
 
 
@@ -130,7 +130,9 @@ def test_words_are_counted_alike_in_any_batches():
         counts = WordCounts([pattern])
         for first in range(0, 400, size):
             batch = texts[first : first + size]
-            counts.add(np.frombuffer(b"".join(batch), np.uint8), np.cumsum([0, *map(len, batch)]))
+            counts.add(
+                np.frombuffer(bytearray().join(batch), np.uint8), np.cumsum([0, *map(len, batch)])
+            )
         letters, ends, numbers = counts.words()
         words = [bytes(letters[a:z]) for a, z in itertools.pairwise(ends)]
         found.append(dict(zip(words, numbers.tolist(), strict=True)))

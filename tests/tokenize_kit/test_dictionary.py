@@ -28,7 +28,7 @@ def dictionary(tmp_path_factory):
 
 def cut(dictionary, *texts):
     raw = [text.encode() for text in texts]
-    data = np.frombuffer(b"".join(raw), np.uint8)
+    data = np.frombuffer(bytearray().join(raw), np.uint8)
     bounds = dictionary.cut(data, np.cumsum([0, *map(len, raw)])).tolist()
     return [data[a:z].tobytes().decode() for a, z in itertools.pairwise(bounds)]
 

@@ -26,7 +26,7 @@ HARD = st.one_of(
 
 def packed(texts):
     raw = [text.encode() for text in texts]
-    return np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
 
 
 def encoded(encoder, texts):

@@ -106,7 +106,7 @@ def test_text_that_the_library_cannot_encode_is_one_line(tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     vocabulary = open_vocabulary(tmp_path / "tokenizer.json")
     with pytest.raises(TokenizerError, match=r"cannot encode the texts: .*unk_id"):
-        vocabulary.encode(np.frombuffer(b"abc", np.uint8), np.array([0, 3]))
+        vocabulary.encode(np.frombuffer(bytearray(b"abc"), np.uint8), np.array([0, 3]))
 
 
 EDGES = {

@@ -26,7 +26,9 @@ KINDS = ("bpe", "unigram", "spm")
 
 def packed(texts):
     raw = [text.encode() for text in texts]
-    return np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)], dtype=np.int64)
+    return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum(
+        [0, *map(len, raw)], dtype=np.int64
+    )
 
 
 @pytest.fixture(scope="module")

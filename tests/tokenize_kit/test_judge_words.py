@@ -68,7 +68,7 @@ def counted(texts, cuts):
         places += [[base + len(text[:k].encode()) for k in token] for token in tokens]
     spans = np.array(places, np.int64).reshape(-1, 2)
     sizes = np.array([len(tokens) for tokens in cuts], np.int64)
-    data = np.frombuffer(b"".join(raw), np.uint8)
+    data = np.frombuffer(bytearray().join(raw), np.uint8)
     starts, ends = spans[:, 0].copy(), spans[:, 1].copy()
     return count_words(data, offsets, letter_kinds(), starts, ends, sizes).tolist()
 

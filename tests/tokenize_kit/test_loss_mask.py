@@ -54,7 +54,7 @@ def masks(candidate, texts, values, kind=PAIRS, begin=False, end=True):
 
 def plainly(candidate, text, ranges):
     """Every token asked for every character."""
-    raw = np.frombuffer(text.encode(), np.uint8)
+    raw = np.frombuffer(bytearray(text.encode()), np.uint8)
     offsets = np.array([0, len(raw)])
     ids, counts = candidate.encode(raw, offsets)
     starts, ends = candidate.spans(raw, offsets, ids, counts)
@@ -227,7 +227,7 @@ def test_what_the_tokenizer_normalises_moves_no_range(tmp_path, normal, text, fi
     candidate = open_candidate(tmp_path / file)
     begin = text.index("cat")
     (mask,) = masks(candidate, [text], [[[begin, begin + 3]]], end=False)
-    raw = np.frombuffer(text.encode(), np.uint8)
+    raw = np.frombuffer(bytearray(text.encode()), np.uint8)
     ids, _ = candidate.encode(raw, np.array([0, len(raw)]))
     counted = [int(number) for number, one in zip(ids, mask, strict=True) if one]
     assert candidate.decode(counted).strip() == "cat" and not all(mask)

@@ -31,7 +31,7 @@ BYTES = {bytes([byte]): byte for byte in range(256)}
 
 def packed(texts):
     raw = [text.encode() for text in texts]
-    return np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
 
 
 def lists(ids, sizes):

@@ -31,7 +31,7 @@ TEXTS = st.one_of(
 def pieces(parts, text):
     tables = tuple(compile_pattern(part).kernel for part in parts)
     raw = text.encode()
-    ends, _ = cut_rows(np.frombuffer(raw, np.uint8), np.array([0, len(raw)]), tables)
+    ends, _ = cut_rows(np.frombuffer(bytearray(raw), np.uint8), np.array([0, len(raw)]), tables)
     return [raw[a:z].decode() for a, z in itertools.pairwise([0, *ends])]
 
 

@@ -30,7 +30,7 @@ def pieces(patterns, texts, dialect="oniguruma"):
     tables = tuple(compile_pattern(p, dialect).kernel for p in patterns)
     raw = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, raw)])
-    data = np.frombuffer(b"".join(raw), np.uint8)
+    data = np.frombuffer(bytearray().join(raw), np.uint8)
     ends, counts = cut_rows(data, offsets, tables)
     found, at = [], 0
     for row, count in enumerate(counts):

@@ -54,7 +54,9 @@ def test_runs_of_spaces_are_encoded_alike_by_both_engines(tmp_path):
     assert ours.reason is None
     texts = [CODE, *(" " * n + "a" + "\n" * n for n in range(40))]
     raw = [t.encode() for t in texts]
-    ids, _ = ours.encode(np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)]))
+    ids, _ = ours.encode(
+        np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    )
     assert ids.tolist() == [i for t in texts for i in tokenizer.encode(t).ids]
 
 

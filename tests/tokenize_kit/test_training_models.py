@@ -136,7 +136,7 @@ def test_merges_of_characters_are_those_of_training_by_hand(texts, size):
 
 def _words(counts):
     raw = [word.encode() for word in counts]
-    letters = np.frombuffer(b"".join(raw), np.uint8)
+    letters = np.frombuffer(bytearray().join(raw), np.uint8)
     return letters, np.cumsum([0, *map(len, raw)]), np.array(list(counts.values()), np.int64)
 
 

@@ -105,7 +105,7 @@ def by_hand(words, tokens, least, longest):
 )
 def test_limits_of_frequency_and_length_are_those_of_training_by_hand(words, least, longest):
     raw = [word.encode() for word in words]
-    letters = np.frombuffer(b"".join(raw), np.uint8)
+    letters = np.frombuffer(bytearray().join(raw), np.uint8)
     ends = np.cumsum([0, *map(len, raw)])
     counts = np.array(list(words.values()), np.int64)
     found = learn_merges(letters, ends, counts, 280, [], least, longest)
@@ -139,7 +139,7 @@ def test_every_pattern_trains_a_tokenizer_that_both_engines_encode_alike(pattern
     assert ours.reason is None
     texts = [*TEXTS, "7 77 777 7777 77777 1,234,567.89 ٣٣٣٣", "a  1  b\n\n 2  "]
     raw = [t.encode() for t in texts]
-    data = np.frombuffer(b"".join(raw), np.uint8)
+    data = np.frombuffer(bytearray().join(raw), np.uint8)
     ids, _ = ours.encode(data, np.cumsum([0, *map(len, raw)]))
     assert ids.tolist() == [i for t in texts for i in tokenizer.encode(t).ids]
     assert tokenizer.decode(tokenizer.encode(texts[-1]).ids) == texts[-1]

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from train.attends import attends, said
 from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, positions_of
-from train.attention.backends import choose
+from train.attention.choice import choose
+from train.attention.pieces import lengths_of
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.model.positions import alibi_slopes
+from train.model.presets import preset
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 
@@ -47,7 +52,7 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])
+@pytest.mark.parametrize("backend", ["sdpa", "flex"])  # triton: test_flash.py
 @pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize(("queries", "kv_heads"), [(8, 4), (8, 2), (3, 2), (1, 1)])
@@ -69,6 +74,37 @@ def test_sdpa_has_the_gradients_of_eager(kind):
         (attend(*tensors, spec, backend) * weight).sum().backward()
         grads.append([tensor.grad for tensor in tensors])
     torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("ids", [[0] * 50 + [1] * 46, [7] * 96, [0] * 30 + [1] * 30 + [-1] * 36])
+def test_documents_one_at_a_time_are_those_of_the_whole_mask(ids):
+    """Output and gradients, over rows of different documents."""
+    documents = torch.tensor([ids, [at // 40 for at in range(96)]])
+    found = []
+    for backend in ("eager", "sdpa"):
+        draw = torch.Generator().manual_seed(0)
+        q = torch.randn(2, 4, 96, 8, generator=draw, dtype=torch.float64).requires_grad_()
+        k, v = torch.randn(2, 2, 2, 96, 8, generator=draw, dtype=torch.float64).unbind()
+        k.requires_grad_()
+        v.requires_grad_()
+        spec = mask(queries=96, keys=96, documents=documents)
+        out = attend(q, k, v, spec, backend)
+        (out * out.detach().cos()).sum().backward()
+        assert ("_lengths" in spec.__dict__) == (backend == "sdpa")
+        found.append([out.detach(), q.grad, k.grad, v.grad])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+def test_documents_go_one_at_a_time_only_where_that_is_the_same_and_less():
+    def lengths(ids, **more):
+        spec = mask(queries=len(ids), keys=len(ids), documents=torch.tensor([ids]), **more)
+        return lengths_of(spec)
+
+    apart = [0] * 40 + [1] * 60
+    assert lengths(apart) == ((40, 60),)
+    assert lengths(apart, window=3) is None and lengths(apart, causal=False) is None
+    assert lengths([0] * 40 + [1] * 40 + [0] * 40) is None  # 0 sees across 1
+    assert lengths(list(range(100))) is None
 
 
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
@@ -128,7 +164,7 @@ def test_eager_is_the_textbook_formula():
 def test_bfloat16_stays_near_float32():
     spec = mask(documents=DOCUMENTS)
     exact = attend(*case(), spec, "eager")
-    for backend in BACKENDS:
+    for backend in set(BACKENDS) - {"triton"}:  # whose interpreter refuses it
         rounded = attend(*case(dtype=torch.bfloat16), spec, backend)
         assert rounded.dtype == torch.bfloat16
         torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)
@@ -150,17 +186,67 @@ def test_a_back_end_that_cannot_says_what_it_cannot(monkeypatch):
         attend(*case(), mask(), "absent")
 
 
+HALF, EXACT = torch.bfloat16, torch.float32
+T5 = {"bias": Relative(weight=torch.zeros(4, 4), distance=8)}
+
+
 @pytest.mark.parametrize(
-    ("device", "queries", "more", "taken"),
+    ("device", "dtype", "queries", "more", "taken"),
     [
-        ("cuda", 8, {}, "sdpa"),
-        ("cuda", 8, {"window": 3}, "flex"),
-        ("cuda", 1, {"window": 3}, "sdpa"),
-        ("cuda", 1, {}, "sdpa"),
-        ("cpu", 8, {"window": 3}, "sdpa"),
+        ("cuda", HALF, 8, {}, "sdpa"),
+        ("cuda", HALF, 8, {"causal": False}, "sdpa"),
+        ("cuda", HALF, 8, {"documents": DOCUMENTS}, "triton"),
+        ("cuda", HALF, 8, {"window": 3, "sinks": 1}, "triton"),
+        ("cuda", HALF, 8, {"prefix": PREFIX}, "triton"),
+        ("cuda", HALF, 8, T5, "flex"),
+        ("cuda", EXACT, 8, {"window": 3}, "flex"),
+        ("cuda", HALF, 1, {"window": 3}, "sdpa"),
+        ("cuda", HALF, 1, {}, "sdpa"),
+        ("cpu", EXACT, 8, {"window": 3}, "sdpa"),
+        ("cpu", HALF, 8, {"documents": DOCUMENTS}, "sdpa"),
     ],
-    ids=["causal", "window", "window, generating", "causal, generating", "window on a CPU"],
+    ids=[
+        *("causal", "full", "documents", "window and sinks", "prefix", "t5", "window in float32"),
+        *("window, generating", "causal, generating", "window on a CPU", "documents on a CPU"),
+    ],
 )
-def test_auto_takes_flex_for_masks_on_a_gpu_but_not_in_generation(device, queries, more, taken):
-    q = SimpleNamespace(dtype=torch.float32, device=torch.device(device), requires_grad=False)
-    assert choose(q, mask(queries=queries, **more)) == taken
+def test_auto_goes_by_mask_dtype_and_device(device, dtype, queries, more, taken, monkeypatch):
+    op = pytest.importorskip("train.attention.flash.op")
+    monkeypatch.setattr(op, "INTERPRETED", False)
+    q = SimpleNamespace(
+        dtype=dtype, device=torch.device(device), requires_grad=False, shape=(2, 4, queries, 16)
+    )
+    assert choose(q, mask(queries=queries, **more)).backend == taken
+
+
+def test_without_triton_auto_takes_flex(monkeypatch):
+    from train.attention.flash import backend
+
+    monkeypatch.setattr(backend, "INSTALLED", False)
+    q = SimpleNamespace(
+        dtype=HALF, device=torch.device("cuda"), requires_grad=True, shape=(2, 4, 8, 16)
+    )
+    assert choose(q, mask(documents=DOCUMENTS)).backend == "flex"
+
+
+def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
+    op = pytest.importorskip("train.attention.flash.op")
+    monkeypatch.setattr(op, "INTERPRETED", False)
+    shape = dataclasses.replace(
+        preset("tiny"), window=8, window_pattern="WWF", layers=3, position="alibi"
+    )
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    found = attends(shape, TrainConfig(), gpu)
+    assert [(one["layers"], one["backend"]) for one in found] == [(2, "triton"), (1, "triton")]
+    assert said(found).startswith(
+        "attention: triton in 2 layers (alibi, causal, documents, window; bfloat16 on cuda): its"
+    )
+    learned = attends(dataclasses.replace(shape, position="t5"), TrainConfig(), gpu)
+    assert {one["backend"] for one in learned} == {"flex"}
+    assert "T5's learned bias" in said(learned)
+    asked = attends(shape, TrainConfig(attention="eager"), cpu)
+    assert asked[0]["why"] == "as asked" and asked[0]["backend"] == "eager"
+    with pytest.raises(TrainError, match="triton does not support the mask relative"):
+        attends(dataclasses.replace(shape, position="t5"), TrainConfig(attention="triton"), gpu)
+    with pytest.raises(TrainError, match="triton does not support a CPU"):
+        attends(shape, TrainConfig(attention="triton"), cpu)

@@ -162,6 +162,8 @@ def test_the_summary_counts_what_each_source_gave(staged, shard_folder, other, t
     assert [stage["name"] for stage in data["stages"]] == ["short", "stage 2", "anneal"]
     packed = [line for line in said if line.startswith("stage 2, wiki: best-fit, ")]
     assert len(packed) == 1 and "0 tokens cropped" in packed[0]
+    assert said[-1].startswith("attention: sdpa in 1 layers (causal, documents; float32 on cpu)")
+    assert [one["backend"] for one in summary["attention"]] == ["sdpa"]
 
 
 def test_held_out_loss_by_source_adds_up_to_the_whole(staged, tmp_path):

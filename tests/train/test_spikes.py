@@ -47,8 +47,9 @@ def poisoned(monkeypatch):
         return stepped(self, step, *arguments)
 
     def bad(*arguments, **named):
-        nats, squares = sums(*arguments, **named)
-        return nats * (20 if now[0] in BAD else 1), squares
+        loss, nats, squares = sums(*arguments, **named)
+        times = 20 if now[0] in BAD else 1
+        return loss * times, nats * times, squares
 
     monkeypatch.setattr(train.step.Stepper, "step", noted)
     monkeypatch.setattr(train.step, "loss_sums", bad)
@@ -175,8 +176,8 @@ def test_spike_after_spike_stops_whatever_the_policy(shard_folder, tmp_path, mon
     sums = train.step.loss_sums
 
     def broken(*arguments, **named):
-        nats, squares = sums(*arguments, **named)
-        return nats * math.nan, squares
+        loss, nats, squares = sums(*arguments, **named)
+        return loss * math.nan, nats * math.nan, squares
 
     monkeypatch.setattr(train.step, "loss_sums", broken)
     with pytest.raises(TrainError, match=f"{MOST + 1} of the last 16 steps were spikes: lower lr"):

@@ -53,7 +53,7 @@ class Sample:
         """(data: uint8[], offsets: int64[pieces + 1])."""
         pieces = self.pieces()
         ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-        return np.frombuffer(b"".join(pieces), np.uint8), ends
+        return np.frombuffer(bytearray().join(pieces), np.uint8), ends
 
 
 def _cuts(raw: bytes) -> Iterator[int]:

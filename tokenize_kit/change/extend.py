@@ -181,7 +181,7 @@ class _Held:
     def measured(self, before: Encode, after: Encode) -> dict[str, Any]:
         """Bytes a token with the old and the new tokenizer."""
         raw = self._texts or self._seen
-        data = np.frombuffer(b"".join(raw), np.uint8)
+        data = np.frombuffer(bytearray().join(raw), np.uint8)
         offsets = np.cumsum([0, *map(len, raw)])
         found = [encode(data, offsets)[0] for encode in (before, after)]
         tokens = [len(ids) for ids in found]
@@ -225,7 +225,7 @@ def _bpe(
         parts["model"]["vocab"][spelled(token)] = number
     parts["model"]["merges"] += [[spelled(left), spelled(right)] for left, right in merges]
     ends = np.cumsum([0, *map(len, new)])
-    ids, sizes = pieces_of(plan, np.frombuffer(b"".join(new), np.uint8), ends)
+    ids, sizes = pieces_of(plan, np.frombuffer(bytearray().join(new), np.uint8), ends)
     old = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
     shown = [token.decode("utf-8", "backslashreplace") for token in new]
     return _Extension(file_with(parts, form.added), old, shown, len(merges))

@@ -43,7 +43,7 @@ class Checked:
 def packed(texts: list[str]) -> Buffers:
     """Texts as buffers."""
     raw = [text.encode() for text in texts]
-    return np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
 
 
 def hard_texts(form: Form) -> Iterator[Buffers]:

@@ -69,7 +69,7 @@ def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, ou
             k = np.int64(0)
             while True:
                 k, a, slot, w, none = known_words(
-                    data, a, room.words, k, count, cache, sums, False, none, 0.0, out, w
+                    data, a, room.words, k, count, cache, sums, np.bool_(False), none, 0.0, out, w
                 )
                 if k == count:
                     break
@@ -81,7 +81,7 @@ def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, ou
                 if kept and (z - a <= INLINE or seen_before(cache.seen, low)):
                     for i in range(n):
                         own[i] = out[begin + i]
-                    remember(cache, slot, low, high, data, a, z, own, n, 0)
+                    remember(cache, slot, low, high, data, a, z, own, n, np.int64(0))
                 a = z
                 k += 1
         if fallback.joined and len(fallback.bytes) == 0:

@@ -145,7 +145,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     before one that it is made of: time then has no order.
     """
     names = sorted(tokens)
-    data = np.frombuffer(b"".join(tokens[k] for k in names), np.uint8)
+    data = np.frombuffer(bytearray().join(tokens[k] for k in names), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in names)])
     ids = np.array(names, np.int64)
     left, right = derive(data, ends, byte_ids, pairs, ids)
@@ -165,7 +165,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     except ValueError:
         return None
     ordered = np.cumsum([0, *map(len, spelled)])
-    joined = np.frombuffer(b"".join(spelled), np.uint8)
+    joined = np.frombuffer(bytearray().join(spelled), np.uint8)
     shorter = shorter_tokens(slots, found, joined, ordered, np.arange(count), count)
     own_pairs = pair_table(np.stack([a, b, own], axis=1))
     made_of = np.concatenate([np.repeat(np.arange(256), 2).reshape(256, 2), np.stack([a, b], 1)])

@@ -25,7 +25,7 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
     parent's base + byte, and no walk leaves the table. Raises ValueError over MOST_SLOTS.
     """
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
-    data = np.frombuffer(b"".join(tokens[k] for k in order), np.uint8)
+    data = np.frombuffer(bytearray().join(tokens[k] for k in order), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in order)])
     slots, found = _build(data, ends, np.asarray(ids, np.int64)[order])
     if not len(slots):

@@ -220,7 +220,7 @@ def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
                     out[w + k] = room.symbols[k]
                 w += n
                 if kept:
-                    remember(cache, slot, low, high, data, a, z, room.symbols, n, 0)
+                    remember(cache, slot, low, high, data, a, z, room.symbols, n, np.int64(0))
             a = z
         sizes[row] = w - before
     return w

@@ -55,7 +55,7 @@ def study(
     banned = [token.encode() for token in special_tokens]
     names, merges = learn_merges(*counted.words(), wanted[-1] - len(special_tokens), banned)
     raw = [text.encode("utf-8") for text in held.texts]
-    data, offsets = np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    data, offsets = np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
     rows: list[dict[str, Any]] = []
     for size in wanted:
         tokens = size - len(special_tokens)

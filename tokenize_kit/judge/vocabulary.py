@@ -97,6 +97,6 @@ def _unreachable(candidate: Candidate, numbers: list[int]) -> dict[int, list[int
 
 def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
     raw = [text.encode("utf-8", "replace") for text in texts]
-    data = np.frombuffer(b"".join(raw), np.uint8)
+    data = np.frombuffer(bytearray().join(raw), np.uint8)
     ids, sizes = candidate.encode(data, np.cumsum([0, *map(len, raw)], dtype=np.int64))
     return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if len(texts) else []

@@ -116,12 +116,12 @@ def cut_rows(data, offsets, tables):
     ends = np.empty(size, np.int64)
     again = np.empty(size if len(tables) > 1 else 0, np.int64)
     counts = np.zeros(len(offsets) - 1, np.int64)
-    total = 0
+    total = np.int64(0)
     for row in range(len(offsets) - 1):
         before = total
         total = cut(data, offsets[row], offsets[row + 1], tables[0], ends, total)
         for k in range(1, len(tables)):
-            n = 0
+            n = np.int64(0)
             at = offsets[row]
             for p in range(before, total):
                 n = cut(data, at, ends[p], tables[k], again, n)

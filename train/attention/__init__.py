@@ -1,6 +1,8 @@
 """Attention behind one function, ``attend(q, k, v, mask)``, over several back ends."""
 
-from train.attention.backends import BACKENDS, Backend, attend, check_name
+from train.attention.attend import attend
+from train.attention.backends import BACKENDS, Backend
+from train.attention.choice import check_name
 from train.attention.mask import Alibi, Mask, Relative, positions_of
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""One function, ``attend(q, k, v, mask)``, over several back ends.
+"""The back ends of ``attend``.
 
 ``eager`` says what is computed and is the reference for every mask; the others must agree with it.
-A back end declares the mask features, dtypes and devices it supports; ``auto`` takes the fastest
-that supports the case. To add one, write its function and register it with its ``Backend``.
+A back end declares the mask features, dtypes and devices it supports. To add one, write its
+function and register it with its ``Backend``; choice.py says when ``auto`` takes it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from train.attention.flash import backend as kernels
 from train.attention.mask import Mask
-from train.errors import TrainError
+from train.attention.pieces import by_document, lengths_of
 
 Attention = Callable[[Tensor, Tensor, Tensor, Mask], Tensor]
 
@@ -30,6 +31,8 @@ class Backend:
     devices: frozenset[str]
     # Where it has no backward pass.
     forward_only: frozenset[str] = frozenset()
+    # What else it refuses, and why.
+    also: Callable[[Tensor, Mask], str | None] | None = None
 
     def refusal(self, q: Tensor, mask: Mask) -> str | None:
         """Why this back end cannot do it, or None."""
@@ -41,7 +44,7 @@ class Backend:
             return f"the device {q.device.type}"
         if q.device.type in self.forward_only and q.requires_grad and torch.is_grad_enabled():
             return f"gradients on the device {q.device.type}"
-        return None
+        return None if self.also is None else self.also(q, mask)
 
 
 def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
@@ -64,7 +67,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """PyTorch's fused attention; the flash kernel where the mask is causal and nothing else.
+    """PyTorch's fused attention; the flash kernel where the mask is causal and nothing else, on a
+    CPU also within documents.
     A query that sees nothing gets 0.
     """
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
@@ -72,6 +76,8 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal)
     if mask.queries == 1 and mask.features <= {"causal", "offset"}:  # the newest sees all
         return F.scaled_dot_product_attention(q, k, v)
+    if (lengths := lengths_of(mask)) is not None:
+        return by_document(q, k, v, lengths)
     bias = mask.scores(q.dtype)
     seen = mask.dense if bias is None else bias.masked_fill(~mask.dense, float("-inf"))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
@@ -84,9 +90,9 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return attention(q, k, v, mask)
 
 
-_ALL_MASKS = frozenset(
-    {"causal", "documents", "offset", "window", "sinks", "prefix", "alibi", "relative"}
-)
+# What the kernels' intervals can say (flash/spans.py).
+_INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
+_ALL_MASKS = _INTERVALS | {"relative", "gaps"}
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 BACKENDS: dict[str, Backend] = {
@@ -103,6 +109,13 @@ BACKENDS: dict[str, Backend] = {
         devices=frozenset({"cpu", "cuda"}),
         forward_only=frozenset({"cpu"}),
     ),
+    "triton": Backend(
+        attention=kernels.attention,
+        masks=_INTERVALS,
+        dtypes=_FLOATS,
+        devices=frozenset({"cpu", "cuda"}),
+        also=kernels.refusal,
+    ),
     "eager": Backend(
         attention=eager,
         masks=_ALL_MASKS,
@@ -110,38 +123,3 @@ BACKENDS: dict[str, Backend] = {
         devices=frozenset({"cpu", "cuda"}),
     ),
 }
-
-
-def check_name(backend: str) -> None:
-    """Raise ``TrainError`` where there is no such back end."""
-    if backend != "auto" and backend not in BACKENDS:
-        raise TrainError(
-            f"attention {backend!r}: choose auto or one of {', '.join(BACKENDS)}", exit_code=2
-        )
-
-
-def choose(q: Tensor, mask: Mask) -> str:
-    """The back end that ``auto`` takes: sdpa, whose flash kernels do causal and full attention; on
-    a GPU flex for other masks, for which sdpa would read a mask of queries x keys. In generation
-    that is one row, and flex would compile a kernel for every number of keys.
-    """
-    plain = mask.features <= {"causal"} or mask.queries == 1
-    order = ("sdpa", "eager") if plain or q.device.type != "cuda" else ("flex", "sdpa", "eager")
-    for name in order:
-        if BACKENDS[name].refusal(q, mask) is None:
-            return name
-    raise TrainError(f"no attention back end for {q.dtype} on {q.device.type}", exit_code=2)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, backend: str = "auto") -> Tensor:
-    """Attention of q [batch, heads, queries, head_dim] over k, v [batch, kv_heads, keys, head_dim].
-
-    ``heads`` is a multiple of ``kv_heads``. Returns [batch, heads, queries, head_dim] in v's dtype.
-    Raises ``TrainError`` where the back end is unknown or does not support the case.
-    """
-    check_name(backend)
-    if backend == "auto":
-        backend = choose(q, mask)
-    elif refused := BACKENDS[backend].refusal(q, mask):
-        raise TrainError(f"attention {backend} does not support {refused}", exit_code=2)
-    return BACKENDS[backend].attention(q, k, v, mask)

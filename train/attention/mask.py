@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+
+from train.attention.flash.spans import Spans, spans
+
+Value = TypeVar("Value")
+
+
+class once(Generic[Value]):
+    """``functools.cached_property`` without the lock it had before Python 3.12, at which
+    ``torch.compile`` breaks its graph.
+    """
+
+    def __init__(self, make: Callable[[Any], Value]) -> None:
+        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Value:
+        if owner is None:  # asked of the class
+            return self  # type: ignore[return-value]
+        value = self.make(owner)
+        object.__setattr__(owner, self.name, value)
+        return value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,6 +80,7 @@ class Mask:
     bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
     no. ``positions``: int [batch or 1, keys], the place of each key in its document, for window,
     sinks and bias; counted from the row's start where absent. ``bias`` is added to the scores.
+    ``gaps``: a cache has left out keys, so positions may leap within a document.
     """
 
     queries: int
@@ -71,6 +93,7 @@ class Mask:
     prefix: Tensor | None = None
     positions: Tensor | None = None
     bias: Bias | None = None
+    gaps: bool = False
 
     @property
     def offset(self) -> int:
@@ -93,21 +116,33 @@ class Mask:
             names.add("prefix")
         if self.bias is not None:
             names.add("alibi" if isinstance(self.bias, Alibi) else "relative")
+        if self.gaps:
+            names.add("gaps")
         return frozenset(names)
 
-    @cached_property
+    @once
     def places(self) -> Tensor:
         """``positions``, counted where they were not given: int64 [batch or 1, keys]."""
         if self.positions is not None:
             return self.positions
         return torch.arange(self.keys, device=self.device)[None]
 
-    @cached_property
+    @once
+    def spans(self) -> Spans:
+        """What the Triton kernels read in place of a mask of queries x keys. Built once."""
+        return spans(
+            keys=self.keys,
+            documents=self.documents,
+            prefix=self.prefix,
+            places=self.places if self.sinks else None,
+        )
+
+    @once
     def distance(self) -> Tensor:
         """How far back each key is: int64 [batch or 1, queries, keys]; negative ahead."""
         return self.places[:, self.offset :, None] - self.places[:, None, :]
 
-    @cached_property
+    @once
     def dense(self) -> Tensor:
         """Boolean [batch or 1, 1, queries, keys]; true where a query sees a key. Built once."""
         seen = torch.ones(1, self.queries, self.keys, dtype=torch.bool, device=self.device)

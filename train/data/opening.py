@@ -15,6 +15,7 @@ from train.data.part import Foreign, Part
 from train.data.readers import datatrove, megatron, nanogpt, olmo, own
 from train.data.shards import Shards, end_of_text, read_column
 from train.errors import TrainError
+from train.files import sha256
 
 _TYPES = ("uint8", "uint16", "uint32", "uint64", "int32")
 _SAMPLES, _SAMPLE = 256, 1 << 12
@@ -76,7 +77,7 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         # No name from a manifest may leave the folder.
         if name != Path(name).name or not (folder / name).is_file():
             raise TrainError(f"{folder / name}: missing; encode again")
-        if verify and _sha256(folder / name) != digest:
+        if verify and sha256(folder / name) != digest:
             raise TrainError(f"{folder / name}: not what the manifest says; encode again")
     masked = "loss_mask" in manifest
     found = own.files(set(files))
@@ -255,7 +256,7 @@ def _joined(
         bytes=None if any(part.bytes is None for part in parts) else joined("bytes"),
         masks=masks,
         tokenizer=tokenizer,
-        tokenizer_sha256=None if tokenizer is None else _sha256(tokenizer),
+        tokenizer_sha256=None if tokenizer is None else sha256(tokenizer),
         parts=tuple(parts),
         notes=(*(notes or ()), *(note for part in parts for note in part.notes)),
         **known,
@@ -280,11 +281,3 @@ def _field(manifest: dict[str, Any], name: str, kind: type, where: Path) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TrainError(f"{where}: {name} is missing or not {kind.__name__}; encode again")
     return value
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -80,10 +80,14 @@ class Decoder(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """[..., hidden] to [..., vocab] in float32 (or wider)."""
-        weight = self.embedding.weight if self.head is None else self.head.weight
-        bias = self.head_bias if self.head is None else self.head.bias
-        out = F.linear(features, weight, bias)
+        out = F.linear(features, *self.head_weights())
         return out if out.dtype == torch.float64 else out.float()
+
+    def head_weights(self) -> tuple[Tensor, Tensor | None]:
+        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]."""
+        if self.head is None:
+            return self.embedding.weight, self.head_bias
+        return self.head.weight, self.head.bias
 
     def features(
         self,
@@ -169,6 +173,7 @@ class Decoder(nn.Module):
                 prefix=prefix,
                 positions=where if bias is not None or window is not None else None,
                 bias=bias,
+                gaps=window is not None and keys > length,
             )
         return masks
 

@@ -295,7 +295,8 @@ def preset(name: str, *, vocab: int | None = None, context: int | None = None) -
         close = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0.4)
         listed = ", ".join(close or list(PRESETS)[:5])
         raise TrainError(
-            f"model {name!r}: not a preset; near it: {listed} (`llmcurate model list`)",
+            f"model {name!r}: not a preset, nor a model's folder; near it: {listed} (`llmcurate "
+            "model list`)",
             exit_code=2,
         )
     config = PRESETS[name]()

@@ -69,7 +69,7 @@ def characters(data, offsets, table):
     rows = np.zeros(len(offsets), np.int64)
     values = np.empty(size, np.uint64)
     start, end = np.empty(size, np.int64), np.empty(size, np.int64)
-    held = 0
+    held = np.int64(0)
     for r in range(len(offsets) - 1):
         _, held = _fill(data, offsets[r], offsets[r + 1], table, values, start, end, held)
         rows[r + 1] = held
@@ -209,7 +209,7 @@ def find_words(offsets, rows, values, start, end, index, hits):
     decontaminate_windows.py); hits: gram (an index of keys), row, first and last byte behind, as
     int64 arrays of one length, in bytes of the document.
     """
-    n = 0
+    n = np.int64(0)
     for r in range(len(offsets) - 1):
         a, z = rows[r], rows[r + 1]
         n = _probe(values[a:z], start[a:z], end[a:z], z - a, z - a, r, offsets[r], index, hits, n)
@@ -219,13 +219,13 @@ def find_words(offsets, rows, values, start, end, index, hits):
 @njit(cache=True, nogil=True)
 def find_characters(data, offsets, table, most, index, hits):
     """The same for windows of characters. most: units of the longest window."""
-    n = 0
+    n = np.int64(0)
     room = BLOCK + most
     values = np.empty(room, np.uint64)
     start, end = np.empty(room, np.int64), np.empty(room, np.int64)
     for r in range(len(offsets) - 1):
         i, stop = offsets[r], offsets[r + 1]
-        held = 0
+        held = np.int64(0)
         while True:
             i, held = _fill(data, i, stop, table, values, start, end, held)
             # Windows that begin among the last ones may be longer than what is here.

@@ -77,7 +77,7 @@ def _pop(data, places, bases, next_, heap, n, window, width, chars):
 @njit(cache=True, nogil=True)
 def _start(data, places, bases, next_, stops, heap, window, width, chars):
     """Makes the heap of all orders that hold something; how many."""
-    n = 0
+    n = np.int64(0)
     for s in range(len(bases)):
         if next_[s] < stops[s]:
             _push(data, places, bases, next_, heap, n, s, window, width, chars)

@@ -86,7 +86,7 @@ class GramFilter:
 def tokens(data: bytes) -> list[tuple[int, bytes]]:
     """(position, word) as `split_word_bounds` without white space; tests of text/uax29.py compare
     that with a peer."""
-    found = uax_words(np.frombuffer(data, np.uint8), np.array([0, len(data)], np.int64))
+    found = uax_words(np.frombuffer(bytearray(data), np.uint8), np.array([0, len(data)], np.int64))
     return [(a, data[a:z]) for a, z in zip(found.start.tolist(), found.end.tolist(), strict=True)]
 
 

@@ -31,7 +31,7 @@ KNOWN = {
 
 def joined(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return (
-        np.frombuffer(b"".join(texts), np.uint8),
+        np.frombuffer(bytearray().join(texts), np.uint8),
         np.cumsum([0, *map(len, texts)]).astype(np.int64),
     )
 

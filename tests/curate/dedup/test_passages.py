@@ -93,7 +93,7 @@ def test_keys_are_equal_where_c4s_are_and_are_murmur3_of_the_folded_line():
     data = [line.encode() for line in LINES]
     ends = np.cumsum([len(d) for d in data])
     starts = ends - [len(d) for d in data]
-    buffer = np.frombuffer(b"".join(data), np.uint8)
+    buffer = np.frombuffer(bytearray().join(data), np.uint8)
     keys, written = piece_keys(buffer, starts, ends, UNITS["line"])
     high, low = keys[:, 0], keys[:, 1]
     for k, line in enumerate(LINES):

@@ -54,7 +54,7 @@ def window_at(text: str, at: int, window: int) -> bytes | None:
 @CHECK
 @given(st.text("aé日😀", max_size=40), st.integers(1, 20))
 def test_windows_end_compare_and_stand_as_pythons_slices(text, window):
-    data = np.frombuffer(text.encode() + b" ", np.uint8)[:-1]
+    data = np.frombuffer(bytearray(text.encode() + b" "), np.uint8)[:-1]
     places = [i for i in range(len(data)) if window_at(text, i, window) is not None]
     for i in range(len(data)):
         want = window_at(text, i, window)

@@ -22,7 +22,7 @@ def _read(data, out, keys, values, text, ends):
 
 def read(reference: str) -> str:
     """A text that begins with an ampersand, its first reference replaced."""
-    data = np.frombuffer(reference.encode(), np.uint8)
+    data = np.frombuffer(bytearray(reference.encode()), np.uint8)
     out = np.zeros(8, np.uint8)
     n, m = _read(data, out, *TABLE)
     return out[:m].tobytes().decode() + data[n:].tobytes().decode()

@@ -34,7 +34,7 @@ def strange() -> list[bytes]:
 def packed(lines: list[bytes]) -> Lines:
     """Lines as the engine takes them."""
     ends = np.concatenate(([0], np.cumsum([len(line) for line in lines]))).astype(np.int64)
-    return np.frombuffer(b"".join(lines), np.uint8), ends
+    return np.frombuffer(bytearray().join(lines), np.uint8), ends
 
 
 @pytest.fixture(scope="session")

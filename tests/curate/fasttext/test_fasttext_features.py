@@ -43,7 +43,7 @@ def test_rows_of_any_bytes_are_those_of_plain_python(
 ) -> None:
     classifier = _loaded(trained("softmax", 3, 1, 2))
     out = np.empty((1000, 6), np.int64)
-    count = features(classifier._model, np.frombuffer(line, np.uint8), out)
+    count = features(classifier._model, np.frombuffer(bytearray(line), np.uint8), out)
     assert out[:count, 0].tolist() == [row for row, _, _ in reference.features(classifier, line)]
 
 
@@ -97,7 +97,7 @@ def test_pruned_ngrams_are_found_by_number_the_last_of_equal_ones(
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=3).map(lambda b: b.replace(b"\0", b"")), max_size=30))
 def test_words_are_found_by_their_bytes_the_last_of_equal_ones(words: list[bytes]) -> None:
-    data = np.frombuffer(b"".join(w + b"\0" + bytes(9) for w in words), np.uint8)
+    data = np.frombuffer(bytearray().join(w + b"\0" + bytes(9) for w in words), np.uint8)
     starts, ends = find_entries(data, 0, len(words))
     slots = word_slots(data, starts, ends)
     assert [bytes(data[a:b]) for a, b in zip(starts, ends, strict=True)] == words

@@ -100,7 +100,7 @@ import sys
 import numpy as np
 from curate.errors import UsageError
 from curate.language.native import Model
-line = np.frombuffer("The river runs 这条河 ßéя\\n".encode(), np.uint8)
+line = np.frombuffer(bytearray("The river runs 这条河 ßéя\\n".encode()), np.uint8)
 for path in sys.argv[1:]:
     try:
         loaded = Model(path)
@@ -127,6 +127,6 @@ def test_labels_of_another_prefix_keep_it(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.bin"
     other.write_bytes(model.read_bytes().replace(b"__label__", b"__class__"))
     assert "__class__en" in read_header(other).labels
-    line = np.frombuffer(b"The river runs past the old mill.\n", np.uint8)
+    line = np.frombuffer(bytearray(b"The river runs past the old mill.\n"), np.uint8)
     codes, _ = Model(other).best(line, np.array([0, len(line)]), np.ones(1, np.bool_))
     assert read_header(other).labels[codes[0]] == "__class__en"

@@ -136,7 +136,7 @@ def test_words_have_the_number_of_their_place_and_others_none(
     assert known.words() == [*SPECIAL, *words]
     want = {w: i for i, w in enumerate(words, 3)}
     queries = [*words, *asked, *SPECIAL, b"", b"\0", *(w + b"\0" for w in words)]
-    data = np.frombuffer(b"".join(queries), np.uint8)
+    data = np.frombuffer(bytearray().join(queries), np.uint8)
     ends = np.cumsum([len(q) for q in queries])
     starts = ends - [len(q) for q in queries]
     assert known.ids(data, starts, ends).tolist() == [want.get(q, 0) for q in queries]
@@ -178,7 +178,7 @@ def test_a_growing_vocabulary_is_that_of_a_dict(batches: list[list[bytes]], leas
             counts[word] = counts.get(word, 0) + (word not in SPECIAL)
         ends = np.cumsum([len(w) for w in batch], dtype=np.int64)
         starts = ends - np.array([len(w) for w in batch], np.int64)
-        found = growing.add(np.frombuffer(b"".join(batch), np.uint8), starts, ends)
+        found = growing.add(np.frombuffer(bytearray().join(batch), np.uint8), starts, ends)
         assert found.tolist() == [0 if w in SPECIAL else names.index(w) for w in batch]
     settled, new = growing.settled(least)
     kept = sorted((w for w in names[3:] if counts[w] >= least), key=lambda w: (-counts[w], w))

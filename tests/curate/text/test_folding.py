@@ -24,7 +24,7 @@ from curate.text.folding import (
 
 
 def folded(text: str, how: Folding | None = None) -> str | None:
-    data = np.frombuffer(text.encode(), np.uint8)
+    data = np.frombuffer(bytearray(text.encode()), np.uint8)
     out = np.empty(2 * len(data) + 1, np.uint8)
     n = fold(data, 0, len(data), lower_folding() if how is None else how, out)
     return None if n == LOOK else out[:n].tobytes().decode()

@@ -51,7 +51,7 @@ def test_sentences_are_cut_where_the_rules_say():
 @given(st.lists(st.lists(PARTS, max_size=20).map(" ".join) | st.text(max_size=40), max_size=4))
 def test_the_table_holds_what_the_counter_counts(texts):
     for text, pieces in zip(texts, found(texts), strict=True):
-        lines = [np.frombuffer(line.encode(), np.uint8) for line in text.splitlines()]
+        lines = [np.frombuffer(bytearray(line.encode()), np.uint8) for line in text.splitlines()]
         assert len(pieces) == sum(count_sentences(line, 0, len(line)) for line in lines)
         rest = text
         for piece in pieces:

@@ -24,7 +24,7 @@ TOKENS = (
 
 
 def count(line: str) -> int:
-    data = np.frombuffer(line.encode(), np.uint8)
+    data = np.frombuffer(bytearray(line.encode()), np.uint8)
     return count_sentences(data, 0, len(data))
 
 
@@ -71,7 +71,7 @@ def test_kernel_counts_as_the_plain_version_on_odd_marks(line):
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(TOKENS), max_size=12).map(" ".join))
 def test_words_of_the_table_give_the_same_count(line):
-    data = np.frombuffer(line.encode(), np.uint8)
+    data = np.frombuffer(bytearray(line.encode()), np.uint8)
     words = segment(data, np.array([0, len(data)])).words
     found = sentences_of_words(data, words.start, words.end, words.chars, 0, len(words.start))
     assert found == count(line)

@@ -47,7 +47,7 @@ def ours(texts: list[str]) -> list[list[str]]:
     data = [t.encode() for t in texts]
     offsets = np.cumsum([0, *map(len, data)]).astype(np.int64)
     whole = b"".join(data)
-    found = uax_words(np.frombuffer(whole, np.uint8), offsets)
+    found = uax_words(np.frombuffer(bytearray(whole), np.uint8), offsets)
     cut = [whole[a:z].decode() for a, z in zip(found.start, found.end, strict=True)]
     return [cut[found.rows[r] : found.rows[r + 1]] for r in range(len(texts))]
 
@@ -121,7 +121,7 @@ def test_a_words_hash_is_that_of_its_bytes_wherever_it_stands():
         return v ^ (v >> 33)
 
     text = "Der Fluß, der Fluß\x00\x00x fließt.\n"
-    data = np.frombuffer(text.encode(), np.uint8)
+    data = np.frombuffer(bytearray(text.encode()), np.uint8)
     found = uax_words(data, np.array([0, len(data)], np.int64))
     for a, z, value in zip(found.start, found.end, found.hash.tolist(), strict=True):
         want = 0xD1B54A32D192ED03
@@ -129,7 +129,7 @@ def test_a_words_hash_is_that_of_its_bytes_wherever_it_stands():
             want = (want ^ b) * 0x9E3779B97F4A7C15 % 2**64
         assert value == mix(want)
     first, second = (
-        uax_words(np.frombuffer(t.encode(), np.uint8), np.array([0, len(t.encode())]))
+        uax_words(np.frombuffer(bytearray(t.encode()), np.uint8), np.array([0, len(t.encode())]))
         for t in ("\x00\u0301", "\u0301")
     )
     assert len(first.hash) == len(second.hash) == 1 and first.hash[0] != second.hash[0]
@@ -138,6 +138,6 @@ def test_a_words_hash_is_that_of_its_bytes_wherever_it_stands():
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=40))
 def test_bytes_that_are_not_utf8_are_cut_into_something(data):
-    found = uax_words(np.frombuffer(data, np.uint8), np.array([0, len(data)], np.int64))
+    found = uax_words(np.frombuffer(bytearray(data), np.uint8), np.array([0, len(data)], np.int64))
     assert (found.start < found.end).all() and (found.start[1:] >= found.end[:-1]).all()
     assert not len(found.end) or found.end[-1] <= len(data)

@@ -1,0 +1,257 @@
+"""Our Triton kernels, interpreted, against ``eager`` in float64."""
+
+from __future__ import annotations
+
+import os
+
+# Before triton is imported: see tests/conftest.py.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("triton")
+
+from train.attention import Alibi, Mask, Relative, attend, positions_of
+from train.attention.flash import backend, op
+from train.attention.flash.op import flash_attention
+from train.attention.flash.spans import bounds, bounds_of_ends
+from train.errors import TrainError
+
+pytestmark = [
+    pytest.mark.skipif(not op.INTERPRETED, reason="TRITON_INTERPRET is 0"),
+    pytest.mark.filterwarnings("ignore:All-NaN slice"),
+]
+
+KEYS = 40  # three blocks of 16, the last not full
+DOCUMENTS = torch.tensor([[0] * 3 + [1] * 20 + [2] * 17, [4] * 37 + [-1] * 3])
+PREFIX = torch.zeros(2, KEYS, dtype=torch.bool)
+PREFIX[0, :2] = PREFIX[0, 3:12] = PREFIX[1, :35] = PREFIX[1, 36] = True
+SLOPES = Alibi(slopes=torch.tensor([0.5, 0.03]))
+KINDS = {
+    "causal": {},
+    "window over blocks": {"window": 21},
+    "window ahead too": {"window": 5, "sinks": 1, "causal": False},
+    "window and sinks": {"window": 5, "sinks": 2},
+    "prefix": {"prefix": PREFIX},
+    "full, alibi": {"causal": False, "bias": SLOPES},
+    "all": {"window": 5, "sinks": 2, "prefix": PREFIX, "bias": SLOPES},
+}
+
+
+def mask(queries=KEYS, keys=KEYS, documents=None, **more):
+    places = None if documents is None else positions_of(documents)
+    return Mask(
+        queries=queries,
+        keys=keys,
+        device=torch.device("cpu"),
+        documents=documents,
+        positions=places,
+        **more,
+    )
+
+
+def tensors(batch=2, heads=2, kv_heads=1, queries=KEYS, keys=KEYS, head_dim=16):
+    draw = torch.Generator().manual_seed(queries + keys)
+    shapes = [(heads, queries), (kv_heads, keys), (kv_heads, keys)]
+    return [
+        torch.randn(batch, one, length, head_dim, generator=draw).requires_grad_()
+        for one, length in shapes
+    ]
+
+
+def passes(given, spec, name):
+    """The result and the gradients of q, k and v, for gradients that differ everywhere."""
+    given = [one.detach().requires_grad_() for one in given]
+    out = attend(*given, spec, name)
+    weight = torch.arange(out.numel(), dtype=out.dtype).cos().view(out.shape)
+    return [out.detach(), *torch.autograd.grad((out * weight).sum(), given)]
+
+
+def agree(given, spec):
+    exact = passes([one.double() for one in given], spec, "eager")
+    for found, wanted in zip(passes(given, spec, "triton"), exact, strict=True):
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_result_and_gradients_are_those_of_eager(kind, documents):
+    agree(tensors(), mask(documents=documents, **kind))
+
+
+@pytest.mark.parametrize("kind", ["full, alibi", "all"])
+def test_queries_may_be_the_last_of_the_keys(kind):
+    agree(tensors(queries=19), mask(queries=19, documents=DOCUMENTS, **KINDS[kind]))
+
+
+@pytest.mark.parametrize("head_dim", [60, 80, 96, 256])
+def test_any_head_dim_up_to_256(head_dim):
+    agree(tensors(1, 1, 1, 18, 18, head_dim), mask(18, 18))
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (4, 2), (3, 1)], ids=["mha", "gqa", "mqa"])
+def test_heads_share_keys_without_copies(heads, kv_heads):
+    agree(tensors(1, heads, kv_heads, 20, 20), mask(20, 20))
+
+
+@pytest.mark.parametrize("length", [1, 16, 17, 31])
+def test_any_length(length):
+    agree(tensors(1, 1, 1, length, length), mask(length, length))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_any_mask_on_small_shapes(data):
+    keys = data.draw(st.integers(1, 33), "keys")
+    queries = data.draw(st.integers(1, keys), "queries")
+    cuts = data.draw(st.lists(st.booleans(), min_size=keys, max_size=keys), "cuts")
+    seen = data.draw(st.lists(st.booleans(), min_size=keys, max_size=keys), "prefix")
+    more = {
+        "causal": data.draw(st.booleans(), "causal"),
+        "window": data.draw(st.none() | st.integers(1, keys), "window"),
+        "sinks": data.draw(st.integers(0, 3), "sinks"),
+        "bias": data.draw(st.sampled_from([None, Alibi(slopes=torch.tensor([0.3]))]), "bias"),
+    }
+    if data.draw(st.booleans(), "with prefix"):
+        more["prefix"] = torch.tensor([seen])
+    documents = None
+    if data.draw(st.booleans(), "with documents"):
+        documents = torch.tensor([cuts]).cumsum(dim=1)
+    agree(tensors(1, 1, 1, queries, keys), mask(queries, keys, documents, **more))
+
+
+def test_what_a_query_does_not_see_changes_no_bit():
+    given = [one.detach() for one in tensors()]
+    spec = mask(documents=DOCUMENTS, **KINDS["window and sinks"])
+    before = attend(*given, spec, "triton")
+    for key in (1, 25):
+        blind = ~spec.dense[:, 0, :, key]
+        q, k, v = (one.clone() for one in given)
+        k[:, :, key] += 3
+        v[:, :, key] -= 2
+        after = attend(q, k, v, spec, "triton")
+        changed = (after != before).any(dim=-1).any(dim=1)
+        assert not (changed & blind).any() and (changed | blind).all()
+
+
+TWO = torch.tensor([[0] * 16 + [1] * 40])
+
+
+@pytest.mark.parametrize(
+    ("kind", "documents", "unread", "queries"),
+    [
+        ({}, None, slice(16, 32), slice(0, 16)),
+        ({"window": 5}, None, slice(0, 16), slice(32, 56)),
+        ({"window": 5, "sinks": 2}, None, slice(16, 32), slice(48, 56)),
+        ({"causal": False}, TWO, slice(0, 16), slice(16, 56)),
+        ({"prefix": torch.arange(56)[None] < 9}, TWO, slice(16, 56), slice(0, 16)),
+    ],
+    ids=["after", "before the window", "between sinks and window", "other document", "prefix"],
+)
+def test_blocks_that_nothing_needs_are_not_read(kind, documents, unread, queries):
+    """A NaN that is read and only then masked would still be a NaN."""
+    q, k, v = (one.detach() for one in tensors(1, 1, 1, 56, 56))
+    spec = mask(56, 56, documents=documents, **kind)
+    k[:, :, unread] = v[:, :, unread] = float("nan")
+    assert attend(q, k, v, spec, "triton")[:, :, queries].isfinite().all()
+    # And the other way round: these keys' gradients come from other queries alone.
+    q, k, v = tensors(1, 1, 1, 56, 56)
+    out = attend(q, k, v, spec, "triton")
+    grad = torch.ones_like(out)
+    grad[:, :, queries] = float("nan")
+    of_q, of_k = torch.autograd.grad(out, (q, k), grad)
+    assert of_k[:, :, unread].isfinite().all()
+    assert of_q[:, :, queries].isnan().all()
+
+
+def test_documents_by_their_cumulative_ends_and_what_lies_behind_the_last():
+    ends = torch.tensor([[3, 23, 40, 40], [9, 30, 30, 30]])
+    documents = torch.tensor([[0] * 3 + [1] * 20 + [2] * 17, [0] * 9 + [1] * 21 + [-1] * 10])
+    for found, wanted in zip(bounds_of_ends(ends, KEYS), bounds(documents), strict=True):
+        assert torch.equal(found[0], wanted[0]) and torch.equal(found[1, :30], wanted[1, :30])
+        assert not found[1, 30:].any()
+    given = tensors()
+    out, lse = flash_attention(*given, document_ends=ends)
+    wanted = attend(*given, mask(documents=documents), "eager")
+    seen = documents >= 0
+    torch.testing.assert_close(out.transpose(1, 2)[seen], wanted.transpose(1, 2)[seen])
+    assert (out.transpose(1, 2)[~seen] == 0).all()
+    assert torch.isneginf(lse.transpose(1, 2)[~seen]).all()
+    assert lse.transpose(1, 2)[seen].isfinite().all()
+    grads = torch.autograd.grad((out * out).sum(), given)
+    for grad in grads:
+        assert grad.isfinite().all() and (grad.transpose(1, 2)[~seen] == 0).all()
+
+
+def test_sinks_of_documents_by_their_ends_and_without_documents():
+    given = [one.detach() for one in tensors()]
+    ends = torch.tensor([[23, 40], [40, 40]])
+    documents = (torch.arange(KEYS) >= ends[:, :1]).long()
+    out, _ = flash_attention(*given, document_ends=ends, window=4, sinks=2)
+    spec = mask(documents=documents, window=4, sinks=2)
+    torch.testing.assert_close(out, attend(*given, spec, "eager"))
+    out, _ = flash_attention(*given, prefix=PREFIX, window=4, sinks=2)
+    torch.testing.assert_close(out, attend(*given, mask(prefix=PREFIX, window=4, sinks=2), "eager"))
+
+
+def test_the_logsumexp_and_its_gradient():
+    q, k, v = tensors(1, 2, 1, 20, 20)
+    _, lse = flash_attention(q, k, v)
+    scores = (q @ k.transpose(-2, -1)) / 4
+    wanted = scores.masked_fill(~mask(20, 20).dense, float("-inf")).logsumexp(dim=-1)
+    torch.testing.assert_close(lse, wanted)
+    weight = torch.arange(20.0).sin()
+    found, exact = (torch.autograd.grad((one * weight).sum(), (q, k)) for one in (lse, wanted))
+    torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_no_layout_is_copied_and_each_is_right():
+    """As the model has them: heads inside a token; and a gradient without strides of its own."""
+    q, k, v = (one.detach().transpose(1, 2).contiguous().transpose(1, 2) for one in tensors())
+    q.requires_grad_()
+    out, _ = flash_attention(q, k, v)
+    assert out.transpose(1, 2).is_contiguous()
+    wanted = attend(*tensors(), mask(), "eager")
+    torch.testing.assert_close(out, wanted)
+    found = torch.autograd.grad(out.sum(), q)[0]
+    given = tensors()
+    exact = torch.autograd.grad(attend(*given, mask(), "eager").sum(), given[0])[0]
+    torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
+    last = torch.randn(1, 1, 16, 20).transpose(2, 3)  # head_dim is not innermost: copied
+    torch.testing.assert_close(
+        flash_attention(last, last, last)[0], attend(last, last, last, mask(20, 20), "eager")
+    )
+
+
+def test_the_operator_is_well_formed():
+    q, k, v = tensors(1, 1, 1, 6, 6)
+    starts, ends = bounds(DOCUMENTS[:1, :6])
+    arguments = (q, k, v, starts, ends, None, None, None, None, True, 0, 0)
+    torch.library.opcheck(op.operator, arguments)
+
+
+def test_what_the_kernels_cannot_do_is_refused(monkeypatch):
+    short = mask(4, 4)
+    q, k, v = (one.detach() for one in tensors(1, 1, 1, 4, 4))
+    rough = [one.bfloat16() for one in (q, k, v)]
+    with pytest.raises(TrainError, match="bfloat16 under TRITON_INTERPRET=1"):
+        attend(*rough, short, "triton")
+    with pytest.raises(TrainError, match="bfloat16 under TRITON_INTERPRET=1"):
+        flash_attention(*rough)
+    wide = torch.zeros(1, 1, 4, 257)
+    with pytest.raises(TrainError, match="head_dim of 257"):
+        attend(wide, wide, wide, short, "triton")
+    bias = Relative(weight=torch.zeros(4, 1), distance=8)
+    with pytest.raises(TrainError, match="mask relative"):
+        attend(q, k, v, mask(4, 4, bias=bias), "triton")
+    with pytest.raises(TrainError, match="mask gaps"):
+        attend(q, k, v, mask(4, 4, window=2, gaps=True), "triton")
+    monkeypatch.setattr(op, "INTERPRETED", False)
+    with pytest.raises(TrainError, match="a CPU, but for tests"):
+        attend(q, k, v, short, "triton")
+    monkeypatch.setattr(backend, "INSTALLED", False)
+    with pytest.raises(TrainError, match=r"pip install 'llmcurate\[gpu\]'"):
+        attend(q, k, v, short, "triton")

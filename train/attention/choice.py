@@ -1,0 +1,90 @@
+"""Which back end ``auto`` takes: one table a device, from which the first row that fits is taken.
+
+A row's order is a claim about speed. On a GPU it follows what is published of such kernels; ours
+have not been measured there (``benchmarks/attention.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from train.attention.backends import BACKENDS
+from train.attention.mask import Mask
+from train.errors import TrainError
+
+_PLAIN = frozenset({"causal"})
+_HALF = frozenset({torch.bfloat16, torch.float16})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A back end, the masks and dtypes it is taken for (None: all it supports), and why.
+    ``single``: taken for any mask where there is one query, as in generation.
+    """
+
+    backend: str
+    why: str
+    masks: frozenset[str] | None = None
+    dtypes: frozenset[torch.dtype] | None = None
+    single: bool = False
+
+    def fits(self, q: Any, mask: Mask) -> bool:
+        if self.dtypes is not None and q.dtype not in self.dtypes:
+            return False
+        wanted = self.masks is None or mask.features <= self.masks
+        if not wanted and not (self.single and mask.queries == 1):
+            return False
+        return BACKENDS[self.backend].refusal(q, mask) is None
+
+
+_REFERENCE = Row(backend="eager", why="nothing else supports the case")
+TABLE: dict[str, tuple[Row, ...]] = {
+    "cuda": (
+        Row(
+            backend="sdpa",
+            why="PyTorch's flash kernels do plain attention",
+            masks=_PLAIN,
+            single=True,
+        ),
+        Row(
+            backend="triton",
+            why="its kernels read no block that the mask empties",
+            dtypes=_HALF,
+        ),
+        Row(backend="flex", why="it skips blocks that the mask empties"),
+        Row(backend="sdpa", why="flex cannot do it"),
+        _REFERENCE,
+    ),
+    "cpu": (Row(backend="sdpa", why="PyTorch's kernels are the fastest on a CPU"), _REFERENCE),
+}
+
+
+def choose(q: Any, mask: Mask) -> Row:
+    """The row that ``auto`` takes for q, of which dtype, device, shape and ``requires_grad`` are
+    looked at. Raises ``TrainError`` where none fits.
+    """
+    for row in TABLE.get(q.device.type, ()):
+        if row.fits(q, mask):
+            return row
+    raise TrainError(f"no attention back end for {q.dtype} on {q.device.type}", exit_code=2)
+
+
+def check_name(backend: str) -> None:
+    """Raise ``TrainError`` where there is no such back end."""
+    if backend != "auto" and backend not in BACKENDS:
+        raise TrainError(
+            f"attention {backend!r}: choose auto or one of {', '.join(BACKENDS)}", exit_code=2
+        )
+
+
+def resolve(backend: str, q: Any, mask: Mask) -> Row:
+    """What ``backend`` means for a case; raises ``TrainError`` where it cannot do it."""
+    check_name(backend)
+    if backend == "auto":
+        return choose(q, mask)
+    if refused := BACKENDS[backend].refusal(q, mask):
+        raise TrainError(f"attention {backend} does not support {refused}", exit_code=2)
+    return Row(backend=backend, why="as asked")

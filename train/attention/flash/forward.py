@@ -1,0 +1,128 @@
+"""The forward pass: a block of queries goes over the blocks of keys it sees, with the softmax
+rescaled as larger scores come (Dao 2023, algorithm 1), in float32 and to base 2.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from train.attention.flash import ranges
+
+
+@triton.jit
+def _over(
+    acc, top, total, q, k_at, v_at, stride_k, stride_v, begin, rows_at, keys, scale, slope,
+    start, end, first, last, sunk, prefix,
+    MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
+    HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """A block of keys: the sum, the largest score and the sum of weights after it."""
+    cols = begin + tl.arange(0, KEYS)
+    dims = tl.arange(0, PADDED_DIM)
+    k_here = k_at + cols[None, :] * stride_k + dims[:, None]
+    v_here = v_at + cols[:, None] * stride_v + dims[None, :]
+    if MASKED:
+        k = tl.load(k_here, mask=(cols < keys)[None, :] & (dims < HEAD_DIM)[:, None], other=0.0)
+    elif HEAD_DIM == PADDED_DIM:
+        k = tl.load(k_here)
+    else:
+        k = tl.load(k_here, mask=(dims < HEAD_DIM)[:, None], other=0.0)
+    raw = tl.dot(q, k, input_precision="ieee")
+    if MASKED or SLOPES:
+        scores = raw * scale
+        if SLOPES:
+            scores -= slope * (rows_at[:, None] - cols[None, :])
+        if MASKED:
+            seen = ranges.visible(
+                cols, start, end, first, last, sunk, prefix, keys, SINKS=SINKS, PREFIX=PREFIX
+            )
+            scores = tl.where(seen, scores, float("-inf"))
+        new = tl.maximum(top, tl.max(scores, 1))
+        # A row that has seen nothing yet: -inf less -inf would be no number.
+        base = tl.where(new == float("-inf"), 0.0, new)
+        weights = tl.exp2(scores - base[:, None])
+        kept = tl.exp2(top - base)
+    else:
+        new = tl.maximum(top, tl.max(raw, 1) * scale)
+        weights = tl.exp2(raw * scale - new[:, None])
+        kept = tl.exp2(top - new)
+    total = total * kept + tl.sum(weights, 1)
+    acc = acc * kept[:, None]
+    if MASKED:
+        v = tl.load(v_here, mask=(cols < keys)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
+    elif HEAD_DIM == PADDED_DIM:
+        v = tl.load(v_here)
+    else:
+        v = tl.load(v_here, mask=(dims < HEAD_DIM)[None, :], other=0.0)
+    acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
+    return acc, new, total
+
+
+@triton.jit
+def kernel(
+    q, k, v, out, lse, starts, ends, origins, prefix, reach, slopes,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
+    out_batch, out_head, out_row, origins_batch,
+    group, queries, keys, scale, window, sinks,
+    CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr, SINKS: tl.constexpr,
+    PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """Grid: blocks of queries, heads, batch. ``scale`` and ``slopes`` are to base 2."""
+    # The last queries see the most under a causal mask: they begin first.
+    block = tl.num_programs(0) - 1 - tl.program_id(0)
+    head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    rows = block * QUERIES + tl.arange(0, QUERIES)
+    dims = tl.arange(0, PADDED_DIM)
+    real = rows < queries
+    rows_at = rows + (keys - queries)
+    start, end, first, last, sunk, low, high = ranges.of_queries(
+        starts + batch * keys if DOCUMENTS else starts,
+        ends + batch * keys if DOCUMENTS else ends,
+        origins + batch * origins_batch if SINKS else origins,
+        reach + batch * keys if PREFIX else reach,
+        rows_at, real, keys, window, sinks,
+        CAUSAL=CAUSAL, DOCUMENTS=DOCUMENTS, WINDOW=WINDOW, SINKS=SINKS, PREFIX=PREFIX,
+    )  # fmt: skip
+    far, fars, near, heads, full, past, tails = ranges.blocks(
+        first, last, low, high, real, FAR=SINKS or PREFIX, BLOCK=KEYS
+    )
+    q_at = q + batch * q_batch + head.to(tl.int64) * q_head
+    inside = real[:, None] & (dims < HEAD_DIM)[None, :]
+    q_tile = tl.load(q_at + rows[:, None] * q_row + dims[None, :], mask=inside, other=0.0)
+    kv_head = (head // group).to(tl.int64)
+    k_at = k + batch * k_batch + kv_head * k_head
+    v_at = v + batch * v_batch + kv_head * v_head
+    prefix_at = prefix + batch * keys if PREFIX else prefix
+    slope = tl.load(slopes + head) if SLOPES else 0.0
+
+    acc = tl.zeros([QUERIES, PADDED_DIM], dtype=tl.float32)
+    top = tl.full([QUERIES], float("-inf"), dtype=tl.float32)
+    total = tl.zeros([QUERIES], dtype=tl.float32)
+    for begin in tl.range(full, past, KEYS):
+        acc, top, total = _over(
+            acc, top, total, q_tile, k_at, v_at, k_row, v_row, begin, rows_at, keys, scale, slope,
+            start, end, first, last, sunk, prefix_at,
+            MASKED=False, SINKS=SINKS, PREFIX=PREFIX, SLOPES=SLOPES,
+            HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
+        )  # fmt: skip
+    for number in tl.range(0, fars + heads + tails):
+        begin = ranges.place(number, far, fars, near, heads, past, BLOCK=KEYS)
+        acc, top, total = _over(
+            acc, top, total, q_tile, k_at, v_at, k_row, v_row, begin, rows_at, keys, scale, slope,
+            start, end, first, last, sunk, prefix_at,
+            MASKED=True, SINKS=SINKS, PREFIX=PREFIX, SLOPES=SLOPES,
+            HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
+        )  # fmt: skip
+
+    some = total > 0
+    acc = tl.where(some[:, None], acc / tl.where(some, total, 1.0)[:, None], 0.0)
+    out_at = out + batch * out_batch + head.to(tl.int64) * out_head
+    tl.store(
+        out_at + rows[:, None] * out_row + dims[None, :], acc.to(out.dtype.element_ty), mask=inside
+    )
+    # log2(total) + top to base e; -inf where nothing is seen.
+    found = tl.where(some, top + tl.log2(tl.where(some, total, 1.0)), float("-inf"))
+    lse_at = lse + (batch * tl.num_programs(1) + head) * queries
+    tl.store(lse_at + rows, found * 0.6931471805599453, mask=real)

@@ -1,0 +1,280 @@
+"""The operators ``llmcurate::flash_attention`` and its backward: opaque to ``torch.compile``, which
+keeps them in its graph, with shapes for tracing and a gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from train.attention.flash import delta, forward, keys, queries
+from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
+from train.attention.flash.tiles import padded, tiles
+from train.errors import TrainError
+
+# Read by triton when a kernel is defined, so it is a fact of this process.
+INTERPRETED: bool = not isinstance(forward.kernel, triton.JITFunction)
+MOST_HEAD_DIM = 256
+
+
+def refusal(q: Tensor) -> str | None:
+    """Why the kernels cannot do it in this process, or None."""
+    if q.shape[-1] > MOST_HEAD_DIM:
+        return f"a head_dim of {q.shape[-1]}, only up to {MOST_HEAD_DIM}"
+    if q.device.type == "cpu" and not INTERPRETED:
+        return "a CPU, but for tests, which set TRITON_INTERPRET=1 before triton is imported"
+    if INTERPRETED and q.dtype not in (torch.float32, torch.float16):
+        return f"{q.dtype} under TRITON_INTERPRET=1, where products of it are wrong: use float32"
+    return None
+
+
+def _like_rows(x: Tensor) -> Tensor:
+    """Room for [batch, heads, length, head_dim] that lies as [batch, length, heads, head_dim]: what
+    follows attention wants it so, without a copy.
+    """
+    batch, heads, length, size = x.shape
+    return x.new_empty(batch, length, heads, size).transpose(1, 2)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """Any strides but that of the last dimension."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _strides(*tensors: Tensor) -> list[int]:
+    """Of batch, head and row."""
+    return [step for tensor in tensors for step in tensor.stride()[:3]]
+
+
+def _on(device: torch.device) -> AbstractContextManager[Any]:
+    """Triton launches on the current device."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def _kind(
+    starts: Tensor | None,
+    prefix: Tensor | None,
+    slopes: Tensor | None,
+    causal: bool,
+    window: int,
+    sinks: int,
+    head_dim: int,
+) -> dict[str, Any]:
+    """What a kernel is compiled for."""
+    return {
+        "CAUSAL": causal,
+        "DOCUMENTS": starts is not None,
+        "WINDOW": window > 0,
+        "SINKS": window > 0 and sinks > 0,
+        "PREFIX": prefix is not None,
+        "SLOPES": slopes is not None,
+        "HEAD_DIM": head_dim,
+        "PADDED_DIM": padded(head_dim),
+    }
+
+
+LOG2E = 1.0 / math.log(2.0)
+# Written out: PyTorch 2.4 cannot read it off annotations that are strings.
+_MASK = (
+    "Tensor? starts, Tensor? ends, Tensor? origins, Tensor? prefix, Tensor? reach, "
+    "Tensor? slopes, bool causal, int window, int sinks"
+)
+_FORWARD = f"(Tensor q, Tensor k, Tensor v, {_MASK}) -> (Tensor, Tensor)"
+_BACKWARD = (
+    "(Tensor grad, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+    f"{_MASK}) -> (Tensor, Tensor, Tensor)"
+)
+
+
+@torch.library.custom_op("llmcurate::flash_attention", mutates_args=(), schema=_FORWARD)
+def operator(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts: Tensor | None,
+    ends: Tensor | None,
+    origins: Tensor | None,
+    prefix: Tensor | None,
+    reach: Tensor | None,
+    slopes: Tensor | None,
+    causal: bool,
+    window: int,
+    sinks: int,
+) -> tuple[Tensor, Tensor]:
+    """Attention [batch, heads, queries, head_dim] and logsumexp float32 [batch, heads, queries].
+    ``window`` 0: none. The other arguments are those of ``flash_attention`` and ``Spans``.
+    """
+    q, k, v = _rows(q), _rows(k), _rows(v)
+    batch, heads, length, size = q.shape
+    out = _like_rows(q)
+    lse = q.new_empty(batch, heads, length, dtype=torch.float32)
+    if not out.numel():
+        return out, lse
+    tile = tiles(size, q.dtype, q.device).forward
+    with _on(q.device):
+        forward.kernel[(triton.cdiv(length, tile.queries), heads, batch)](
+            *(q, k, v, out, lse, starts, ends, origins, prefix, reach, _slopes(slopes)),
+            *_strides(q, k, v, out),
+            _shared(origins),
+            *(heads // k.shape[1], length, k.shape[2], size**-0.5 * LOG2E, window, sinks),
+            **_kind(starts, prefix, slopes, causal, window, sinks, size),
+            QUERIES=tile.queries,
+            KEYS=tile.keys,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+    return out, lse
+
+
+@torch.library.custom_op("llmcurate::flash_attention_backward", mutates_args=(), schema=_BACKWARD)
+def backward_operator(
+    grad: Tensor,
+    grad_lse: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    starts: Tensor | None,
+    ends: Tensor | None,
+    origins: Tensor | None,
+    prefix: Tensor | None,
+    reach: Tensor | None,
+    slopes: Tensor | None,
+    causal: bool,
+    window: int,
+    sinks: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v."""
+    q, k, v, grad, out = _rows(q), _rows(k), _rows(v), _rows(grad), _rows(out)
+    batch, heads, length, size = q.shape
+    of_q, of_k, of_v = _like_rows(q), _like_rows(k), _like_rows(k)
+    if not of_q.numel():
+        return of_q, of_k.zero_(), of_v.zero_()
+    chosen = tiles(size, q.dtype, q.device)
+    kind = _kind(starts, prefix, slopes, causal, window, sinks, size)
+    scaled = _slopes(slopes)
+    found = torch.empty_like(lse)
+    lse_strides = [0, 0, 0] if grad_lse is None else _strides(grad_lse)
+    numbers = (heads // k.shape[1], length, k.shape[2], size**-0.5 * LOG2E, size**-0.5)
+    with _on(q.device):
+        delta.kernel[(triton.cdiv(length, 64), heads, batch)](
+            *(out, grad, grad_lse, found),
+            *_strides(out, grad),
+            *(*lse_strides, length),
+            LSE=grad_lse is not None,
+            HEAD_DIM=size,
+            PADDED_DIM=padded(size),
+            QUERIES=64,
+        )
+        tile = chosen.of_queries
+        queries.kernel[(triton.cdiv(length, tile.queries), heads, batch)](
+            *(q, k, v, grad, lse, found, of_q, starts, ends, origins, prefix, reach, scaled),
+            *_strides(q, k, v, grad, of_q),
+            _shared(origins),
+            *(*numbers, window, sinks),
+            **kind,
+            QUERIES=tile.queries,
+            KEYS=tile.keys,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+        tile = chosen.of_keys
+        keys.kernel[(triton.cdiv(k.shape[2], tile.keys), k.shape[1], batch)](
+            *(q, k, v, grad, lse, found, of_k, of_v, starts, ends, origins, prefix, scaled),
+            *_strides(q, k, v, grad, of_k),
+            _shared(origins),
+            *(*numbers, window, sinks),
+            **kind,
+            QUERIES=tile.queries,
+            KEYS=tile.keys,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+    return of_q, of_k, of_v
+
+
+def _slopes(slopes: Tensor | None) -> Tensor | None:
+    return None if slopes is None else slopes.float().contiguous() * LOG2E
+
+
+def _shared(origins: Tensor | None) -> int:
+    """From one row's origins to the next's; 0 where all rows share them."""
+    return 0 if origins is None or origins.shape[0] == 1 else origins.stride(0)
+
+
+@operator.register_fake
+def _(q: Tensor, k: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return _like_rows(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@backward_operator.register_fake
+def _(
+    grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _like_rows(q), _like_rows(k), _like_rows(k)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:3], *output, *inputs[3:9])
+    ctx.plain = inputs[9:]
+    ctx.set_materialize_grads(False)
+
+
+def _gradient(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None) -> tuple[Any, ...]:
+    q, k, v, out, lse, *spans = ctx.saved_tensors
+    if grad is None and grad_lse is None:
+        return (None,) * 12
+    if grad is None:
+        grad = torch.zeros_like(out)
+    found = backward_operator(grad, grad_lse, q, k, v, out, lse, *spans, *ctx.plain)
+    return (*found, *(None,) * 9)
+
+
+operator.register_autograd(_gradient, setup_context=_keep)
+
+
+def flash_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    sinks: int = 0,
+    slopes: Tensor | None = None,
+    document_ends: Tensor | None = None,
+    prefix: Tensor | None = None,
+    spans: Spans | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attention of q [batch, heads, queries, head_dim] over k, v [batch, kv_heads, keys, head_dim],
+    the queries being the last of the keys: the result in q's dtype, and the natural logarithm of
+    each softmax's sum, float32 [batch, heads, queries].
+
+    ``document_ends``: int [batch, documents], cumulative, padded by repeating the last; what lies
+    behind it sees nothing: its result is 0 and its logsumexp -inf. ``prefix``: bool [batch, keys].
+    ``slopes``: ALiBi's, [heads], without gradient. ``spans`` in place of these two, where made
+    before. ``window`` and ``sinks`` count keys, sinks from the start of the document.
+    Raises ``TrainError`` where the kernels cannot do it.
+    """
+    if refused := refusal(q):
+        raise TrainError(f"attention triton does not support {refused}", exit_code=2)
+    if spans is None:
+        starts = ends = None
+        if document_ends is not None:
+            starts, ends = bounds_of_ends(document_ends, k.shape[2])
+        reach = None if prefix is None else reach_of(prefix, starts, ends)
+        origins = starts
+        if window is not None and sinks and starts is None:
+            origins = torch.zeros(1, k.shape[2], dtype=torch.int32, device=k.device)
+        prefix = None if prefix is None else prefix.contiguous()
+        spans = Spans(starts=starts, ends=ends, origins=origins, prefix=prefix, reach=reach)
+    return operator(
+        *(q, k, v, spans.starts, spans.ends, spans.origins, spans.prefix, spans.reach, slopes),
+        *(causal, window or 0, sinks if window else 0),
+    )

@@ -1,0 +1,130 @@
+"""Which keys a query sees and which queries see a key, as intervals, and the blocks they need.
+
+``FAR`` stands for keys outside of a query's interval: sinks and prefix. All indices are those of
+keys; query ``row`` is key ``row + offset``.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+NEVER = tl.constexpr(2**30)  # past every key; twice that is still an int32
+
+
+@triton.jit
+def of_queries(
+    starts, ends, origins, reach, at, real, keys, window, sinks,
+    CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
+    SINKS: tl.constexpr, PREFIX: tl.constexpr,
+):  # fmt: skip
+    """Of queries ``at``: document [start, end), interval [first, last), end of the sinks, and the
+    interval [low, high) outside of which nothing is far.
+    """
+    if DOCUMENTS:
+        start = tl.load(starts + at, mask=real, other=0)
+        end = tl.load(ends + at, mask=real, other=0)
+    else:
+        start = at * 0
+        end = tl.where(real, keys, 0)
+    first, last = start, end
+    if CAUSAL:
+        last = tl.minimum(last, at + 1)
+    if WINDOW:
+        first = tl.maximum(first, at - window + 1)
+    sunk, high = start, start
+    if SINKS:
+        sunk = tl.minimum(tl.load(origins + at, mask=real, other=0) + sinks, last)
+        high = tl.minimum(sunk, first)
+    if PREFIX:
+        high = tl.maximum(high, tl.load(reach + at, mask=real, other=0))
+    # Far keys come before the interval, or, where that begins with the document, behind it.
+    low = tl.where(first > start, start, last)
+    return start, end, first, last, sunk, low, high
+
+
+@triton.jit
+def of_keys(
+    starts, ends, origins, prefix, at, real, keys, offset, window, sinks,
+    CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
+    SINKS: tl.constexpr, PREFIX: tl.constexpr,
+):  # fmt: skip
+    """The queries [first, last) that see keys ``at``: sinks and prefix keys are seen by an interval
+    too, only a longer one.
+    """
+    if DOCUMENTS:
+        start = tl.load(starts + at, mask=real, other=0)
+        end = tl.load(ends + at, mask=real, other=0)
+    else:
+        start = at * 0
+        end = tl.where(real, keys, 0)
+    first, last = start, end
+    if CAUSAL:
+        first = tl.maximum(first, at)
+    if WINDOW:
+        last = tl.minimum(last, at + window)
+        if SINKS:
+            origin = tl.load(origins + at, mask=real, other=0)
+            last = tl.where(at - origin < sinks, end, last)
+    if PREFIX:
+        always = tl.load(prefix + at, mask=real, other=0) != 0
+        first = tl.where(always, start, first)
+        last = tl.where(always, end, last)
+    return tl.maximum(first, offset), last
+
+
+@triton.jit
+def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr):
+    """What a block whose rows see [first, last), and within [low, high) what is far, must visit.
+
+    Returns ``far, fars, near, heads, full, past, tails``: ``fars`` blocks from ``far``, ``heads``
+    from ``near``, and ``tails`` from ``past`` need a mask; those from ``full`` to ``past``, which
+    all rows see whole, need none.
+    """
+    some = real & (first < last)
+    near = tl.min(tl.where(some, first, NEVER)) // BLOCK * BLOCK
+    end = tl.max(tl.where(some, last, 0))
+    # Rows that do not exist see everything; a row that sees nothing leaves no block whole.
+    full = tl.max(tl.where(real, tl.where(some, first, NEVER), 0))
+    full = (full + BLOCK - 1) // BLOCK * BLOCK
+    past = tl.min(tl.where(real, tl.where(some, last, 0), NEVER)) // BLOCK * BLOCK
+    far, fars = 0, 0
+    if FAR:
+        beyond = real & (low < high)
+        far = tl.min(tl.where(beyond, low, NEVER)) // BLOCK * BLOCK
+        stop = tl.max(tl.where(beyond, high, 0))
+        far = tl.minimum(far, near)
+        fars = (tl.minimum((stop + BLOCK - 1) // BLOCK * BLOCK, near) - far) // BLOCK
+        fars = tl.maximum(fars, 0)
+        end = tl.maximum(end, stop)
+    end = (end + BLOCK - 1) // BLOCK * BLOCK
+    near = tl.minimum(near, end)
+    full = tl.maximum(full, near)
+    whole = full < past
+    full = tl.where(whole, full, end)
+    past = tl.where(whole, past, end)
+    return far, fars, near, (full - near) // BLOCK, full, past, (end - past) // BLOCK
+
+
+@triton.jit
+def place(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
+    """Where the masked block of that number begins: far ones, heads, tails."""
+    after = block - fars
+    begin = tl.where(after < heads, near + after * BLOCK, past + (after - heads) * BLOCK)
+    return tl.where(block < fars, far + block * BLOCK, begin)
+
+
+@triton.jit
+def visible(
+    cols, start, end, first, last, sunk, prefix, keys,
+    SINKS: tl.constexpr, PREFIX: tl.constexpr,
+):  # fmt: skip
+    """Whether rows see columns: [rows, columns]."""
+    col = cols[None, :]
+    seen = (col >= first[:, None]) & (col < last[:, None])
+    if SINKS:
+        seen = seen | ((col >= start[:, None]) & (col < sunk[:, None]))
+    if PREFIX:
+        always = tl.load(prefix + cols, mask=cols < keys, other=0) != 0
+        seen = seen | (always[None, :] & (col >= start[:, None]) & (col < end[:, None]))
+    return seen
