@@ -287,13 +287,15 @@ def test_token_shards_of_a_source_give_its_counts_and_others_are_refused(bench):
     with pytest.raises(UsageError, match="they end before document web-100"):
         mix(bench, "no", shards={"web": str(bench.folder / "ids")}, **named)
     bench.jsonl("other.jsonl", rows("other", 100))
-    with pytest.raises(UsageError, match="have document wiki-0 of .* source has other-0 of"):
+    with pytest.raises(UsageError, match=r"have document wiki-0 of .* source has other-0 of"):
         mix(bench, "no", "o=other.jsonl", shards={"o": str(bench.folder / "ids")}, **named)
     bench.jsonl("wiki2.jsonl", rows("wiki", 59, lang="en"))
     with pytest.raises(UsageError, match="go on with document wiki-59"):
         mix(bench, "no", "w=wiki2.jsonl", shards={"w": str(bench.folder / "ids")}, **named)
+    other = bench.folder / "other-tokenizer.json"
+    other.write_text((bench.folder / "vocab/tokenizer.json").read_text() + "\n")
     with pytest.raises(UsageError, match="another tokenizer"):
-        mix(bench, "no", shards=shards, tokenizer=str(bench.folder / "tok"))
+        mix(bench, "no", shards=shards, tokenizer=str(other))
     with pytest.raises(UsageError, match="is no source"):
         mix(bench, "no", shards={"x": "y"}, **named)
 
