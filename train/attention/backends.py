@@ -68,9 +68,13 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         return weights.to(v.dtype) @ v
 
 
-def _whole(mask: Mask) -> object:
+def _whole(mask: Mask) -> None:
     """A mask of queries x keys, where one is needed."""
-    return None if mask.features <= {"causal"} else (mask.dense, mask.distance)
+    if mask.features <= {"causal"} or lengths_of(mask) is not None:
+        return
+    _ = mask.dense
+    if mask.bias is not None:
+        _ = mask.distance
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
