@@ -85,7 +85,7 @@ def _piece_keys(data, start, end, how, blank, keys, state):
             state[k] = ODD
         elif n or blank:
             state[k] = WRITTEN
-            keys[k, 0], keys[k, 1] = hash128(out, np.int64(0), n)
+            keys[k, 0], keys[k, 1] = hash128(out, np.int64(0), n)  # type: ignore[arg-type]
 
 
 @njit(cache=True, nogil=True)
@@ -183,7 +183,7 @@ def _spans(rows, offsets, start, end, keys, written, span):
             for i in range(span):
                 piece = held[(seen + i) % span]
                 joined[2 * i], joined[2 * i + 1] = keys[piece, 0], keys[piece, 1]
-            found[n, 0], found[n, 1] = hash128(view, np.int64(0), 16 * span)
+            found[n, 0], found[n, 1] = hash128(view, np.int64(0), 16 * span)  # type: ignore[arg-type]
             where[n, 0], where[n, 1] = start[held[seen % span]] - base, end[k] - base
             n += 1
     out[n_rows] = n

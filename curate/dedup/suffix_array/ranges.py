@@ -147,7 +147,7 @@ def passages(
 ) -> Iterator[Passages]:
     """Passages in order of their places. windows: as `groups.repeated` gives them; folder: for
     files while they are put in order."""
-    data = text if chars else np.empty(0, np.uint8)
+    data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)
     out = np.empty((_ROOM, 6), np.int64)

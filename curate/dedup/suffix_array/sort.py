@@ -161,6 +161,7 @@ def _sorted(
     """uint32[windows]: those that start in text[base:stop], relative to base, in order."""
     reach = 4 * window + 4 if chars else window
     part = text.part(base, stop + reach)
+    part.flags.writeable = False  # as mapped texts are: another type would be compiled once more
     first = int(np.searchsorted(regions.at, base, side="right")) - 1
     last = int(np.searchsorted(regions.at, stop))
     near = slice(max(first, 0), last)
@@ -181,6 +182,7 @@ class Mapped:
         self.path = path
         self._map = None
         self.values = np.empty(0, dtype)
+        self.values.flags.writeable = False  # as a map's are
         if path.stat().st_size:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
