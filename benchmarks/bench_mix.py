@@ -116,6 +116,7 @@ def main() -> None:
             peaks.append(peak)
         subprocess.run(["rm", "-rf", str(out)], check=True)
         if asked.profile:
+            print("mix.prof: read it with `python -m pstats mix.prof`")
             return
         theirs, memory = [], []
         for _ in range(PASSES):

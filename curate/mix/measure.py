@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.mix.design import Key
@@ -27,7 +27,6 @@ from curate.text.buffers import as_large_string, text_buffers
 if TYPE_CHECKING:
     from curate.mix.near import Near
 
-HASH = "xxh3-128"  # as exact dedup compares texts by default
 ROWS = 200_000
 
 
@@ -54,11 +53,19 @@ class Measured:
 
 def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
     """uint64[rows]: the key of each document in the first epoch of its source."""
-    from tokenize_kit.mixture import text_hashes
+    from tokenize_kit.shuffle import keys
 
-    ids = text_buffers(as_large_string(pc.fill_null(batch["id"], "")))
-    found: np.ndarray = text_hashes(*ids, np.uint64(seed_of(source.name, seed)))
-    return found
+    return keys(batch["id"], seed_of(source.name, seed))
+
+
+def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """uint8[rows, 16]: xxh3-128 of texts, as exact dedup has it by default. Apart from its module,
+    since loading numba takes longer than hashing a gigabyte."""
+    from xxhash import xxh3_128_digest
+
+    view = data.data
+    found = b"".join(xxh3_128_digest(view[a:z]) for a, z in pairwise(offsets.tolist()))
+    return np.frombuffer(found, np.uint8).reshape(-1, 16)
 
 
 def measure(
@@ -72,8 +79,6 @@ def measure(
 ) -> Measured:
     """Reads all sources once. hashed: whether rows hold hashes of texts; near: what is given the
     documents too."""
-    from curate.dedup.hashes import digests
-
     sums: list[np.ndarray] = []
     strata.begin()
     row = 0
@@ -89,7 +94,7 @@ def measure(
                 counted = sizes.of(source.name, batch, data, offsets)
                 length = np.diff(offsets)
                 key = base_keys(source, batch, seed)
-                found = digests(data, offsets, HASH) if hashed else None
+                found = text_hashes(data, offsets) if hashed else None
                 inside = number >= 0
                 if not inside.all():
                     number, key = number[inside], key[inside]

@@ -29,7 +29,7 @@ from curate.mix.strata import Strata
 from curate.table_writer import writing
 
 POSITION = "_position"
-SLICE = 4 << 20  # bytes of text that are put in order at once
+SLICE = 16 << 20  # bytes of text that are put in order at once: a row group
 MOST_THREADS = 8  # each holds a part
 
 

@@ -69,6 +69,16 @@ def test_exact_texts_alone_count_without_near_copies(bench):
     assert overlap(bench, "none", "none", a="a.jsonl", b="b.jsonl") is None
 
 
+def test_texts_are_compared_by_the_keys_of_exact_dedup():
+    from curate.dedup.hashes import digests
+    from curate.mix.measure import text_hashes
+
+    texts = [b"", b"a", "ไทย".encode(), b"x" * 5000]
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    offsets = np.cumsum([0, *map(len, texts)])
+    assert np.array_equal(text_hashes(data, offsets), digests(data, offsets, "xxh3-128"))
+
+
 def by_walking(edges, many):
     """The reference: the least node of everything that can be reached."""
     near = defaultdict(set)
