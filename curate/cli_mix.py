@@ -36,6 +36,10 @@ def mix(
     tokenizer: Annotated[
         Optional[str], typer.Option(help="Counts the tokens; without it they are bytes / 4.")
     ] = None,
+    shards: Annotated[
+        Pairs,
+        typer.Option(metavar="NAME=FOLDER", help="Token shards of a source: counts; repeatable."),
+    ] = None,
     total: Annotated[
         Optional[str],
         typer.Option(metavar="N", help="Size of the mix: 1.4e12; none: all there is."),
@@ -98,6 +102,7 @@ def mix(
         "alpha": alpha,
         "unit": unit,
         "tokenizer": tokenizer,
+        "shards": shards,
         "total": total,
         "amounts": amounts,
         "epochs": epochs,

@@ -51,6 +51,7 @@ def show(
     with _translated():
         from train.describe import describe, find_gpu
         from train.estimate import STATES
+        from train.model.presets import OWN
 
         if optimizer not in STATES:
             raise UsageError(f"--optimizer is {optimizer!r}: choose one of {', '.join(STATES)}")
@@ -64,6 +65,7 @@ def show(
             precision=precision,
             optimizer=optimizer,
             recompute=recompute,
+            preset=None if Path(model).is_dir() or model in OWN else model,
         )
     print(json.dumps(facts) if as_json else "\n".join(model_text.show(model, facts)))
 

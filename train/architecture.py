@@ -22,16 +22,33 @@ _MLPS = {
     "reglu": "ReGLU",
     "swiglu": "SwiGLU",
 }
+# As published with the models whose names begin so; it is a setting of training, 0.1 unless set.
+_DECAYS = {
+    "gpt2": "0.1",  # Stanford CS336, the table of dropout and weight decay
+    "llama": "0.1",  # Touvron et al. 2023a, 2023b; Grattafiori et al. 2024
+    "gptj": "0.1",  # mesh-transformer-jax, configs/6B_roto_256.json
+    "gpt-neox": "0.01",  # Black et al. 2022
+    "palm": "learning rate squared",  # Chowdhery et al. 2022
+    "bloom": "0.1",  # Le Scao et al. 2022
+    "opt": "0.1",  # Zhang et al. 2022
+    "olmo": "0.1",  # Groeneveld et al. 2024
+}
 
 
-def row(config: ModelConfig) -> dict[str, str]:
-    """The model's row in a table of architectures."""
+def row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
+    """The model's row in a table of architectures; with the weight decay it was published with,
+    where it is that preset.
+    """
     place = {"pre": "before", "post": "after", "sandwich": "before and after"}[config.norm_place]
     share = config.heads // config.kv_heads
     kind = "MHA" if share == 1 else "MQA" if config.kv_heads == 1 else f"GQA {share}:1"
     norm = f"{_NORMS[config.norm]}, {place}"
     norm += ", after the embedding" if config.embedding_norm else ""
     norm += ", of queries and keys" if config.qk_norm else ""
+    decay = {}
+    if preset is not None:
+        known = (value for start, value in _DECAYS.items() if preset.startswith(start))
+        decay["weight decay"] = next(known, "not published")
     return {
         "norm": norm,
         "block": "parallel" if config.parallel else "serial",
@@ -43,6 +60,7 @@ def row(config: ModelConfig) -> dict[str, str]:
         ),
         "head": "tied" if config.tied_embeddings else "its own",
         "dropout": f"{config.dropout:g}",
+        **decay,
     }
 
 

@@ -34,9 +34,11 @@ def describe(
     precision: str = "bf16",
     recompute: bool = False,
     optimizer: str = "adamw",
+    preset: str | None = None,
 ) -> dict[str, Any]:
     """All of it as plain values: bytes, FLOPs, FLOPs a byte. ``rows`` of ``context`` tokens a step
-    in training; ``batch`` texts of that length in decoding.
+    in training; ``batch`` texts of that length in decoding. ``preset``: the published model that
+    it is.
     """
     if config.position in ("learned", "sinusoidal") and context > config.context:
         raise TrainError(
@@ -55,7 +57,7 @@ def describe(
     flops = flops_per_token(config, context)
     return {
         "config": dataclasses.asdict(config),
-        "row": row(config),
+        "row": row(config, preset),
         "parameters": dataclasses.asdict(counted) | {"total": counted.total},
         "training_flops_per_token": flops,
         "gpu": dataclasses.asdict(device) | {"ridge": device.ridge},

@@ -18,9 +18,10 @@ from curate.errors import RunFailed, UsageError
 from curate.mix import table
 from curate.mix.choose import Chosen, choose
 from curate.mix.design import Key, check, design
-from curate.mix.measure import Measured, measure, sizes_in
+from curate.mix.measure import Measured, measure
 from curate.mix.overlap import overlap
 from curate.mix.settle import Settled, settle
+from curate.mix.sizes import Sizes
 from curate.mix.sources import Source
 from curate.mix.strata import Strata, moment
 from curate.mix.write import Layout, write_mix
@@ -58,7 +59,9 @@ def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepare
     )
     if mix.by is None:  # before anything is read
         check(sorted(source.name for source in sources), mix.wish())
-    size = sizes_in(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None)
+    if unknown := sorted(set(mix.shards) - {source.name for source in sources}):
+        raise UsageError(f"mix: shards names {unknown[0]!r}, which is no source")
+    size = Sizes(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None, mix.shards)
     path = scratch / "measured.parquet"
     near = _near(mix, sources, scratch)
     try:

@@ -6,7 +6,7 @@ documents and counting copies need no memory of the corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from curate.mix.design import Key
 from curate.mix.order import seed_of
+from curate.mix.sizes import Sizes
 from curate.mix.sources import Source
 from curate.mix.strata import Strata
 from curate.table_writer import writing
@@ -26,30 +27,8 @@ from curate.text.buffers import as_large_string, text_buffers
 if TYPE_CHECKING:
     from curate.mix.near import Near
 
-BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (report/page_funnel.py)
 HASH = "xxh3-128"  # as exact dedup compares texts by default
 ROWS = 200_000
-Size = Callable[[np.ndarray, np.ndarray], np.ndarray]  # data, offsets -> int64[rows]
-
-
-def sizes_in(unit: str, tokenizer: Path | None) -> Size:
-    """How a text is counted. UsageError where the tokenizer cannot be read."""
-    if unit == "documents":
-        return lambda data, offsets: np.ones(len(offsets) - 1, np.int64)
-    if unit == "bytes":
-        return lambda data, offsets: np.diff(offsets)
-    if tokenizer is None:  # half a token up, so that the sum is a quarter of the bytes
-        return lambda data, offsets: (np.diff(offsets) + BYTES_A_TOKEN // 2) // BYTES_A_TOKEN
-    from curate.errors import UsageError
-    from tokenize_kit.errors import TokenizerError
-    from tokenize_kit.vocabulary import open_vocabulary
-
-    path = tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
-    try:
-        encode = open_vocabulary(path).encode
-    except TokenizerError as error:
-        raise UsageError(f"mix: {error}") from None
-    return lambda data, offsets: encode(data, offsets.copy())[1]
 
 
 @dataclass
@@ -85,7 +64,7 @@ def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
 def measure(
     sources: list[Source],
     strata: Strata,
-    size: Size,
+    sizes: Sizes,
     seed: int,
     path: Path,
     hashed: bool,
@@ -107,7 +86,8 @@ def measure(
                     continue
                 number = strata.of(source.name, batch)
                 data, offsets = text_buffers(as_large_string(batch["text"]))
-                counted, length = size(data, offsets), np.diff(offsets)
+                counted = sizes.of(source.name, batch, data, offsets)
+                length = np.diff(offsets)
                 key = base_keys(source, batch, seed)
                 found = digests(data, offsets, HASH) if hashed else None
                 inside = number >= 0
@@ -122,6 +102,7 @@ def measure(
                 many = len(strata.keys)
                 sums.append(_sums(number, many, counted, length))
                 writer.write(_rows(number, key, counted, length, found))
+    sizes.end()
     many = len(strata.keys)
     total = np.zeros((3, many), np.int64)
     for one in sums:

@@ -19,6 +19,8 @@ def settings(options: dict[str, Any], inputs: list[str]) -> dict[str, Any]:
     for name in PAIRS:
         if name in found:
             found[name] = pairs(name, found[name])
+    if "shards" in found:
+        found["shards"] = {n: p[0] for n, p in named(found["shards"]).items()}
     if "quality" in found:
         found["quality"] = buckets(found["quality"])
     return found

@@ -8,7 +8,6 @@ out what others read.
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import threading
@@ -32,6 +31,8 @@ def _open(path: Path, flags: int) -> int:
 
 def _cached(handle: int) -> None:
     """Takes a file back to the page cache, on a system that refuses direct access when used."""
+    import fcntl
+
     fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~_DIRECT)
 
 

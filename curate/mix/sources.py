@@ -60,10 +60,11 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
     from curate.direct import DirectInput
     from curate.formats.carried import carried_columns
     from curate.formats.inputs import plan_inputs
+    from curate.formats.reading import ReadSettings
     from curate.plan import plan_run
     from curate.recipe import build
 
-    recipe = build("mix", [])
+    recipe = build("mix", [], read=ReadSettings(batch_rows=4000, batch_bytes=16 << 20))
     plans = {
         name: plan_inputs(inputs[name], recipe.read.partition_bytes) for name in sorted(inputs)
     }

@@ -64,6 +64,7 @@ class Mix(Product):
     alpha: float = Field(0.3, ge=0, le=1, description="of temperature: shares of size ** alpha")
     unit: Literal["tokens", "bytes", "documents"] = "tokens"
     tokenizer: str | None = Field(None, description="that counts tokens; none: bytes / 4")
+    shards: dict[str, str] = Field({}, description="name: token shards that list its tokens")
     total: int | None = Field(None, ge=1, description="of the unit; none: as much as there is")
     amounts: dict[str, int] = Field({}, description="name: so much of the unit, for weights")
     epochs: dict[str, float] = Field({}, description="name: epochs, in place of weights")
@@ -134,6 +135,8 @@ class Mix(Product):
             raise ValueError("max_epochs is a number")
         if self.tokenizer and self.unit != "tokens":
             raise ValueError(f"tokenizer: needs unit: tokens, not {self.unit}")
+        if self.shards and not self.tokenizer:
+            raise ValueError("shards: needs tokenizer, the one that made them")
         try:
             moment(self.since, "since"), moment(self.until, "until")
         except UsageError as error:
@@ -164,6 +167,7 @@ class Mix(Product):
             found["tokenizer"] = digest(
                 "mix", str(path / "tokenizer.json" if path.is_dir() else path)
             )
+            found["settings"] |= {"tokenizer": None, "shards": {}}  # the content counts
         return found
 
     def notes(self) -> list[str]:

@@ -82,6 +82,13 @@ def test_decoding_waits_for_memory_and_training_for_arithmetic():
     assert many["feed-forward in"] > device.ridge > many["attention"]
 
 
+def test_a_published_model_says_its_weight_decay():
+    assert "weight decay" not in row(TINY)
+    for name, decay in {"gpt-neox-20b": "0.01", "palm-8b": "learning rate squared"}.items():
+        assert row(preset(name), name)["weight decay"] == decay
+    assert row(preset("mistral-7b"), "mistral-7b")["weight decay"] == "not published"
+
+
 def test_a_window_bounds_what_a_cache_holds():
     facts = describe(
         dataclasses.replace(TINY, window=16, sinks=2),

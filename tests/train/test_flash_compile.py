@@ -66,9 +66,11 @@ def test_the_compiled_step_has_no_graph_break(attention):
     assert len(called) == (SHAPE.layers if attention == "triton" else 0)
 
 
-def test_the_gradient_too_is_traced_ahead_of_time():
+@pytest.mark.parametrize("attention", ["triton", "auto"])
+def test_the_gradient_too_is_traced_and_blocks_may_run_again(attention):
     torch._dynamo.reset()
-    ours, parts = sums(layers=1), batch(False)
+    ours, parts = sums(attention, layers=1), batch(False)
+    ours.model.recompute = True
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
     found = loss_and_gradients(compiled, ours, parts)
     torch.testing.assert_close(found, loss_and_gradients(ours, ours, parts), rtol=1e-4, atol=1e-4)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
 import torch
 
+from train import losses
 from train.attention import BACKENDS
 from train.config import TrainConfig
 from train.data.feed import Feed
@@ -24,11 +26,25 @@ TRAIN = TrainConfig(
 )
 
 
+class WithoutAutocast:
+    """torch, for a device that has no autocast, not even one that is off."""
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+    def is_autocast_enabled(self, device):
+        return False
+
+    def autocast(self, device, enabled):
+        return nullcontext()
+
+
 @pytest.fixture
 def nowhere(monkeypatch):
     """A device on which whoever wants a number, as an ``if`` or ``.item()`` does, gets an error."""
     there = dataclasses.replace(BACKENDS["sdpa"], devices=frozenset({"meta"}))
     monkeypatch.setitem(BACKENDS, "sdpa", there)
+    monkeypatch.setattr(losses, "torch", WithoutAutocast())
     return Ranks(device=torch.device("meta"))
 
 

@@ -1,6 +1,6 @@
 """Attention behind one function, ``attend(q, k, v, mask)``, over several back ends."""
 
-from train.attention.attend import attend
+from train.attention.attend import attend, prepare
 from train.attention.backends import BACKENDS, Backend
 from train.attention.choice import check_name
 from train.attention.mask import Alibi, Mask, Relative, positions_of
@@ -14,4 +14,5 @@ __all__ = [
     "attend",
     "check_name",
     "positions_of",
+    "prepare",
 ]

@@ -33,6 +33,8 @@ class Backend:
     forward_only: frozenset[str] = frozenset()
     # What else it refuses, and why.
     also: Callable[[Tensor, Mask], str | None] | None = None
+    # Makes what it keeps with a mask for all layers.
+    prepare: Callable[[Mask], object] | None = None
 
     def refusal(self, q: Tensor, mask: Mask) -> str | None:
         """Why this back end cannot do it, or None."""
@@ -64,6 +66,15 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         weights = scores.masked_fill(~mask.dense, float("-inf")).softmax(dim=-1)
         weights = weights.masked_fill(~mask.dense.any(dim=-1, keepdim=True), 0.0)
         return weights.to(v.dtype) @ v
+
+
+def _whole(mask: Mask) -> None:
+    """A mask of queries x keys, where one is needed."""
+    if mask.features <= {"causal"} or lengths_of(mask) is not None:
+        return
+    _ = mask.dense
+    if mask.bias is not None:
+        _ = mask.distance
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
@@ -101,6 +112,7 @@ BACKENDS: dict[str, Backend] = {
         masks=_ALL_MASKS,
         dtypes=_FLOATS | {torch.float64},
         devices=frozenset({"cpu", "cuda"}),
+        prepare=_whole,
     ),
     "flex": Backend(
         attention=flex,
@@ -115,11 +127,13 @@ BACKENDS: dict[str, Backend] = {
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
         also=kernels.refusal,
+        prepare=lambda mask: mask.spans,
     ),
     "eager": Backend(
         attention=eager,
         masks=_ALL_MASKS,
         dtypes=_FLOATS | {torch.float64},
         devices=frozenset({"cpu", "cuda"}),
+        prepare=_whole,
     ),
 }

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from train.attention import Alibi, Mask, Relative, positions_of
+from train.attention import Alibi, Mask, Relative, positions_of, prepare
 from train.model import positions as pos
 from train.model.block import Block
 from train.model.cache import Cache, Kind
@@ -33,7 +33,7 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
         super().__init__()
         self.config = config
-        self.recompute = False
+        self.recompute, self.attention = False, attention
         self.embedding = nn.Embedding(config.vocab, config.hidden)
         learned = config.position == "learned"
         rows = config.context + config.learned_offset
@@ -119,13 +119,21 @@ class Decoder(nn.Module):
         if self.config.position == "rope":
             rotation = pos.rotations(self.frequencies, self.rope_factor, places)
         x = self._embed(tokens, places)
+        again = self.recompute and cache is None and torch.is_grad_enabled()
+        if again:
+            kind = x.device.type
+            halved = torch.is_autocast_enabled(kind)
+            dtype = torch.get_autocast_dtype(kind) if halved else x.dtype
+            like = x.new_empty(0, self.config.heads, length, self.config.head_dim, dtype=dtype)
+            for mask in masks.values():
+                prepare(like, mask, self.attention)
         for layer, block in enumerate(self.blocks):
             window = self.config.window_of(layer)
             mask = masks[window]
             if cache is not None:
                 kept = cache.kinds[window].kept
                 x = block(x, rotation, mask, cache.layers[layer], kept)
-            elif self.recompute and torch.is_grad_enabled():
+            elif again:
                 x = checkpoint(block, x, rotation, mask, use_reentrant=False)
             else:
                 x = block(x, rotation, mask)

@@ -224,6 +224,8 @@ def olmo(layers: int, hidden: int, heads: int, mlp: int, tied: bool) -> ModelCon
     return dataclasses.replace(config, norm="layer_plain")
 
 
+OWN = ("tiny", "30m", "124m", "350m", "1b")  # of this project
+
 PRESETS: dict[str, Callable[[], ModelConfig]] = {
     # About 2.5 million parameters at a vocabulary of 4,096: a minute on two CPU cores.
     "tiny": partial(ours, 4, 192, 6, 2, 512, vocab=4096, context=256),

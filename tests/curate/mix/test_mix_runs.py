@@ -221,7 +221,7 @@ def test_a_killed_mix_leaves_no_corpus_and_the_next_run_is_whole(bench):
     )
     (bench.folder / "kill.yaml").write_text(settings)
     bench.command("run", "kill.yaml", "-o", "whole")
-    for wait in (0.6, 1.0, 1.4):
+    for wait in (0.7, 1.3):
         process = bench.start("run", "kill.yaml", "-o", "killed")
         time.sleep(wait)
         os.killpg(process.pid, signal.SIGKILL)
@@ -272,6 +272,32 @@ def test_tokens_are_counted_by_the_tokenizer_that_is_named(bench):
     assert {r["name"]: r["size"] for r in counted["rows"]}["web"] == sum(
         len(tokenizer.encode(t, add_special_tokens=False)) for t in texts
     )
+
+
+def test_token_shards_of_a_source_give_its_counts_and_others_are_refused(bench):
+    bench.run([{"tokenizer": {"vocab": 300}}], bench.folder / "wiki", out="vocab")
+    bench.run(
+        [{"shards": {"tokenizer": str(bench.folder / "vocab")}}], bench.folder / "wiki", out="ids"
+    )
+    named = {"tokenizer": str(bench.folder / "vocab")}
+    counted = record(mix(bench, "by-tokenizer", **named))
+    shards = {"wiki": str(bench.folder / "ids")}
+    assert record(mix(bench, "by-shards", shards=shards, **named)) == counted
+    assert bench.bytes_of("by-shards") == bench.bytes_of("by-tokenizer")
+    with pytest.raises(UsageError, match="they end before document web-100"):
+        mix(bench, "no", shards={"web": str(bench.folder / "ids")}, **named)
+    bench.jsonl("other.jsonl", rows("other", 100))
+    with pytest.raises(UsageError, match=r"have document wiki-0 of .* source has other-0 of"):
+        mix(bench, "no", "o=other.jsonl", shards={"o": str(bench.folder / "ids")}, **named)
+    bench.jsonl("wiki2.jsonl", rows("wiki", 59, lang="en"))
+    with pytest.raises(UsageError, match="go on with document wiki-59"):
+        mix(bench, "no", "w=wiki2.jsonl", shards={"w": str(bench.folder / "ids")}, **named)
+    other = bench.folder / "other-tokenizer.json"
+    other.write_text((bench.folder / "vocab/tokenizer.json").read_text() + "\n")
+    with pytest.raises(UsageError, match="another tokenizer"):
+        mix(bench, "no", shards=shards, tokenizer=str(other))
+    with pytest.raises(UsageError, match="is no source"):
+        mix(bench, "no", shards={"x": "y"}, **named)
 
 
 @pytest.mark.parametrize(
