@@ -155,9 +155,7 @@ def test_only_a_chunks_logits_are_held():
 def test_where_no_target_counts_the_sums_and_gradients_are_zero():
     features, targets, head = inputs()
     nothing = torch.full_like(targets, IGNORED)
-    loss, nats, squares = loss_sums(
-        features, nothing, head.weight, head.bias, chunk=9, z_loss=1.0
-    )
+    loss, nats, squares = loss_sums(features, nothing, head.weight, head.bias, chunk=9, z_loss=1.0)
     loss.backward()
     assert loss == 0 and nats == 0 and squares == 0
     for one in (features, head.weight, head.bias):
