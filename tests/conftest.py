@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from pathlib import Path
 
-import pytest
 from hypothesis import settings
 
 # Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
@@ -25,16 +23,3 @@ gc.set_threshold(50_000, 20, 50)
 # that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Side by side, files from eight places of the alphabet take turns: neighbours need the same
-    kernels, and two processes that begin with them at once both compile them. The wheel, which is
-    lent what the others compiled, comes near the end."""
-    if not hasattr(config, "workerinput"):
-        return
-    files = list(dict.fromkeys(item.path for item in items))
-    turns = -(-len(files) // 8)
-    place = {path: (n % turns, n // turns) for n, path in enumerate(files)}
-    place |= {path: (turns * 9 // 10, 8) for path in files if path.parent == Path(__file__).parent}
-    items.sort(key=lambda item: place[item.path])

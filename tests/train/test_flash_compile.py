@@ -49,7 +49,7 @@ def loss_and_gradients(run, ours, parts):
     return [loss.detach(), *(one.grad.clone() for one in ours.parameters())]
 
 
-@pytest.mark.parametrize("attention", ["triton", "auto"])
+@pytest.mark.parametrize("attention", ["triton", pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_compiled_step_has_no_graph_break(attention):
     torch._dynamo.reset()
     ours, parts, graphs = sums(attention, **WINDOWS), batch(True), []
@@ -66,7 +66,7 @@ def test_the_compiled_step_has_no_graph_break(attention):
     assert len(called) == (SHAPE.layers if attention == "triton" else 0)
 
 
-@pytest.mark.parametrize("attention", ["triton", "auto"])
+@pytest.mark.parametrize("attention", ["triton", pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_gradient_too_is_traced_and_blocks_may_run_again(attention):
     torch._dynamo.reset()
     ours, parts = sums(attention, layers=1), batch(False)

@@ -133,7 +133,19 @@ def straight(shard_folder, tmp_path_factory):
     return result(out)
 
 
-@pytest.mark.parametrize("when", ["step 1", "step 7", "save 3", "save 6", "rename"])
+SLOW = pytest.mark.slow  # what stands beside them says the same of another moment or optimiser
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param("step 1", marks=SLOW),
+        "step 7",
+        "save 3",
+        pytest.param("save 6", marks=SLOW),
+        "rename",
+    ],
+)
 def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
     shard_folder, tmp_path, straight, when
 ):
@@ -145,7 +157,9 @@ def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
     assert not list((out / "checkpoints").glob(".*"))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(
+    "name", [name if "muon" in name else pytest.param(name, marks=SLOW) for name in VARIANTS]
+)
 def test_so_it_is_whatever_the_optimiser_and_the_state(shard_folder, tmp_path, name):
     torch.set_num_threads(1)
     changes = dict(VARIANTS[name])

@@ -31,6 +31,7 @@ def test_it_is_small_and_the_same_every_time(model: Path, tmp_path: Path, capsys
     assert model.stat().st_size < 3_000_000
 
 
+@pytest.mark.slow  # the demo proves the same of what it kept
 def test_every_page_of_prose_is_recognised(model: Path) -> None:
     """All wrong languages, all clean pages and their copies, as extraction leaves them."""
     prose = ("clean", "wrong_language", "near_dup", "exact_dup", "substring_dup", "url_dup", "pii")

@@ -377,6 +377,7 @@ def test_nothing_is_found_in_novels() -> None:
     assert docs.edits == ()
 
 
+@pytest.mark.slow  # test_runs.py has it of a run with other filters
 def test_a_run_gives_the_same_bytes_for_any_number_of_workers(bench, make_pages) -> None:
     rows = make_pages(200)
     for i, row in enumerate(rows):

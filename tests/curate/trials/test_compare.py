@@ -151,6 +151,7 @@ def test_a_setting_goes_to_the_methods_that_have_it() -> None:
     assert found["exact+minhash"].steps[1].verify == 0.7
 
 
+@pytest.mark.slow  # each method has such a test of its own
 def test_kept_ids_are_the_same_for_any_number_of_workers(bench: Any, make_pages: Any) -> None:
     for n in range(3):
         bench.jsonl(f"in/{n}.jsonl", make_pages(40, seed=n % 2))
