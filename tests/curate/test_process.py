@@ -61,6 +61,7 @@ def finish(bench, out: str = "out") -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow  # encoding, MinHash and training are killed in every run of the tests
 def test_killed_twice_a_run_ends_with_the_same_bytes():
     script = ROOT / "scripts/kill_test.py"
     result = subprocess.run(
@@ -169,7 +170,9 @@ def half_written(out: Path) -> list[str]:
     return [p.name for p in out.rglob("*") if p.name.startswith(".")]
 
 
-@pytest.mark.parametrize("limit", [8_000, pytest.param(60_000, marks=pytest.mark.slow), 300_000])
+@pytest.mark.parametrize(
+    "limit", [8_000, *(pytest.param(n, marks=pytest.mark.slow) for n in (60_000, 300_000))]
+)
 def test_a_file_size_limit_is_one_line_and_resumes(bench, limit):
     rows = [{"id": f"d{i}", "text": os.urandom(400).hex()} for i in range(1000)]
     bench.jsonl("in.jsonl", rows)

@@ -157,9 +157,8 @@ def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
     assert not list((out / "checkpoints").glob(".*"))
 
 
-@pytest.mark.parametrize(
-    "name", [name if "muon" in name else pytest.param(name, marks=SLOW) for name in VARIANTS]
-)
+@SLOW
+@pytest.mark.parametrize("name", VARIANTS)
 def test_so_it_is_whatever_the_optimiser_and_the_state(shard_folder, tmp_path, name):
     torch.set_num_threads(1)
     changes = dict(VARIANTS[name])

@@ -189,6 +189,7 @@ def corpus(bench: Any, copies: int = 60) -> Path:
     return bench.jsonl("in.jsonl", [*rows, {"id": "empty", "text": ""}])
 
 
+@pytest.mark.slow  # test_runs.py has it of other steps
 def test_one_worker_and_two_give_the_same_bytes(bench: Any, model: Path) -> None:
     source = corpus(bench)
     steps = [{"language": {"model": str(model), "keep": ["en", "de"]}}]
