@@ -16,7 +16,7 @@ settings.register_profile("explore", derandomize=False)
 settings.load_profile("explore" if os.environ.get("LLMCURATE_EXPLORE") else "same")
 
 # numba makes millions of objects that stay: looking through them for garbage every 700 of them took
-# an eighth of the time that compiling takes.
+# a twelfth of the time that such tests take.
 gc.set_threshold(50_000, 20, 50)
 
 # Under nohup, or in the background of a script, Ctrl-C is ignored, and so it would be by commands
