@@ -20,7 +20,9 @@ from train.optim.whole import fill
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """``digest``: SHA-256 of those of the files, which decide the result, wherever they lie."""
+    """``digest``: SHA-256 over those of the weights' files, which decide the result, wherever they
+    lie.
+    """
 
     folder: Path
     config: ModelConfig
@@ -40,8 +42,11 @@ def start_of(folder: Path, tokenizer: Path | None) -> Start:
     own = folder / "tokenizer.json"
     if tokenizer is not None and own.is_file():
         _same_ids(own, tokenizer)
-    digest = hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
-    return Start(folder=folder, config=config, digest=digest)
+    try:
+        digests = "".join(sha256(path) for path in files)
+    except OSError as error:
+        raise TrainError(f"{folder}: its weights cannot be read ({error})", exit_code=2) from error
+    return Start(folder=folder, config=config, digest=hashlib.sha256(digests.encode()).hexdigest())
 
 
 def take_over(start: Start, model: Decoder) -> None:

@@ -93,6 +93,20 @@ def test_a_folder_without_a_model_is_refused_in_one_line(shard_folder, tmp_path,
     assert "empty: no config.json; give a model's folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("harm", ["gone", "cut"])
+def test_weights_that_are_gone_or_cut_off_are_named(harm, shard_folder, tmp_path):
+    model = build(dataclasses.replace(preset("tiny", vocab=300), layers=1))
+    folder = trained(tmp_path / "run", model, shard_folder / "tokenizer.json")
+    file = complete(folder / "checkpoints")[-1] / "model.safetensors"
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(TrainError, match=r"run.*cannot be read") as said:
+        pretrain(shard_folder, tmp_path / "out", model=str(folder), train=TRAIN)
+    assert "\n" not in str(said.value)
+
+
 def test_the_command_takes_a_folder_and_other_weights_are_a_new_run(run, shard_folder, tmp_path):
     start = tmp_path / "start"
     export(run, start)
