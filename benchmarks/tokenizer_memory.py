@@ -15,46 +15,62 @@ import argparse
 import json
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from numba import njit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.dedup_memory import GIB, LIMIT_GIB, run
 
 WORDS = 20_000_000
+SLOPE = 0.05
 GROUP = 2_000_000  # words drawn at once
 DOCUMENT = 500
 STRETCH = 30  # characters
 _SYLLABLES = "ba ce di fo gu la me ni so tu ra ve zi po ku sha tre lin mor dan".split()
 
 
-def _spelled(numbers: np.ndarray) -> np.ndarray:
-    """Words of numbers: as many syllables as the number has digits to the base of their number."""
-    base = len(_SYLLABLES)
-    syllables = np.array([*_SYLLABLES, ""], np.str_)
-    found = np.full(len(numbers), " ", "U1").astype("U20")
-    rest = numbers.copy()
-    while (rest > 0).any():
-        found = np.char.add(found, syllables[np.where(rest > 0, rest % base, base)])
-        rest //= base
-    return found
+@njit(cache=False)
+def _spell(numbers, syllables, ends, out, places):
+    """A space and the word of each number, a syllable a digit, to out; where each ends to places."""
+    base = len(ends) - 1
+    w = 0
+    for k in range(len(numbers)):
+        out[w] = 32
+        w += 1
+        rest = numbers[k]
+        while rest > 0:
+            digit = rest % base
+            for at in range(ends[digit], ends[digit + 1]):
+                out[w] = syllables[at]
+                w += 1
+            rest //= base
+        places[k] = w
+
+
+def _words(numbers: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """(text, ends) of words of numbers: as many syllables as the number has digits to that base."""
+    ends = np.cumsum([0, *map(len, _SYLLABLES)])
+    out, places = np.empty(20 * len(numbers), np.uint8), np.empty(len(numbers), np.int64)
+    _spell(numbers, np.frombuffer("".join(_SYLLABLES).encode(), np.uint8), ends, out, places)
+    return out[: places[-1]].tobytes(), places
 
 
 def write(folder: Path, size: float, unspaced: float, seed: int = 0) -> tuple[int, int]:
-    """(documents, bytes) of parquet files of a million words each; size: bytes."""
+    """(documents, bytes) of parquet files of two million words each; size: bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    chances = np.cumsum(1.0 / np.arange(1, WORDS + 1) ** 1.05)
-    chances /= chances[-1]
     documents = written = part = 0
     while written < size:
         draw = np.random.default_rng([seed, part])
-        drawn = np.searchsorted(chances, draw.random(GROUP)) + 1
-        distinct, places = np.unique(drawn, return_inverse=True)
-        words = _spelled(distinct)[places]
-        texts = ["".join(words[k : k + DOCUMENT]) for k in range(0, GROUP, DOCUMENT)]
+        # The power law k^-(1 + SLOPE) from 1 to WORDS, by its inverse.
+        drawn = (1 + draw.random(GROUP) * (WORDS**-SLOPE - 1)) ** (-1 / SLOPE)
+        words, ends = _words(drawn.astype(np.int64))
+        ends = [0, *ends[DOCUMENT - 1 :: DOCUMENT].tolist()]
+        texts = [words[a:z].decode() for a, z in pairwise(ends)]
         length = sum(map(len, texts))
         stretches = int(length * unspaced / (1 - unspaced) / (3 * STRETCH))
         letters = draw.zipf(1.2, stretches * STRETCH) % 6000 + 0x4E00

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curate import model_text
-from curate.errors import RunFailed, UsageError
+from curate.errors import UsageError
+from curate.trained import training
 
 if TYPE_CHECKING:
     from train.model.config import ModelConfig
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of ``train`` as errors of the command."""
-    try:
-        from train.errors import TrainError
-    except ModuleNotFoundError as error:
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    except TrainError as error:
-        failure = RunFailed(str(error))
-        failure.exit_code = error.exit_code
-        raise failure from None
 
 
 def show(
@@ -48,7 +30,7 @@ def show(
     """`llmcurate model show`."""
     if precision not in ("bf16", "fp32"):
         raise UsageError(f"--precision is {precision!r}: choose bf16 or fp32")
-    with _translated():
+    with training():
         from train.describe import describe, find_gpu
         from train.estimate import STATES
         from train.model.presets import OWN
@@ -89,7 +71,7 @@ def _config(model: str, vocab: int | None) -> ModelConfig:
 
 def presets(as_json: bool) -> None:
     """`llmcurate model list`."""
-    with _translated():
+    with training():
         from train.accounting import parameters
         from train.architecture import row
         from train.model.presets import PRESETS

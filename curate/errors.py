@@ -35,6 +35,13 @@ class LockHeld(CurateError):
     exit_code = 75
 
 
+def as_failure(error: Exception) -> RunFailed:
+    """An error of tokenize_kit or train as this package's, exit code kept."""
+    failure = RunFailed(str(error))
+    failure.exit_code = getattr(error, "exit_code", 1)
+    return failure
+
+
 def name_file(error: OSError, path: object) -> None:
     """Says which file an error is about, where nothing else does and the error can say it.
 

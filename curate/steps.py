@@ -102,6 +102,16 @@ def digest(label: str, location: str) -> str:
     return state.hexdigest()
 
 
+def sha256(path: Path) -> str:
+    """Of a small file's content. UsageError where it cannot be read."""
+    import hashlib
+
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+
+
 class Step(Settings):
     """Documents in, Documents out; pure: no files, no globals, no clock."""
 
@@ -220,7 +230,7 @@ REGISTRY: dict[str, str] = {
     "export": "curate.export:Export",
     "tokenizer": "curate.products:TokenizerProduct",
     "shards": "curate.products:ShardsProduct",
-    "pretrain": "curate.products:PretrainProduct",
+    "pretrain": "curate.pretraining:PretrainProduct",
     "search_index": "curate.search.product:SearchIndexProduct",
     "language_model": "curate.language.product:LanguageModel",
     "perplexity_model": "curate.perplexity.product:PerplexityModel",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.errors import RunFailed, UsageError
+from curate.errors import RunFailed, UsageError, as_failure
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -26,9 +26,7 @@ def training() -> Iterator[None]:
     try:
         yield
     except TrainError as error:
-        failure = RunFailed(str(error))
-        failure.exit_code = error.exit_code
-        raise failure from None
+        raise as_failure(error) from None
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "safetensors", "tokenizers"):
             raise

@@ -6,7 +6,6 @@ without one they are a quarter of the bytes, and tables say so.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.errors import UsageError
+from curate.steps import sha256
 
 BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (report/page_funnel.py)
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]  # data, offsets -> int64[rows]
@@ -58,13 +58,6 @@ def tokenizer_file(tokenizer: Path) -> Path:
     return tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
 
 
-def _sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise UsageError(f"mix: {path}: {error.strerror}") from None
-
-
 def _counter(unit: str, tokenizer: Path | None) -> Size:
     if unit == "documents":
         return lambda data, offsets: np.ones(len(offsets) - 1, np.int64)
@@ -94,7 +87,7 @@ class ShardCounts:
             raise self._wrong(error.strerror or str(error)) from None
         except (ValueError, KeyError, TypeError):
             raise self._wrong("its manifest is not one of token shards") from None
-        if tokenizer is None or made != _sha256(tokenizer_file(tokenizer)):
+        if tokenizer is None or made != sha256(tokenizer_file(tokenizer)):
             raise self._wrong("they are of another tokenizer than --tokenizer")
         if found.get("shuffle") is not None or found.get("val_fraction"):
             raise self._wrong("they are shuffled, or partly held out: their order is another")

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from pydantic import ValidationError
 
-from curate.products import PretrainProduct
+from curate.pretraining import PretrainProduct
 
 
 def test_stages_say_how_many_steps_there_are():

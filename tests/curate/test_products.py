@@ -198,7 +198,7 @@ def test_the_error_of_several_processes_is_the_line_of_one():
 def test_every_setting_of_training_can_be_given_in_a_recipe():
     from dataclasses import fields
 
-    from curate.products import PretrainProduct
+    from curate.pretraining import PretrainProduct
     from train.config import TrainConfig
 
     ours = PretrainProduct.model_fields
