@@ -11,6 +11,7 @@ import typer
 
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
+from curate.cli_fetch import fetch
 from curate.cli_language import language_app
 from curate.cli_mix import mix
 from curate.cli_model import model_app
@@ -234,6 +235,7 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(fetch)
 app.command()(generate)
 app.command()(which)
 app.command("import")(import_)
