@@ -181,7 +181,7 @@ class OptOut(Step):
         agents = set(names[3:])
         forbid = {d.lower() for d in self.directives}
         data, offsets = text_buffers(_narrow(one_array(docs.table["payload"])))
-        places = page.find_metas(data, offsets, page.MOST_HEAD, table, ends)
+        places = page.find_metas(data, offsets, table, ends)
         mimes = docs.table["mime"].to_pylist() if len(places) else []
         for row, which, start, end in places.tolist():
             if mimes[row] not in PAGES:

@@ -21,27 +21,24 @@ _AGENT = re.compile(r"[a-z0-9_.*-]+", re.ASCII)  # a date has colons too
 _BREAK = re.compile(r"[\s,;]+")
 
 
-def _table(words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    encoded = [w.encode("utf-8") for w in words]
-    data = np.frombuffer(bytearray(b"".join(encoded)), np.uint8)
-    return data, np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-
-
-# What begins at a `<` of a head and is more than a tag to pass over; of those that hold no markup,
-# what ends them.
-_META, _END = 4, 5
-_TAGS, _TAG_ENDS = _table(("<!--", "<script", "<style", "<title", "<meta", "</head", "<body"))
-_CLOSES, _CLOSE_ENDS = _table(("-->", "</script", "</style", "</title"))
-_ATTRIBUTES, _ATTRIBUTE_ENDS = _table(("name", "http-equiv", "content"))
+# One table of words, lower case, for all that the kernel looks for: what begins at a `<` and is
+# more than a tag to pass over; what ends the first four, which hold no markup; attributes; names.
+_WORDS = (
+    "<!--", "<script", "<style", "<title", "<meta", "</head", "<body",
+    "-->", "</script", "</style", "</title",
+    "name", "http-equiv", "content",
+)  # fmt: skip
+_META, _CLOSES, _ATTRIBUTES, _NAMES = np.int64(4), np.int64(7), np.int64(11), np.int64(14)
+_ZERO, _ONE = np.int64(0), np.int64(1)  # a plain number would be a type of its own
 
 
 @njit(nogil=True)
-def _first(data, i, z, words, ends, stop):
-    """The first of the words with which data[i:], in lower case, begins, and at `stop` ends
-    (stop < 0: wherever); -1 for none."""
-    for k in range(len(ends) - 1):
+def _first(data, i, z, words, ends, low, high, whole):
+    """The first of the words low to high with which data[i:z], in lower case, begins (whole: 1:
+    which it is); -1 for none."""
+    for k in range(low, high):
         size = ends[k + 1] - ends[k]
-        if i + size > z or (stop >= 0 and i + size != stop):
+        if size > z - i or (whole == 1 and size < z - i):
             continue
         j = 0
         while j < size:
@@ -62,15 +59,17 @@ def _is_space(b):
 
 
 @njit(nogil=True)
-def _attributes(data, i, z, spans):
-    """Reads a tag's attributes from i on, up to behind its `>`. spans: int64[3, 2], places of the
-    values of name, http-equiv and content, the first of equal ones; -1 where there is none."""
-    spans[:] = -1
+def _attributes(data, i, z, words, ends, spans):
+    """Reads a tag's attributes from i on, up to behind its `>`. spans: int64[6], start and end of
+    the values of name, http-equiv and content, the first of equal ones; -1 where there is none."""
+    for k in range(len(spans)):
+        spans[k] = -1
     while i < z and data[i] != 62:
         if _is_space(data[i]) or data[i] == 47:
             i += 1
             continue
         first = i
+        # A "=" that starts a name belongs to it.
         while i < z and data[i] != 62 and data[i] != 47 and not _is_space(data[i]):
             if data[i] == 61 and i > first:
                 break
@@ -78,65 +77,56 @@ def _attributes(data, i, z, spans):
         last = i
         while i < z and _is_space(data[i]):
             i += 1
-        a = e = i
+        start = end = i
         if i < z and data[i] == 61:
             i += 1
             while i < z and _is_space(data[i]):
                 i += 1
-            a = i
-            if i < z and (data[i] == 34 or data[i] == 39):
-                quote = data[i]
+            quote = data[i] if i < z else np.uint8(0)
+            if quote == 34 or quote == 39:
                 i += 1
-                a = i
+                start = i
                 while i < z and data[i] != quote:
                     i += 1
-                e = i
+                end = i
                 i += 1
             else:
+                start = i
                 while i < z and data[i] != 62 and not _is_space(data[i]):
                     i += 1
-                e = i
-        which = _first(data, first, last, _ATTRIBUTES, _ATTRIBUTE_ENDS, last)
-        if which >= 0 and spans[which, 0] < 0:
-            spans[which, 0], spans[which, 1] = a, min(e, z)
+                end = i
+        k = _first(data, first, last, words, ends, _ATTRIBUTES, _NAMES, _ONE)
+        if k >= 0 and spans[2 * (k - _ATTRIBUTES)] < 0:
+            spans[2 * (k - _ATTRIBUTES)] = start
+            spans[2 * (k - _ATTRIBUTES) + 1] = end
     return i + 1
 
 
 @njit(nogil=True)
-def _which(data, a, z, names, ends):
-    """The number of the name that data[a:z] is, white space around it aside; -1 for none."""
-    while a < z and _is_space(data[a]):
-        a += 1
-    while z > a and _is_space(data[z - 1]):
-        z -= 1
-    return _first(data, a, z, names, ends, z)
-
-
-@njit(nogil=True)
-def _named(data, spans, names, ends):
+def _named(data, words, ends, spans):
     """The number of the name that a `meta` has, if it has content too; -1 for none."""
-    if spans[2, 0] < 0:
-        return np.int64(-1)
+    if spans[4] < 0:
+        return -1
     for attribute in range(2):
-        if spans[attribute, 0] >= 0:
-            found = _which(data, spans[attribute, 0], spans[attribute, 1], names, ends)
-            if found >= 0 and (found == 0) == (attribute == 1):
-                return found
-    return np.int64(-1)
+        a, z = spans[2 * attribute], spans[2 * attribute + 1]
+        if a < 0:
+            continue
+        while a < z and _is_space(data[a]):
+            a += 1
+        while z > a and _is_space(data[z - 1]):
+            z -= 1
+        found = _first(data, a, z, words, ends, _NAMES, len(ends) - 1, _ONE) - _NAMES
+        if found >= 0 and (found == 0) == (attribute == 1):
+            return found
+    return -1
 
 
 @njit(cache=True, nogil=True)
-def find_metas(data, offsets, most, names, ends):
-    """int64[found, 4]: row, number of the name, and start and end of the content of every `meta`
-    in the first `most` bytes of each page that has one of the names.
-
-    names: uint8[], lower case, one behind the other; ends: int64[names + 1]. The first name is
-    looked for in http-equiv, the others in name.
-    """
-    out = np.empty((64, 4), np.int64)
+def scan_heads(data, offsets, most, words, ends, spans, out):
+    """How many `meta` elements with a name of the table stand in the first `most` bytes of each
+    page's head; what they are goes to out: int64[places, 4], as far as it reaches: row, number of
+    the name, start and end of the content. spans: int64[6], for its own use."""
     n = 0
-    spans = np.empty((3, 2), np.int64)
-    whole = np.zeros(2, np.int64)
     for row in range(len(offsets) - 1):
         i = offsets[row]
         z = min(offsets[row + 1], i + most)
@@ -144,36 +134,50 @@ def find_metas(data, offsets, most, names, ends):
             if data[i] != 60:
                 i += 1
                 continue
-            tag = _first(data, i, z, _TAGS, _TAG_ENDS, np.int64(-1))
+            tag = _first(data, i, z, words, ends, _ZERO, _CLOSES, _ZERO)
             if tag < 0:
                 i += 1
             elif tag < _META:
-                close = _CLOSES[_CLOSE_ENDS[tag] : _CLOSE_ENDS[tag + 1]]
-                whole[1] = len(close)
-                i += _TAG_ENDS[tag + 1] - _TAG_ENDS[tag]
-                while i < z and _first(data, i, z, close, whole, np.int64(-1)) < 0:
+                i += ends[tag + 1] - ends[tag]
+                k = _CLOSES + tag
+                while i < z and _first(data, i, z, words, ends, k, k + _ONE, _ZERO) < 0:
                     i += 1
-            elif tag >= _END:
+            elif tag > _META:
                 i = z
             elif i + 5 >= z or not (_is_space(data[i + 5]) or data[i + 5] == 47):
                 i += 5
             else:
-                i = _attributes(data, i + 5, z, spans)
-                found = _named(data, spans, names, ends) if i <= z else np.int64(-1)
-                if found >= 0:
-                    if n == len(out):
-                        more = np.empty((2 * n, 4), np.int64)
-                        more[:n] = out
-                        out = more
-                    out[n, 0], out[n, 1] = row, found
-                    out[n, 2], out[n, 3] = spans[2, 0], spans[2, 1]
+                i = _attributes(data, i + 5, z, words, ends, spans)
+                found = _named(data, words, ends, spans)
+                if found >= 0 and i <= z:
+                    if n < len(out):
+                        out[n, 0] = row
+                        out[n, 1] = found
+                        out[n, 2] = spans[4]
+                        out[n, 3] = spans[5]
                     n += 1
-    return out[:n]
+    return n
 
 
 def names_table(names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(names, ends) as `find_metas` takes them."""
-    return _table(name.lower() for name in names)
+    """(words: uint8[], ends: int64[words + 1]): what the kernel looks for, these names last."""
+    encoded = [w.encode("utf-8") for w in (*_WORDS, *(n.lower() for n in names))]
+    data = np.frombuffer(bytearray(b"".join(encoded)), np.uint8)
+    return data, np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+
+
+def find_metas(
+    data: np.ndarray, offsets: np.ndarray, words: np.ndarray, ends: np.ndarray
+) -> np.ndarray:
+    """int64[found, 4]: row, number of the name, and start and end of the content of every `meta` in
+    the heads of pages that has one of the names. The first name is looked for in http-equiv, the
+    others in name. words, ends: of `names_table`."""
+    out, spans = np.empty((4 * len(offsets), 4), np.int64), np.empty(6, np.int64)
+    found = scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
+    if found > len(out):
+        out = np.empty((found, 4), np.int64)
+        scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
+    return out[:found]
 
 
 def content_text(data: np.ndarray, start: int, end: int) -> str:

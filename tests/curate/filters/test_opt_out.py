@@ -57,7 +57,7 @@ def reasons(docs: Documents, **settings) -> list[tuple[str, str]]:
 def metas(*pages: bytes) -> list[tuple[int, str, bytes]]:
     """(row, name, content) of what the kernel finds."""
     data, offsets = text_buffers(pa.array(pages, pa.large_binary()))
-    found = find_metas(data, offsets, 1 << 20, *names_table(NAMES))
+    found = find_metas(data, offsets, *names_table(NAMES))
     return [(row, NAMES[k], data[a:z].tobytes()) for row, k, a, z in found.tolist()]
 
 
