@@ -158,7 +158,7 @@ class OptOut(Step):
 
         sites = self._sites
         assert isinstance(sites, Sites)
-        if not len(sites):
+        if not sites.reserve:
             return
         for row, url in enumerate(docs.table["url"].to_pylist()):
             origin = origin_of(url) if url else None

@@ -140,7 +140,10 @@ def scan_heads(data, offsets, most, words, ends, spans, out):
             elif tag < _META:
                 i += ends[tag + 1] - ends[tag]
                 k = _CLOSES + tag
-                while i < z and _first(data, i, z, words, ends, k, k + _ONE, _ZERO) < 0:
+                begins = words[ends[k]]
+                while i < z and (
+                    data[i] != begins or _first(data, i, z, words, ends, k, k + _ONE, _ZERO) < 0
+                ):
                     i += 1
             elif tag > _META:
                 i = z

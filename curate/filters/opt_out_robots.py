@@ -23,6 +23,7 @@ _LINES = re.compile(rb"[\r\n]+")
 _NAME = re.compile(rb"[^\s/,#]+")
 _ODD = re.compile(rb"%[0-9A-Fa-f]{2}|[\x00-\x20\x7f-\xff]")
 _ODD_IN_URL = re.compile(rb"%[0-9A-Fa-f]{2}|[\x00-\x20\x7f-\xff*$]")
+_AFTER_HOST = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^#]*)")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
@@ -78,10 +79,8 @@ def pattern_of(value: bytes) -> Pattern:
 
 def path_of(url: str) -> bytes:
     """Path and query of a URL in the form that patterns are compared with."""
-    data = url.encode("utf-8", "replace").partition(b"#")[0]
-    _, scheme, rest = data.partition(b"://")
-    at = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
-    path = rest[at:] if scheme else data
+    found = _AFTER_HOST.match(url.encode("utf-8", "replace"))
+    path = found[1] if found else b""
     if not path.startswith(b"/"):
         path = b"/" + path
     return _ODD_IN_URL.sub(_encoded, path)

@@ -7,6 +7,7 @@ and kept by origin. Most sites say one of a few things, and equal policies are o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -33,6 +34,7 @@ ROBOTS, TDMREP = b"/robots.txt", b"/.well-known/tdmrep.json"
 MOST_REDIRECTS = 5  # RFC 9309, 2.3.1.2
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 _LIMITS = ReadLimits(record_bytes=8 << 20, payload_bytes=4 << 20)
+_USUAL = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?=[/?#]|$)", re.ASCII)
 _PORTS = {"http": "80", "https": "443"}
 NOTHING: Policy = ()
 FORBIDDEN: Policy = (("*", (Rule(False, Pattern((b"/",), False), 1, "robots.txt unreachable"),)),)
@@ -64,6 +66,7 @@ class Sites:
     agents: tuple[str, ...]
     unreachable: Policy = NOTHING
     corrupt: int = 0
+    reserve: bool = False  # whether any site has a tdmrep.json
     _sites: dict[str, _Site] = field(default_factory=dict)
     _same: dict[Any, Any] = field(default_factory=dict)
 
@@ -103,6 +106,7 @@ class Sites:
             site.robots, site.robots_date = self._robots(status, body, url, location), date
         elif path == TDMREP and date >= site.tdm_date and status == 200:
             site.tdm, site.tdm_date = self._one(reservations_of(body)), date
+            self.reserve = True
 
     def _robots(
         self, status: int, body: bytes, url: str, location: str | None
@@ -154,6 +158,8 @@ class Sites:
 
 def origin_of(url: str) -> str | None:
     """`https://host` of a URL, with its port where that is not the scheme's; None for others."""
+    if usual := _USUAL.match(url):
+        return usual[0]
     scheme, found, rest = url.partition("://")
     scheme = scheme.lower()
     if not found or scheme not in _PORTS:
