@@ -286,6 +286,8 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         ahead.start()
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
+        if result == 130:  # what newer parsers of the command line make of Ctrl-C, in silence
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)

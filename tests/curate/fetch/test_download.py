@@ -254,6 +254,19 @@ def test_after_kill_9_it_goes_on(web: Web, tmp_path: Path) -> None:
     assert web.ranges("/a") == [None, f"bytes={there}-"]
 
 
+def test_ctrl_c_ends_it_soon_and_says_that_it_goes_on(web: Web, tmp_path: Path) -> None:
+    url = web.put("/a", DATA * 40)
+    command = [sys.executable, "-m", "curate.cli", "fetch", url, "-o", str(tmp_path)]
+    slow = subprocess.Popen([*command, "--rate", "10kB/s"], stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "a.part.json").exists():
+        assert slow.poll() is None
+        time.sleep(0.005)
+    slow.send_signal(signal.SIGINT)
+    _, said = slow.communicate(timeout=10)
+    assert (slow.returncode, said) == (130, "stopped; the same command goes on from here\n")
+    assert (tmp_path / "a.part").exists()
+
+
 class Shaky(MemoryFileSystem):
     """A store whose reads fail while `left` says so."""
 
