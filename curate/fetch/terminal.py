@@ -63,10 +63,8 @@ def run(
         print(json.dumps(found, ensure_ascii=False))
     elif not quiet:
         there = f", {len(outcome.there)} were there" if outcome.there else ""
-        say(
-            f"fetched {len(outcome.fetched)} files, {amount(outcome.bytes)} in {seconds:.0f} s"
-            f"{there}: {out}"
-        )
+        files_text = "1 file" if len(outcome.fetched) == 1 else f"{len(outcome.fetched)} files"
+        say(f"fetched {files_text}, {amount(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
     if outcome.failed:
         raise RunFailed(
             f"{len(outcome.failed)} of {len(files)} files did not come; the same command tries them"

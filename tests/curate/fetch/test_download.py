@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import random
@@ -16,7 +17,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from web import Web
 
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from curate.fetch.download import Outcome, download, fetch_one
 from curate.fetch.rate import Rate, parse_rate
 from curate.fetch.transfer import Wanted
@@ -226,6 +227,19 @@ def test_one_failure_leaves_the_others(web: Web, tmp_path: Path) -> None:
     assert list(outcome.failed) == [files[3].url]
     assert outcome.fetched == [f.target for f in files if f != files[3]]
     assert (tmp_path / "7").read_bytes() == DATA + b"7"
+
+
+def test_a_full_disk_ends_all_of_it_in_one_line(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "0.part"))
+
+    monkeypatch.setattr("curate.fetch.transfer._receive", full)
+    files = [Wanted(web.put(f"/{n}", DATA), tmp_path / f"{n}") for n in range(20)]
+    with pytest.raises(RunFailed, match="disk full while writing"):
+        download(files, tries=1)
+    assert len(web.asked) < 20
 
 
 def test_a_second_process_does_not_write_into_the_same_part(web: Web, tmp_path: Path) -> None:

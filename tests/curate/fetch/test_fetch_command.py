@@ -56,7 +56,10 @@ def test_what_fails_is_named_and_the_rest_is_done(web: Web, tmp_path: Path) -> N
     assert f"{urls[2]}: the server answers 403 Forbidden\n" in done.stderr
     assert "2 of 4 files did not come; the same command tries them again" in done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a", "c"]
-    assert run_here("fetch", tmp_path / "list", "-o", tmp_path / "out").returncode == 1
+    again = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out", "--json")
+    found = json.loads(again.stdout.splitlines()[-1])
+    assert again.returncode == 1 and (found["fetched"], found["there"]) == (1, 2)  # b came now
+    assert found["failed"] == [{"url": urls[1], "reason": "the server answers 404 Not Found"}]
     assert web.ranges("/a") == [None]
 
 

@@ -329,6 +329,20 @@ def test_behind_extract_it_has_no_pages_to_read(tmp_path: Path, bench) -> None:
     bench.run(["extract", only], tmp_path / "a.html")
 
 
+def test_the_filter_command_extracts_behind_it(tmp_path: Path, bench) -> None:
+    body = b"<p>The river runs past the old mill and nobody works there.</p>"
+    plain, noai = record("https://x.test/a", body), "HTTP/1.1 200 OK\nX-Robots-Tag: noai"
+    (tmp_path / "a.warc").write_bytes(plain + record("https://x.test/b", body, noai))
+    for number, rules in enumerate(("opt_out", "opt_out,extract,document_length")):
+        done = bench.command("filter", rules, "a.warc", "-o", f"out{number}")
+        assert done.returncode == 0, done.stderr
+        assert bench.ids(f"out{number}") == ["https://x.test/a"]
+    said = bench.command("explain", "https://x.test/b", "--in", "out0").stdout
+    assert "opt_out" in said and "x_robots_tag" in said and "noai" in said
+    done = bench.command("filter", "document_length,opt_out", "a.warc", "-o", "out2")
+    assert done.returncode == 2 and "put it before `extract`" in done.stderr
+
+
 def test_robots_txt_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "robots.txt").write_text("User-agent: *")
     for name, why in (("robots.txt", "is no archive"), ("none.warc", "does not exist")):
