@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 MOST_BYTES = 500 << 10  # of a file; the RFC wants at least so many read
 EVERYONE = "*"
@@ -27,7 +28,7 @@ _AFTER_HOST = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^#]*)")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """A path pattern. pieces: what stands between the `*`; whole: it ends with `$`."""
 
@@ -53,7 +54,7 @@ class Pattern:
         return path.find(last, at) >= 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """allow or not; size: octets of the pattern, by which the most specific rule is found."""
 
@@ -117,12 +118,16 @@ def groups_of(data: bytes) -> dict[str, list[Rule]]:
             continue
         ruled = True
         if value:
-            line_text = f"{field.capitalize()}: {value.decode('utf-8', 'replace')}"[:200]
-            size = len(_ODD.sub(_encoded, value))
-            rule = Rule(field == "allow", pattern_of(value), size, line_text)
+            rule = _rule(field, value)
             for agent_name in dict.fromkeys(agents):
                 found[agent_name].append(rule)
     return found
+
+
+@lru_cache(maxsize=1 << 16)  # sites say much the same
+def _rule(field: str, value: bytes) -> Rule:
+    line = f"{field.capitalize()}: {value.decode('utf-8', 'replace')}"[:200]
+    return Rule(field == "allow", pattern_of(value), len(_ODD.sub(_encoded, value)), line)
 
 
 def policy_of(data: bytes, agents: Iterable[str]) -> Policy:

@@ -49,7 +49,7 @@ class Reservation:
     line: str
 
 
-@dataclass
+@dataclass(slots=True)
 class _Site:
     """robots: its policy, or where it is said to be; dates are those of the captures."""
 

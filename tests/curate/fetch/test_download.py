@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import fsspec
@@ -20,6 +21,7 @@ from web import Web
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import Outcome, download, fetch_one
 from curate.fetch.rate import Rate, parse_rate
+from curate.fetch.sources import Refused, _checked_redirects
 from curate.fetch.transfer import Wanted
 
 DATA = random.Random(5).randbytes(5000)
@@ -165,6 +167,35 @@ def test_what_will_not_pass_is_not_tried_again(
 
     assert re.search(why, reason(get(web.put("/a", DATA, **page), tmp_path / "a")))
     assert len(web.asked) <= 11 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("url", "ways", "refused"),
+    [
+        ("https://x.test/a", ["/b", "https://y.test/c"], False),
+        ("http://x.test/a", ["https://x.test/a", "/b"], False),
+        ("https://x.test/a", ["https://y.test/c", "http://y.test/d"], True),
+        ("https://x.test/a", ["//y.test/c"], False),
+    ],
+)
+def test_no_redirect_leads_out_of_https(url: str, ways: list[str], refused: bool) -> None:
+    from types import SimpleNamespace
+
+    history = [SimpleNamespace(redirect_location=way) for way in ways]
+    response = SimpleNamespace(retries=SimpleNamespace(history=history))
+    with pytest.raises(Refused, match="from https to http:") if refused else nullcontext():
+        _checked_redirects(response, url)
+
+
+def test_the_proxy_of_the_environment_is_asked(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", web.url)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    web.put("http://far.test/a", DATA)
+    assert not get("http://far.test/a", tmp_path / "a").failed
+    assert not get(web.put("/b", DATA), tmp_path / "b").failed
+    assert [path for path, _, _ in web.asked] == ["http://far.test/a", "/b"]
 
 
 def test_a_missing_file_is_asked_for_once(web: Web, tmp_path: Path) -> None:
