@@ -55,6 +55,14 @@ def refresh(
     abandon: Annotated[
         bool, typer.Option("--abandon", help="Give up an unfinished refresh and begin anew.")
     ] = False,
+    logs: Annotated[str, typer.Option(help="On stderr: text, or json (a line each).")] = "text",
+    metrics: Annotated[
+        Optional[Path], _option("A .prom file for Prometheus' textfile collector.")
+    ] = None,
+    on_failure: Annotated[
+        Optional[str], _option("A command for sh; it finds LLMCURATE_ERROR and _EXIT_CODE set.")
+    ] = None,
+    webhook: Annotated[Optional[str], _option("A URL that is sent JSON on failure.")] = None,
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
@@ -69,20 +77,24 @@ def refresh(
     """
     from curate.refresh import command
     from curate.refresh.outcome import How
+    from curate.refresh.telling import Hooks
 
-    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon)
-    code = command.refresh(
+    asked = command.Asked(
         recipe,
         inputs or [],
         out,
-        how,
-        lists=lists or [],
-        base=base or "",
-        sets=tuple(sets or ()),
-        rollback=rollback,
-        dry_run=dry_run,
-        as_json=as_json,
+        lists or [],
+        base or "",
+        tuple(sets or ()),
+        rollback,
+        dry_run,
+        as_json,
+        logs,
+        metrics,
+        Hooks(on_failure, webhook),
     )
+    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon)
+    code = command.refresh(asked, how)
     if code:
         raise typer.Exit(code)
 

@@ -3,51 +3,95 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from curate.errors import UsageError
+from curate.errors import CurateError, LockHeld, UsageError, disk_error
 from curate.progress import say
 from curate.refresh.inputs import CHANGED, expanded
 from curate.refresh.outcome import How, Refreshed
+from curate.refresh.telling import Hooks, json_logs, write_metrics
 
 NOTHING_NEW = 3  # exit code
 
 
-def refresh(
-    recipe: str | None,
-    inputs: list[str],
-    home: Path,
-    how: How,
-    *,
-    lists: list[str],
-    base: str,
-    sets: tuple[str, ...],
-    rollback: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
-    """Runs it and prints a line, or one of JSON; returns the exit code."""
+@dataclass
+class Asked:
+    """What the command line asks for."""
+
+    recipe: str | None
+    inputs: list[str]
+    home: Path
+    lists: list[str] = field(default_factory=list)
+    base: str = ""
+    sets: tuple[str, ...] = ()
+    rollback: str | None = None
+    dry_run: bool = False
+    as_json: bool = False
+    logs: str = "text"
+    metrics: Path | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+
+
+def refresh(asked: Asked, how: How) -> int:
+    """Runs it and prints a line, or one of JSON; returns the exit code. A failure is told to hooks
+    and metrics, and then raised."""
+    if asked.logs not in ("text", "json"):
+        raise UsageError(f"--logs {asked.logs}: choose text or json")
+    began = time.perf_counter()
+    done: Refreshed | None = None
+    error: BaseException | None = None
+    code = 0
+    with json_logs(asked.logs == "json") as log:
+        try:
+            done = _refresh(asked, how)
+            code = 0 if done is None or done.new else NOTHING_NEW
+        except Exception as failure:
+            failure = disk_error(failure) or failure
+            error, code = failure, getattr(failure, "exit_code", 1)
+            text = (
+                str(error) if isinstance(error, CurateError) else f"{type(error).__name__}: {error}"
+            )
+            if log:
+                log.event("error", text, exit_code=code)
+            if not isinstance(error, LockHeld):  # the one that holds it tells its own
+                asked.hooks.failed(asked.home, text, code)
+        if asked.metrics and not asked.dry_run and not isinstance(error, LockHeld):
+            of_run = done.json() if done else {}
+            write_metrics(asked.metrics, asked.home, code, time.perf_counter() - began, of_run)
+        if log and done:
+            log.event("info", done.line(), **done.json())
+    if error is not None and (log is None or "--debug" in sys.argv):
+        raise error
+    return code
+
+
+def _refresh(asked: Asked, how: How) -> Refreshed | None:
     from curate.recipe import load
     from curate.refresh import run
     from curate.refresh.state import FILE
 
+    home = asked.home
     if how.changed not in CHANGED:
         raise UsageError(f"--changed {how.changed}: choose {', '.join(CHANGED)}")
-    if rollback is not None:
+    if asked.rollback is not None:
         if not (home / FILE).is_file():
             raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
-        _tell(run.roll_back(home, rollback, how), how, as_json)
+        done = run.roll_back(home, asked.rollback, how)
         say("inputs that came after it count as new again", how.quiet)
-        return 0
-    if recipe is None:
+    elif asked.recipe is None:
         raise UsageError("name a recipe: llmcurate refresh RECIPE IN... -o HOME")
-    given = expanded(inputs, lists, base)
-    if dry_run:
-        print("\n".join(run.preview(load(recipe, sets), given, home, how)))
-        return 0
-    done = run.refresh(load(recipe, sets), given, home, how)
-    _tell(done, how, as_json)
-    return 0 if done.new else NOTHING_NEW
+    else:
+        given = expanded(asked.inputs, asked.lists, asked.base)
+        recipe = load(asked.recipe, asked.sets)
+        if asked.dry_run:
+            print("\n".join(run.preview(recipe, given, home, how)))
+            return None
+        done = run.refresh(recipe, given, home, how)
+    _tell(done, how, asked.as_json)
+    return done
 
 
 def _tell(done: Refreshed, how: How, as_json: bool) -> None:
