@@ -124,6 +124,7 @@ def _put_files(out: Path, sources: list[Path]) -> None:
         aside.unlink(missing_ok=True)
         link(source, aside)
         aside.replace(out / source.name)
+        aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
     for name in before:
         if name not in names:
             (out / name).unlink(missing_ok=True)

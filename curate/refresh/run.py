@@ -296,6 +296,7 @@ def _keep_ids(plan: RunPlan, out: Path) -> None:
     aside.unlink(missing_ok=True)
     link(stage_folder(out, plan.stages[0].folder_name) / ISSUED, aside)
     aside.replace(out / IDS)
+    aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
 
 
 def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str]:
