@@ -52,9 +52,15 @@ class DedupStep(Removal):
             values = {"survivor": "first", **values}
             if isinstance(values["against"], str):
                 values["against"] = (values["against"],)
-            if values["survivor"] != "first":
+            if values["survivor"] != "first" and not cls.replaces(values):
                 raise ValueError("against: earlier documents stay, so survivor must be `first`")
         return values
+
+    @classmethod
+    def replaces(cls, settings: dict[str, Any]) -> bool:
+        """Whether, with these settings, a document may go for one that comes in a later run, which
+        leaves `superseded.parquet` (id, by) in its index then."""
+        return False
 
     def comparable(self) -> dict[str, Any]:
         """The settings that this step and an index must share."""

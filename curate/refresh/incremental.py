@@ -2,7 +2,8 @@
 
 What a step decides on a document must not depend on documents that come later, or a refresh would
 differ from a run over everything. Filters decide a document at a time. Dedups decide in order of
-arrival under the policy `first`. Anything else is refused by name.
+arrival under the policy `first`. Anything else is refused by name, but for newer versions of pages:
+`dedup_exact` by URL with `survivor: newest` takes the older ones out of the next snapshot.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from curate.dedup.step import DedupStep
 from curate.errors import UsageError
 from curate.recipe import Recipe
 from curate.steps import CorpusStep, Product, Settings
@@ -43,13 +45,18 @@ def _obstacle(step: Settings) -> str | None:
     return "it decides by the whole corpus"
 
 
+def newest(step: Settings) -> bool:
+    """Whether newer versions of a page replace older ones, in earlier snapshots' documents too."""
+    return isinstance(step, DedupStep) and step.replaces(step.model_dump())
+
+
 def check(recipe: Recipe) -> None:
     """UsageError naming the first step that a refresh cannot do as a whole run would."""
     for step in recipe.document_steps:
         reason = _obstacle(step)
         if reason is None and isinstance(step, CorpusStep):
             given = getattr(step, "survivor", "first")
-            if "survivor" in step.model_fields_set and given != "first":
+            if "survivor" in step.model_fields_set and given != "first" and not newest(step):
                 reason = (
                     f"`survivor: {given}` may choose a later copy, and an earlier snapshot has the"
                     " other; leave it out, the copy that came first stays"
@@ -75,7 +82,8 @@ def _against(step: Settings, runs: list[Path]) -> Settings:
         # Nine in ten of a day's pages may well be old ones: the guard is for what is set by hand.
         values.setdefault("max_removal", 1.0)
     if "survivor" in type(step).model_fields:
-        values["survivor"] = "first"
+        if not newest(step):
+            values["survivor"] = "first"
         # A Bloom filter holds what those before it held.
         mine = runs[-1:] if step.name == "dedup_bloom" else runs
         earlier = (*values.get("against", ()), *(str(run.resolve()) for run in mine))

@@ -85,9 +85,11 @@ def tidy(state: State) -> None:
             continue
         for name in ("stages", "corpus"):
             remove_folder(run / name)
+        for path in run.glob(".*-old"):  # of a killed one
+            shutil.rmtree(path, ignore_errors=True)
         if refresh.name not in tips:
             for filter_ in run.glob("index/dedup_bloom*"):
                 remove_folder(filter_)
-    for folder in (home / RUNS, home / snapshot.FOLDER):  # of a killed one
+    for folder in (home / RUNS, home / snapshot.FOLDER):
         for path in folder.glob(".*-old") if folder.is_dir() else ():
             shutil.rmtree(path, ignore_errors=True)

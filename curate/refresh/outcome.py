@@ -35,6 +35,7 @@ class Refreshed:
     totals: dict[str, Any] = field(default_factory=dict)
     corpus: dict[str, Any] = field(default_factory=dict)
     forgotten: int = 0
+    superseded: int = 0
     removed_snapshots: list[str] = field(default_factory=list)
     snapshots: int = 0
     seconds: float = 0.0
@@ -52,7 +53,8 @@ class Refreshed:
             return f"{self.home}: nothing new among {self.known:,} inputs; {where} stays"
         if self.kind == "rollback":
             return f"{self.home}: back to {where}, {documents:,} documents"
-        gone = f", {self.forgotten:,} forgotten" if self.forgotten else ""
+        gone = f", {self.superseded:,} older versions replaced" if self.superseded else ""
+        gone += f", {self.forgotten:,} forgotten" if self.forgotten else ""
         if self.kind == "forget":
             return (
                 f"{where}: {self.forgotten:,} documents forgotten; corpus {documents:,} documents"
@@ -76,6 +78,7 @@ class Refreshed:
             "corrupt": self.totals.get("corrupt", 0),
             "by_rule": self.totals.get("by_rule", {}),
             "forgotten": self.forgotten,
+            "superseded": self.superseded,
             "corpus_documents": self.corpus.get("documents", 0),
             "corpus_text_bytes": self.corpus.get("text_bytes", 0),
             "kept_ids": self.corpus.get("ids", ""),

@@ -21,7 +21,7 @@ REMOVED = pa.schema(
     [
         ("id", pa.string()),
         ("url", pa.string()),
-        ("by", pa.string()),  # url, domain or id
+        ("by", pa.string()),  # url, domain or id, as was asked; superseded: by a newer version
         ("snapshot", pa.string()),  # the first one without the document
     ]
 )
@@ -56,7 +56,8 @@ class Removals:
     urls: frozenset[str] = frozenset()  # in normal form
     domains: frozenset[str] = frozenset()
     ids: frozenset[str] = frozenset()
-    _sets: dict[str, pa.Array] = field(default_factory=dict, compare=False)
+    superseded: frozenset[str] = frozenset()  # ids of pages that newer versions replace
+    _sets: dict[str, pa.Array] = field(default_factory=dict, compare=False, init=False)
 
     @staticmethod
     def of(entries: Iterable[tuple[str, str]]) -> Removals:
@@ -68,7 +69,7 @@ class Removals:
         return Removals(frozenset(urls), frozenset(by["domain"]), frozenset(by["id"]))
 
     def __bool__(self) -> bool:
-        return bool(self.urls or self.domains or self.ids)
+        return bool(self.urls or self.domains or self.ids or self.superseded)
 
     def _among(self, values: pa.Array, name: str) -> pa.Array:
         if name not in self._sets:
@@ -85,6 +86,7 @@ class Removals:
                 domain = pc.or_(domain, self._among(name, "domains"))
                 name = pc.replace_substring_regex(name, r"^[^.]*\.?", "")
         for kind, mask in (
+            ("superseded", self._among(ids, "superseded")),
             ("domain", domain),
             ("url", self._among(normal_urls(urls), "urls")),
             ("id", self._among(ids, "ids")),

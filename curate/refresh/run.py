@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from curate import indexes
 from curate.errors import UsageError, disk_error, name_file
 from curate.formats.carried import join_columns
 from curate.formats.inputs import InputPlan, plan_files
@@ -25,6 +26,7 @@ from curate.refresh.inputs import look, same
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.removals import Removals
 from curate.refresh.state import FILE, Refresh, State
+from curate.resolving import SUPERSEDED
 from curate.run import run_planned
 from curate.settle import ISSUED
 
@@ -74,6 +76,7 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         say(f"left out: {names}; build them of {home / snapshot.CURRENT}", how.quiet)
     with opened(home) as state:
         _point_again(state)
+        keeping.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         done.removed_snapshots = keeping.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
@@ -251,11 +254,13 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None
     applied = snapshot.manifest(base)["removals"] if base else 0
+    removals = Removals.of(entries)
+    of_base = removals if applied < len(entries) else Removals()
     source = snapshot.Source(
         base=base,
+        of_base=replace(of_base, superseded=_superseded(out)),
         new=None if refresh.kind == "forget" else out / "corpus",
-        removals=Removals.of(entries),
-        again=applied < len(entries),
+        of_new=removals,
         stage=stage,
         about={
             "parent": refresh.plan["parent"],
@@ -267,14 +272,15 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     )
     manifest = snapshot.build(home, refresh.name, source)
     snapshot.point(home, refresh.name)
-    before = snapshot.manifest(base)["removed"] if base else 0
+    before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
     done = Refreshed(
         home,
         refresh.kind,
         refresh.name,
         known=refresh.plan.get("known", 0),
         corpus=_corpus(manifest),
-        forgotten=manifest["removed"] - before,
+        forgotten=manifest["removed"] - before["removed"],
+        superseded=manifest["superseded"] - before["superseded"],
     )
     if refresh.kind != "forget":
         done.inputs = len(refresh.plan["inputs"]["files"])
@@ -282,6 +288,16 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     state.end(refresh.name, done.json())
     keeping.tidy(state)
     return done
+
+
+def _superseded(out: Path) -> frozenset[str]:
+    """Ids of earlier documents that newer versions among a run's replace."""
+    import pyarrow.parquet as pq
+
+    found: set[str] = set()
+    for path in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.OWN}/{SUPERSEDED}")):
+        found.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
+    return frozenset(found)
 
 
 def _digest(refresh: Refresh, made: list[Refresh]) -> str:

@@ -3,7 +3,8 @@
 Parts that were in the snapshot before are hard links to the same files, so a snapshot takes the
 space of its new documents, and to remove one takes nothing from the others. `manifest.json` has, of
 each part, documents, bytes of text and sha256, and says what the snapshot went on from;
-`_removed.parquet` lists documents that were asked to be forgotten (no text).
+`_removed.parquet` lists documents that were asked to be forgotten, and those that newer versions of
+their pages replaced (no text).
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Source:
-    """What a snapshot is made of. base: the snapshot it goes on from; new: the corpus of a run;
-    again: whether removals are looked for in parts of the base, too; about: for the manifest."""
+    """What a snapshot is made of. base: the snapshot it goes on from, and what goes of it; new: the
+    corpus of a run, and what goes of that; about: for the manifest."""
 
     base: Path | None
+    of_base: Removals
     new: Path | None
-    removals: Removals
-    again: bool
+    of_new: Removals
     stage: str
     about: dict[str, Any]
 
@@ -77,7 +78,8 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
     if source.base is not None:
         before = manifest(source.base)
         for part, entry in before["files"].items():
-            _take(source.base / part, {"name": part, **entry}, source, aside, files, gone, name)
+            record = {"name": part, **entry}
+            _take(source.base / part, record, source.of_base, aside, files, gone, name)
         if (source.base / GONE).exists():
             gone.insert(0, pq.read_table(source.base / GONE))
     if source.new is not None:
@@ -88,13 +90,15 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
             filled = dict(list(entries.items())[:1])
         for part, entry in filled.items():
             record = {**entry, "name": f"part-{number:05d}.parquet"}
-            _take(source.new / part, record, source, aside, files, gone, name, new=True)
+            _take(source.new / part, record, source.of_new, aside, files, gone, name)
             number += 1
     removed = pa.concat_tables(gone) if gone else None
     if removed is not None and removed.num_rows:
         with replacing(aside / GONE) as path:
             pq.write_table(removed, path)
-    about = {**source.about, "removed": removed.num_rows if removed is not None else 0}
+    by = removed["by"].to_pylist() if removed is not None else []
+    superseded = by.count("superseded")
+    about = {**source.about, "removed": len(by) - superseded, "superseded": superseded}
     write_manifest(aside, MANIFESTS["corpus"], files, source.stage, about)
     sync_folder(aside)
     aside.rename(target)
@@ -105,16 +109,15 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
 def _take(
     path: Path,
     record: dict[str, Any],
-    source: Source,
+    removals: Removals,
     aside: Path,
     files: list[dict[str, Any]],
     gone: list[pa.Table],
     name: str,
-    new: bool = False,
 ) -> None:
     """Links a part into the snapshot, or writes it anew without what is to be forgotten."""
     target = aside / record["name"]
-    found = source.removals.in_part(path, name) if new or source.again else None
+    found = removals.in_part(path, name) if removals else None
     if found is None or found.num_rows == 0:
         try:
             link(path, target)
