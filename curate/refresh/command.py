@@ -96,11 +96,11 @@ def _refresh(asked: Asked, how: How) -> Refreshed | None:
 
 def _tell(done: Refreshed, how: How, as_json: bool) -> None:
     # Cron mails what is printed: with --quiet, only where something happened.
-    if not as_json and (done.new or not how.quiet):
+    if (done.new and not as_json) or not how.quiet:
         print(done.line())
+    if done.totals and not how.quiet:
+        print(f"report: {done.home / 'runs' / str(done.name) / 'report.html'}")
     if as_json:
-        if not how.quiet:
-            print(done.line())
         print(json.dumps(done.json(), ensure_ascii=False))
 
 

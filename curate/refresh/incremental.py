@@ -58,7 +58,7 @@ def check(recipe: Recipe) -> None:
             given = getattr(step, "survivor", "first")
             if "survivor" in step.model_fields_set and given != "first" and not newest(step):
                 reason = (
-                    f"`survivor: {given}` may choose a later copy, and an earlier snapshot has the"
+                    f"`survivor: {given}` may choose a later copy, and an earlier snapshot has"
                     " other; leave it out, the copy that came first stays"
                 )
         if reason:

@@ -69,14 +69,21 @@ def tidy(state: State) -> None:
     home = state.home
     standing = in_order(state)
     pending = state.pending()
-    tips = set()
-    needed = set()
-    for name in [*standing, *([pending.base] if pending and pending.base else [])]:
-        runs = [r.name for r in state.lineage(name)]
-        needed |= set(runs)
-        made = [r.name for r in state.lineage(name) if r.kind != "forget"]
-        tips |= set(made[-1:])
-    for refresh in state.refreshes():
+    needed: set[str] = set()  # refreshes that a snapshot came from
+    tips: set[str] = set()  # those whose run is the last of its line
+    refreshes = state.refreshes()
+    known = {r.name: r for r in refreshes}
+    for first in [*standing, *([pending.base] if pending and pending.base else [])]:
+        name: str | None = first
+        while name is not None and known[name].kind == "forget":
+            needed.add(name)
+            name = known[name].base
+        if name is not None:
+            tips.add(name)
+        while name is not None and name not in needed:
+            needed.add(name)
+            name = known[name].base
+    for refresh in refreshes:
         run = home / RUNS / refresh.name
         if refresh.state != DONE:
             continue

@@ -232,8 +232,8 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
 def _planned(recipe: Recipe, plan: InputPlan, made: list[Refresh], home: Path) -> RunPlan:
     """What is run over the new inputs, beside the runs of the lineage."""
     runs = [run_of(home, r.name) for r in made]
-    names = json.dumps([[r.name, r.plan["inputs"]["files"]] for r in made])
-    digest = hashlib.sha256(names.encode()).hexdigest()
+    texts = json.dumps([[r.name, r.text] for r in made])
+    digest = hashlib.sha256(texts.encode()).hexdigest()
     ids = EarlierIds(tuple(run / IDS for run in runs), digest)
     return plan_run(incremental.incremental(recipe, runs), plan, ids)
 

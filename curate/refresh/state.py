@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +35,20 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT);
 
 @dataclass(frozen=True)
 class Refresh:
-    """One refresh as it is recorded. plan: JSON of its inputs; note: what it did."""
+    """One refresh as it is recorded. text: JSON of `plan`, which may name many inputs and is read
+    when it is asked for."""
 
     name: str
     kind: str
     base: str | None
     state: str
-    plan: dict[str, Any]
-    note: dict[str, Any]
+    text: str
 
-
-def _read(row: tuple[Any, ...]) -> Refresh:
-    name, kind, base, state, plan, note = row
-    return Refresh(name, kind, base, state, json.loads(plan), json.loads(note or "{}"))
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """What decides its bytes."""
+        found: dict[str, Any] = json.loads(self.text)
+        return found
 
 
 class State(Ledger):
@@ -78,9 +80,9 @@ class State(Ledger):
     def refreshes(self) -> list[Refresh]:
         """All of them, in the order in which they began."""
         rows = self._db.execute(
-            "SELECT name, kind, base, state, plan, note FROM refreshes ORDER BY number"
+            "SELECT name, kind, base, state, plan FROM refreshes ORDER BY number"
         )
-        return [_read(row) for row in rows]
+        return [Refresh(*row) for row in rows]
 
     def lineage(self, name: str | None) -> list[Refresh]:
         """The refreshes that made a snapshot, the first one first."""

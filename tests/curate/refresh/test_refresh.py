@@ -48,6 +48,18 @@ def test_refreshes_keep_what_one_run_over_all_inputs_keeps(grown):
     assert refreshed == rules
 
 
+def test_lines_are_cut_as_one_run_over_all_inputs_cuts_them(bench):
+    files = [bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(15), strict=True)]
+    step = {"unit": "line", "min_sentences": 1}
+    home = Home(bench, [{"dedup_passages": step}])
+    for file in files:
+        home.refresh(file)
+    bench.run([{"dedup_passages": {**step, "survivor": "first"}}], *files, out="whole")
+    whole = bench.rows("whole")
+    assert [(r["id"], r["text"]) for r in home.rows()] == [(r["id"], r["text"]) for r in whole]
+    assert any(r["edits"] for r in whole)
+
+
 def test_parts_of_earlier_snapshots_are_the_same_files(grown):
     home, _ = grown
     one, two, three = sorted(p for p in (home.path / "corpus").iterdir())
@@ -84,6 +96,24 @@ def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
     done = home.refresh(*expanded([str(bench.folder / "day.paths")]))
     assert (done.inputs, done.known) == (1, 1)
     assert len(home.ids()) == len({r["text"] for rows in (a, b, c) for r in rows})
+
+
+def test_a_list_of_common_crawl_begins_at_its_server(tmp_path):
+    import gzip
+
+    from curate.refresh.inputs import expanded
+
+    lines = "crawl-data/CC-MAIN-2026-47/warc/a.warc.gz\nother/b.warc.gz\n/abs/c.warc.gz\n"
+    path = tmp_path / "warc.paths.gz"
+    path.write_bytes(gzip.compress(lines.encode()))
+    server = "https://data.commoncrawl.org/crawl-data/CC-MAIN-2026-47/warc/a.warc.gz"
+    assert expanded([str(path), "d.jsonl"]) == [
+        server,
+        f"{tmp_path}/other/b.warc.gz",
+        "/abs/c.warc.gz",
+        "d.jsonl",
+    ]
+    assert expanded([], [str(path)], "s3://bucket/x/")[0] == f"s3://bucket/x/{lines.split()[0]}"
 
 
 def test_an_input_that_changed_is_named_and_taken_or_left_by_option(bench):
