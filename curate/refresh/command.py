@@ -104,6 +104,18 @@ def _tell(done: Refreshed, how: How, as_json: bool) -> None:
         print(json.dumps(done.json(), ensure_ascii=False))
 
 
+def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
+    """How many documents that were taken out each entry means, the first 20 of them."""
+    import pyarrow.parquet as pq
+
+    from curate.refresh.removals import REMOVED, Removals
+    from curate.refresh.snapshot import CURRENT, GONE
+
+    path = home / CURRENT / GONE
+    removed = pq.read_table(path) if path.exists() else REMOVED.empty_table()
+    return [(*entry, Removals.of([entry]).count(removed)) for entry in entries[:20]]
+
+
 def _entries(given: dict[str, list[str]], lists: list[Path]) -> list[tuple[str, str]]:
     from curate.refresh.removals import KINDS, normal_domain
 
@@ -153,7 +165,9 @@ def forget(
     if done.new or as_json:
         _tell(done, how, as_json)
     else:
-        print(f"{home}: recorded for the snapshots to come")
+        print(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
+    for kind, value, count in _counted(home, entries):
+        say(f"{kind} {value}: {count:,} documents so far", how.quiet)
     if done.new and not purge and done.snapshots > 1:
         say(
             f"{done.snapshots - 1} older snapshots may hold them still: --purge removes these",

@@ -94,6 +94,11 @@ class Removals:
             reason = pc.if_else(mask, pa.scalar(kind, pa.string()), reason)
         return reason
 
+    def count(self, removed: pa.Table) -> int:
+        """How many rows of a table of REMOVED it means."""
+        ids, urls = (removed[n].combine_chunks() for n in ("id", "url"))
+        return len(ids) - int(self.by(ids, urls).null_count)
+
     def in_part(self, path: Path, snapshot: str) -> pa.Table:
         """The rows of REMOVED for a part of a corpus."""
         found = [REMOVED.empty_table()]

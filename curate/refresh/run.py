@@ -73,7 +73,10 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
     incremental.check(recipe)
     if recipe.products:
         names = ", ".join(p.label for p in recipe.products)
-        say(f"left out: {names}; build them of {home / snapshot.CURRENT}", how.quiet)
+        say(
+            f"a refresh makes no products ({names}): make them from {home / snapshot.CURRENT}",
+            how.quiet,
+        )
     with opened(home) as state:
         _point_again(state)
         keeping.tidy(state)  # what a killed one had not yet

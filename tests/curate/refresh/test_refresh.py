@@ -60,6 +60,17 @@ def test_lines_are_cut_as_one_run_over_all_inputs_cuts_them(bench):
     assert any(r["edits"] for r in whole)
 
 
+def test_explain_knows_kept_and_dropped_documents_of_every_refresh(grown):
+    home, _ = grown
+    for name in home.ids()[::40]:
+        done = home.bench.command("explain", name, "--in", home.path)
+        assert done.returncode == 0 and done.stdout.startswith(f"{name}: kept"), done.stderr
+    last = max((home.path / "runs").iterdir()).name
+    gone = home.bench.rows(f"home/runs/{last}", "rejected")[0]
+    done = home.bench.command("explain", gone["id"], "--in", home.path)
+    assert f"{gone['id']}: rejected" in done.stdout and last in done.stdout
+
+
 def test_parts_of_earlier_snapshots_are_the_same_files(grown):
     home, _ = grown
     one, two, three = sorted(p for p in (home.path / "corpus").iterdir())
