@@ -106,7 +106,7 @@ def one_after_the_other(bench, runs: list[list[str | None]]) -> list[str]:
 
 
 RUNS = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=7, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

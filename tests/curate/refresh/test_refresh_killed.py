@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from cli_here import ROOT
 from growing import Home, inputs
 
 from curate.refresh import keeping, run, snapshot

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, environment
+from cli_here import ROOT, environment
 from growing import Home
 
 SCHEDULE = ROOT / "pipelines" / "schedule"
