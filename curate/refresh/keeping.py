@@ -73,7 +73,8 @@ def tidy(state: State) -> None:
     tips: set[str] = set()  # those whose run is the last of its line
     refreshes = state.refreshes()
     known = {r.name: r for r in refreshes}
-    for first in [*standing, *([pending.base] if pending and pending.base else [])]:
+    # What is current is needed even where somebody moved its snapshot away.
+    for first in [*standing, state.current, pending.base if pending else None]:
         name: str | None = first
         while name is not None and known[name].kind == "forget":
             needed.add(name)

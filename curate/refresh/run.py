@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate import indexes
-from curate.errors import UsageError, disk_error, name_file
+from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.carried import join_columns
 from curate.formats.inputs import InputPlan, plan_files
 from curate.indexes import link
@@ -78,6 +78,10 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
             how.quiet,
         )
     with opened(home) as state:
+        if state.current and not how.rebuild:
+            snapshot.manifest(
+                snapshot.folder_of(home, state.current)
+            )  # or one line says what to do
         _point_again(state)
         keeping.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
@@ -235,6 +239,9 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
 def _planned(recipe: Recipe, plan: InputPlan, made: list[Refresh], home: Path) -> RunPlan:
     """What is run over the new inputs, beside the runs of the lineage."""
     runs = [run_of(home, r.name) for r in made]
+    for run in runs:
+        if not (run / IDS).is_file():
+            raise RunFailed(f"{run / IDS} is gone: put it back, or --rebuild")
     texts = json.dumps([[r.name, r.text] for r in made])
     digest = hashlib.sha256(texts.encode()).hexdigest()
     ids = EarlierIds(tuple(run / IDS for run in runs), digest)

@@ -156,4 +156,4 @@ def standing(home: Path) -> list[str]:
     folder = home / FOLDER
     if not folder.is_dir():
         return []
-    return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".") and is_whole(p))
+    return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".") and p.is_dir())

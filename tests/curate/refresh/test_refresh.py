@@ -9,7 +9,7 @@ import shutil
 import pytest
 from growing import Home, inputs
 
-from curate.errors import LockHeld, UsageError
+from curate.errors import LockHeld, RunFailed, UsageError
 from curate.refresh.state import State
 
 BLOOM = {"dedup_bloom": {"expected": 30_000, "ngram": 5, "threshold": 0.3, "false_positives": 0.05}}
@@ -265,3 +265,19 @@ def test_a_home_in_use_or_of_something_else_is_refused(bench):
     with pytest.raises(UsageError, match="lies in HOME"):
         home.refresh(home.path / "current")
     shutil.rmtree(home.path)
+
+
+def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
+    a, b, _ = inputs(4)
+    one, two = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
+    home = Home(bench, [{"dedup_exact": {}}])
+    name = home.refresh(one).name
+    for path in (
+        home.path / "corpus" / name / "manifest.json",
+        home.path / "runs" / name / "ids.parquet",
+    ):
+        path.rename(bench.folder / "aside")
+        with pytest.raises(RunFailed, match=f"{name}.*--rebuild"):
+            home.refresh(two)
+        (bench.folder / "aside").rename(path)
+    assert home.refresh(two).totals["read"] == len(b)
