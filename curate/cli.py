@@ -18,6 +18,7 @@ from curate.cli_model import model_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
+from curate.cli_refresh import forget, refresh
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
@@ -242,6 +243,8 @@ app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
 app.command()(mix)
+app.command()(refresh)
+app.command()(forget)
 
 
 @app.command()
