@@ -21,6 +21,7 @@ from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
 from curate.cli_trained import generate, import_, which
+from curate.cli_whatif import whatif
 from curate.version import __version__
 
 app = typer.Typer(
@@ -239,6 +240,7 @@ app.command()(which)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
+app.command()(whatif)
 app.command()(mix)
 
 
