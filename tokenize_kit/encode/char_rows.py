@@ -13,7 +13,7 @@ from tokenize_kit.encode.characters import number_characters
 from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
 from tokenize_kit.encode.spelling import join_unknown
 from tokenize_kit.encode.trie import build_trie, longest
-from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before
+from tokenize_kit.encode.words import LONGEST, remember
 
 # Tokens that are found before anything is merged, the longest at every place from left to right.
 # first: uint8[256]: 1 for a byte that one begins with; slots, found: trie.build_trie, of places in
@@ -77,8 +77,7 @@ def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, ou
                 begin = w
                 w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
                 n = w - begin
-                kept = z - a <= LONGEST and n <= LONGEST
-                if kept and (z - a <= INLINE or seen_before(cache.seen, low)):
+                if high != 0 and n <= LONGEST:
                     for i in range(n):
                         own[i] = out[begin + i]
                     remember(cache, slot, low, high, data, a, z, own, n, np.int64(0))

@@ -7,12 +7,14 @@ import numpy as np
 from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.borders import word_end
 from tokenize_kit.encode.words import (
+    INLINE,
     LONGEST,
     Cache,
     first_slot,
     look_up,
     new_cache,
     recall,
+    seen_before,
     word_key,
 )
 from tokenize_kit.prefetch import prefetch
@@ -44,18 +46,21 @@ class Memories:
 def cut_words(data, a, z, crossed, cache, words):
     """Cuts data[a:z] into words, BATCH of them at most; returns how many.
 
-    words: uint64[BATCH, 4]: where each ends, its key and the slot it would take, which is on its
-    way into the processor's caches: most words are rare, and the table is large.
+    words: uint64[BATCH, 4]: where each ends, its key (second number 0: not to be looked for, nor
+    kept) and the slot it would take, which is on its way into the processor's caches: most words
+    are rare, and the table is large.
     """
     count = 0
     while a < z and count < BATCH:
         end = word_end(data, a, z, crossed)
         words[count, END] = end
+        words[count, HIGH] = 0
         if end - a <= LONGEST:
             low, high = word_key(data, a, end)
-            slot = first_slot(low, high)
-            prefetch(cache.entries, np.int64(slot) * 4)
-            words[count, LOW], words[count, HIGH], words[count, SLOT] = low, high, slot
+            if end - a <= INLINE or seen_before(cache.seen, low):
+                slot = first_slot(low, high)
+                prefetch(cache.entries, np.int64(slot) * 4)
+                words[count, LOW], words[count, HIGH], words[count, SLOT] = low, high, slot
         a = end
         count += 1
     return count
@@ -72,10 +77,10 @@ def known_words(data, a, words, k, count, cache, sums, rounds, total, calm, out,
     """
     slot = np.uint64(0)
     while k < count:
+        if words[k, HIGH] == 0:
+            break
         end = np.int64(words[k, END])
         n = end - a
-        if n > LONGEST:
-            break
         slot = look_up(cache, words[k, SLOT], words[k, LOW], words[k, HIGH], data, a, n)
         if cache.entries[slot, 1] == 0:
             break

@@ -15,7 +15,7 @@ from tokenize_kit.encode.characters import number_characters
 from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
 from tokenize_kit.encode.spelling import join_unknown, spell
 from tokenize_kit.encode.viterbi import RESET, Room, best_path, trace
-from tokenize_kit.encode.words import INLINE, LONGEST, remember, seen_before
+from tokenize_kit.encode.words import LONGEST, remember
 
 _ALWAYS = np.int64((1 << 32) - 1)
 
@@ -76,21 +76,20 @@ def _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, si
                     break
                 z = np.int64(room.words[k, END])
                 k += 1
-                if z - a <= LONGEST and cache.entries[slot, 1] == 0:
-                    low, high = room.words[k - 1, LOW], room.words[k - 1, HIGH]
-                    if z - a <= INLINE or seen_before(cache.seen, low):
-                        m, _, margin, n = _word(
-                            data, a, z, unigram, fallback, exactly, 0.0, room, own, np.int64(0)
-                        )
-                        if m <= LONGEST:
-                            safe = _ALWAYS
-                            if rounds and not unigram.exact:
-                                safe = _safe_below(margin, n, unigram.worst)
-                            remember(cache, slot, low, high, data, a, z, own, m, safe)
-                            k -= 1  # known now, if not safe
-                            if not rounds or abs(np.float64(total)) < min(calm, np.float64(safe)):
-                                continue
-                            k += 1
+                low, high = room.words[k - 1, LOW], room.words[k - 1, HIGH]
+                if high != 0 and cache.entries[slot, 1] == 0:
+                    m, _, margin, n = _word(
+                        data, a, z, unigram, fallback, exactly, 0.0, room, own, np.int64(0)
+                    )
+                    if m <= LONGEST:
+                        safe = _ALWAYS
+                        if rounds and not unigram.exact:
+                            safe = _safe_below(margin, n, unigram.worst)
+                        remember(cache, slot, low, high, data, a, z, own, m, safe)
+                        k -= 1  # known now, if not safe
+                        if not rounds or abs(np.float64(total)) < min(calm, np.float64(safe)):
+                            continue
+                        k += 1
                 w, summed, _, _ = _word(
                     data, a, z, unigram, fallback, rounds, np.float64(total), room, out, w
                 )
