@@ -6,6 +6,7 @@ the run's own ratio where it encoded shards, by a rule of thumb elsewhere (`toke
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from curate.report.bins import Range, edges_of
 from curate.report.page_funnel import bytes_a_token
 from curate.whatif.question import Question, Rule, ask
-from curate.whatif.scores import Scores, read
+from curate.whatif.scores import THREADS, Scores, read
 from curate.whatif.verdicts import Decider, Verdicts
 
 MOST_LANGS = 20
@@ -172,20 +173,20 @@ def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
 
 def _rules(question: Question, decider: Decider, now: Verdicts) -> list[RuleFigures]:
     """Rules of thresholds in the order of the steps, then all others."""
-    found = []
-    size = now.scores.bytes
     limited = {r.name: r for r in question.rules if r.name in decider.trusted}
-    for name in (*limited, *(n for n in now.fails if n not in limited)):
-        fails = now.fails.get(name)
-        rule = limited.get(name)
-        alone = marks = None
-        if fails is not None:
-            alone = np.flatnonzero((now.number == 1) & fails)
-            marks = int(np.count_nonzero(fails))
-        share = Amount(0, 0) if alone is None else Amount(len(alone), int(size[alone].sum()))
-        curve, scale = _curve(rule, decider, now) if rule else ([], "linear")
-        found.append(RuleFigures(name, marks or 0, share, rule, curve, scale))
-    return found
+    names = [*limited, *(n for n in now.fails if n not in limited)]
+    with ThreadPoolExecutor(THREADS) as pool:  # numpy works outside of Python's lock
+        return list(pool.map(lambda n: _rule(n, limited.get(n), decider, now), names))
+
+
+def _rule(name: str, rule: Rule | None, decider: Decider, now: Verdicts) -> RuleFigures:
+    fails = now.fails.get(name)
+    curve, scale = _curve(rule, decider, now) if rule else ([], "linear")
+    if fails is None:  # off
+        return RuleFigures(name, 0, Amount(0, 0), rule, curve, scale)
+    alone = np.flatnonzero((now.number == 1) & fails)
+    share = Amount(len(alone), int(now.scores.bytes[alone].sum()))
+    return RuleFigures(name, int(np.count_nonzero(fails)), share, rule, curve, scale)
 
 
 def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], str]:

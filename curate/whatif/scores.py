@@ -61,6 +61,8 @@ def read(out: Path, columns: Iterable[str]) -> Scores:
             kept = list(pool.map(lambda p: _table(p, wanted, False), kept_files))
             gone = list(pool.map(lambda p: _table(p, wanted, True), gone_files))
             sizes = _sizes(out, [*kept_files, *gone_files], pool)
+            arrays = pool.map(lambda name: _numbers([*kept, *gone], name), wanted)
+            numbers = dict(zip(wanted, arrays, strict=True))
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         said = " ".join(str(error).split())[:200]
         raise UsageError(f"{out} cannot be read ({said}): run its recipe again") from None
@@ -72,7 +74,7 @@ def read(out: Path, columns: Iterable[str]) -> Scores:
     rules, primary, marks = _reasons(gone, rows)
     return Scores(
         rows,
-        {name: _numbers(both, name) for name in wanted},
+        numbers,
         langs,
         lang,
         sizes,
