@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from curate.whatif.scores import THREADS, Scores, read
 from curate.whatif.verdicts import Decider, Verdicts
 
 MOST_LANGS = 20
+BLOCK = 1 << 16  # rows
 
 
 @dataclass(frozen=True)
@@ -191,52 +192,73 @@ def _rule(name: str, rule: Rule | None, decider: Decider, now: Verdicts) -> Rule
 
 def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], str]:
     """What is kept at 40 thresholds and at the old and new one, and on which scale they lie."""
-    scores, limit = now.scores, rule.now
-    fails = now.fails.get(rule.name)
-    open_to = now.number == 0 if fails is None else now.number == fails
-    # Only what the rule saw can be told by another threshold.
-    open_to &= decider.until >= rule.at
-    for other in _after(decider, rule):
-        assert other.now.threshold is not None
-        open_to &= ~other.now.over(scores.columns[other.column()], other.now.threshold)
-    rows = np.flatnonzero(open_to)
-    beyond = np.flatnonzero((now.number == 0) & (decider.until < rule.at))
-    values = scores.columns[rule.column()][rows].astype(np.float64)
-    known = values[np.isfinite(values)]
-    if not len(known) or not limit.setting:
+    limit, column = rule.now, now.scores.columns[rule.column()]
+    if not limit.setting:
         return [], "linear"
-    integer = np.issubdtype(scores.columns[rule.column()].dtype, np.integer)
     given = [t for t in (rule.was.threshold, limit.threshold) if t is not None]
+    found = _thresholds(column, given)
+    if found is None:
+        return [], "linear"
+    points, scale = found
+    counted = _passing(rule, decider, now, points)
+    table = [
+        Point(float(t), Amount(int(a), int(b)), Amount(int(c), int(d)))
+        for t, a, b, c, d in zip(points, *counted, strict=True)
+    ]
+    return table, scale
+
+
+def _thresholds(column: np.ndarray, given: list[float]) -> tuple[np.ndarray, str] | None:
+    """(thresholds, scale) that span a column's values; None where it has none."""
+    integer = np.issubdtype(column.dtype, np.integer)
+    known = column if integer else column[np.isfinite(column)]
+    if not len(known):
+        return None
+    ends = np.array([known.min(), known.max()], np.float64)
     shape = Range(integer)
-    shape.add(known)
+    shape.add(ends)
     bins = edges_of(shape, given)
     edges = bins.edges + 0.5 if bins.edges[0] % 1 == 0.5 else bins.edges
     points = np.unique(np.concatenate([np.round(edges, 6), given]))
-    points = points[points >= 0] if all(t >= 0 for t in given) else points
+    return (points[points >= 0] if min(*given, *ends) >= 0 else points), bins.scale
+
+
+def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) -> list[np.ndarray]:
+    """[documents, bytes, documents unmeasured, bytes unmeasured] that pass at each point, in
+    blocks: a million rows at once would be new memory for every step of it."""
+    scores, limit = now.scores, rule.now
+    column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
     # The first threshold, in the order of points, at which a value is on the other side.
-    at = np.searchsorted(points, values, "right" if limit.above == limit.closed else "left")
-    nan = np.isnan(values)
-    stays = np.zeros(len(rows), np.bool_)
-    if limit.only is not None:
-        stays = ~(scores.columns[rule.column(limit.only)][rows] > 0)
-    at[nan | stays] = 0 if limit.above else len(points)
-    whole = now.whole[rows]
-    size = scores.bytes[rows]
-    table = []
-    for mask, extra in ((whole, False), (~whole, True)):
-        for weight in (None, size[mask].astype(np.float64)):
-            heights = np.bincount(at[mask], weight, minlength=len(points) + 1)
-            kept = np.cumsum(heights)[: len(points)]
-            if not limit.above:
-                kept = heights.sum() - kept
-            if extra and len(beyond):
-                kept = kept + (len(beyond) if weight is None else scores.bytes[beyond].sum())
-            table.append(kept.astype(np.int64).tolist())
-    curve = [
-        Point(float(t), Amount(a, b), Amount(c, d))
-        for t, a, b, c, d in zip(points, *table, strict=True)
-    ]
-    return curve, bins.scale
+    side: Literal["left", "right"] = "right" if limit.above == limit.closed else "left"
+    after = _after(decider, rule)
+    only = None if limit.only is None else scores.columns[rule.column(limit.only)]
+    documents = np.zeros(2 * (end + 1), np.int64)
+    size = np.zeros(2 * (end + 1), np.float64)
+    for start in range(0, len(scores), BLOCK):
+        block = slice(start, start + BLOCK)
+        number = now.number[block]
+        passes = number == 0 if fails is None else number == fails[block]
+        for other in after:
+            assert other.now.threshold is not None
+            judged = scores.columns[other.column()][block]
+            passes &= ~other.now.over(judged, other.now.threshold)
+        rows = np.flatnonzero(passes)
+        values = column[block][rows]
+        at = np.searchsorted(points, values.astype(np.float64, copy=False), side)
+        free = np.isnan(values)
+        if only is not None:
+            free |= ~(only[block][rows] > 0)
+        # What the rule never saw, or may not count for, is not its to drop.
+        free |= decider.until[block][rows] < rule.at
+        at[free] = 0 if limit.above else end
+        at += (end + 1) * ~now.whole[block][rows]
+        documents += np.bincount(at, minlength=2 * (end + 1))
+        size += np.bincount(at, scores.bytes[block][rows], minlength=2 * (end + 1))
+    counted = []
+    for heights in (documents[: end + 1], size[: end + 1], documents[end + 1 :], size[end + 1 :]):
+        below = np.cumsum(heights)[:end]
+        counted.append(below if limit.above else heights.sum() - below)
+    return counted
 
 
 def _after(decider: Decider, rule: Rule) -> list[Rule]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -56,40 +57,52 @@ def read(out: Path, columns: Iterable[str]) -> Scores:
     if not kept_files or not gone_files:
         raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: name the OUT of one")
     wanted = list(dict.fromkeys(columns))
+    paths = [*kept_files, *gone_files]
     try:
+        rows = [pq.read_metadata(p).num_rows for p in paths]
+        starts = np.concatenate(([0], np.cumsum(rows)))
+        numbers = {name: _empty(paths, name, int(starts[-1])) for name in wanted}
         with ThreadPoolExecutor(THREADS) as pool:
-            kept = list(pool.map(lambda p: _table(p, wanted, False), kept_files))
-            gone = list(pool.map(lambda p: _table(p, wanted, True), gone_files))
-            sizes = _sizes(out, [*kept_files, *gone_files], pool)
-            arrays = pool.map(lambda name: _numbers([*kept, *gone], name), wanted)
-            numbers = dict(zip(wanted, arrays, strict=True))
+            fills = [
+                pool.submit(_fill, path, numbers, slice(a, z), path.parent.name == "rejected")
+                for path, (a, z) in zip(paths, pairwise(starts.tolist()), strict=True)
+            ]
+            sizes = _sizes(out, paths, pool)
+            tables = [f.result() for f in fills]
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         said = " ".join(str(error).split())[:200]
         raise UsageError(f"{out} cannot be read ({said}): run its recipe again") from None
-    rows = sum(t.num_rows for t in kept)
-    both = [*kept, *gone]
-    if sum(t.num_rows for t in both) != len(sizes):
+    if starts[-1] != len(sizes):
         raise UsageError(f"{out / SIZES} does not fit the run: remove it and ask again")
-    langs, lang = _langs(both)
-    rules, primary, marks = _reasons(gone, rows)
-    return Scores(
-        rows,
-        numbers,
-        langs,
-        lang,
-        sizes,
-        rules,
-        primary,
-        marks,
-    )
+    first = int(starts[len(kept_files)])
+    langs, lang = _langs(tables)
+    rules, primary, marks = _reasons(tables[len(kept_files) :], first)
+    return Scores(first, numbers, langs, lang, sizes, rules, primary, marks)
 
 
-def _table(path: Path, columns: list[str], gone: bool) -> pa.Table:
+def _empty(paths: list[Path], name: str, rows: int) -> np.ndarray:
+    """An array for the column: whole numbers only where every file has them."""
+    fields = [s.field(name) for s in map(pq.read_schema, (paths[0], paths[-1])) if name in s.names]
+    if len(fields) == 2 and all(pa.types.is_int32(f.type) for f in fields):
+        return np.empty(rows, np.int32)
+    return np.empty(rows, np.float64)
+
+
+def _fill(path: Path, numbers: dict[str, np.ndarray], rows: slice, gone: bool) -> pa.Table:
+    """Puts a file's numbers into their rows; returns what else is asked of it."""
     with pq.ParquetFile(path) as file:
         have = set(file.schema_arrow.names)
-        more = ["reasons"] if gone else []
-        chosen = [n for n in (*columns, "lang", *more) if n in have]
-        return file.read(columns=chosen, use_threads=False)
+        others = [n for n in ("lang", "reasons") if n in have and (gone or n == "lang")]
+        table = file.read(columns=[*(n for n in numbers if n in have), *others], use_threads=False)
+    for name, array in numbers.items():
+        at = rows.start
+        if name not in have:
+            array[rows] = np.nan
+            continue
+        for chunk in table[name].chunks:
+            array[at : at + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
+            at += len(chunk)
+    return table.select(others)
 
 
 def _sizes(out: Path, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:
@@ -123,17 +136,6 @@ def _lengths(path: Path) -> np.ndarray:
             size = pc.fill_null(pc.binary_length(batch.column(0)), 0)
             found.append(size.to_numpy(zero_copy_only=False).astype(np.int64))
     return np.concatenate(found)
-
-
-def _numbers(tables: list[pa.Table], name: str) -> np.ndarray:
-    """number[rows]; NaN where a file has no such column or a document no value."""
-    parts = []
-    for table in tables:
-        if name in table.column_names:
-            parts += [chunk.to_numpy(zero_copy_only=False) for chunk in table[name].chunks]
-        else:
-            parts.append(np.full(table.num_rows, np.nan))
-    return np.concatenate(parts)
 
 
 def _langs(tables: list[pa.Table]) -> tuple[list[str], np.ndarray]:

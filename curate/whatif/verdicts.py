@@ -74,8 +74,8 @@ class Decider:
         first = self._at[self.scores.primary]
         at_all = np.where(self.scores.primary < 0, 0, first + 1)
         unread = (self.scores.primary >= 0) & (first == READER)
-        self.until = np.where(unread, READER, np.array(until)[at_all])
-        self.seen = np.where(unread, READER, np.array(seen)[at_all])
+        self.until = np.where(unread, READER, np.array(until)[at_all]).astype(np.int16)
+        self.seen = np.where(unread, READER, np.array(seen)[at_all]).astype(np.int16)
         edited = np.array([True, *(not any(question.edits[i:]) for i in range(last + 1))])
         self.whole = (self.scores.primary < 0) | ((self.until == last) & edited[at_all])
 
