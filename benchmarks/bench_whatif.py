@@ -94,9 +94,10 @@ def values(column: str, number: int, draw):
         return draw.integers(1, 9, number).astype(np.int32)
     if column in ("alpha_words", "end_marks"):
         return 1 - draw.beta(1, 12, number)
-    return (
-        draw.beta(1, 60, number) if "duplicate_line" not in column else draw.beta(0.1, 60, number)
-    )
+    found = draw.beta(1, 60, number)
+    if column.startswith(("duplicate", "bullet", "hash", "ellipsis")):
+        found[draw.random(number) < 0.7] = 0  # most documents repeat nothing and have no bullets
+    return found
 
 
 def main() -> int:

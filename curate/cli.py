@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate.cli_browse import browse
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_language import language_app
@@ -241,6 +242,7 @@ app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
 app.command()(whatif)
+app.command()(browse)
 app.command()(mix)
 
 
