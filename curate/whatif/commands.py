@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curate.atomic import write_text
 from curate.errors import UsageError
 from curate.progress import say
 from curate.whatif import terminal
 from curate.whatif.figures import answer
+
+if TYPE_CHECKING:
+    from curate.commands import How
 
 
 def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
@@ -27,3 +31,14 @@ def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -
     print(terminal.text(found))
     if page is not None:
         say(f"wrote {page}")
+
+
+def apply_settings(run: Path, sets: tuple[str, ...], how: How) -> None:
+    """Makes the run with other settings and tells what happened."""
+    from curate.commands import tell
+    from curate.outcome import Options
+    from curate.whatif.apply import apply
+
+    if how.out is not None and how.out.suffix.lower() in (".html", ".htm"):
+        raise UsageError(f"-o {how.out}: with --apply it names a folder; ask for the page before")
+    tell(apply(run, sets, how.out, Options(how.workers, how.quiet)), how)

@@ -196,7 +196,7 @@ def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], st
     if not limit.setting:
         return [], "linear"
     given = [t for t in (rule.was.threshold, limit.threshold) if t is not None]
-    found = _thresholds(column, given)
+    found = _thresholds(column, given, rule.column() in now.scores.integers)
     if found is None:
         return [], "linear"
     points, scale = found
@@ -208,10 +208,11 @@ def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], st
     return table, scale
 
 
-def _thresholds(column: np.ndarray, given: list[float]) -> tuple[np.ndarray, str] | None:
+def _thresholds(
+    column: np.ndarray, given: list[float], integer: bool
+) -> tuple[np.ndarray, str] | None:
     """(thresholds, scale) that span a column's values; None where it has none."""
-    integer = np.issubdtype(column.dtype, np.integer)
-    known = column if integer else column[np.isfinite(column)]
+    known = column[np.isfinite(column)]
     if not len(known):
         return None
     ends = np.array([known.min(), known.max()], np.float64)

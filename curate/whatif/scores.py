@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from curate.assemble import MANIFESTS
 from curate.atomic import replacing
 from curate.errors import UsageError
+from curate.report.bins import numeric_columns
 
 THREADS = 4  # decompression runs in them; memory is a row group a thread
 SIZES = Path("stages", "text-sizes")
@@ -31,14 +32,16 @@ SIZES = Path("stages", "text-sizes")
 class Scores:
     """Of all documents of a run.
 
-    kept: how many of the rows stand in corpus/. columns: name -> number[rows], NaN where nothing
-    was measured. lang: int[rows], an index into `langs`, -1 for none. bytes: int64[rows] of text.
+    kept: how many of the rows stand in corpus/. columns: name -> float64[rows], NaN where nothing
+    was measured; integers: those of whole numbers. lang: int[rows], an index into
+    `langs`, -1 for none. bytes: int64[rows] of text.
     primary: int[rows], an index into `rules` of the first reason, -1 for kept ones. marks: rule ->
     int64[marked], the rows that the rule marked.
     """
 
     kept: int
     columns: dict[str, np.ndarray]
+    integers: frozenset[str]
     langs: list[str]
     lang: np.ndarray
     bytes: np.ndarray
@@ -61,7 +64,7 @@ def read(out: Path, columns: Iterable[str]) -> Scores:
     try:
         rows = [pq.read_metadata(p).num_rows for p in paths]
         starts = np.concatenate(([0], np.cumsum(rows)))
-        numbers = {name: _empty(paths, name, int(starts[-1])) for name in wanted}
+        numbers = {name: np.empty(int(starts[-1]), np.float64) for name in wanted}
         with ThreadPoolExecutor(THREADS) as pool:
             fills = [
                 pool.submit(_fill, path, numbers, slice(a, z), path.parent.name == "rejected")
@@ -77,15 +80,9 @@ def read(out: Path, columns: Iterable[str]) -> Scores:
     first = int(starts[len(kept_files)])
     langs, lang = _langs(tables)
     rules, primary, marks = _reasons(tables[len(kept_files) :], first)
-    return Scores(first, numbers, langs, lang, sizes, rules, primary, marks)
-
-
-def _empty(paths: list[Path], name: str, rows: int) -> np.ndarray:
-    """An array for the column: whole numbers only where every file has them."""
-    fields = [s.field(name) for s in map(pq.read_schema, (paths[0], paths[-1])) if name in s.names]
-    if len(fields) == 2 and all(pa.types.is_int32(f.type) for f in fields):
-        return np.empty(rows, np.int32)
-    return np.empty(rows, np.float64)
+    whole = numeric_columns(pq.read_schema(paths[0])) | numeric_columns(pq.read_schema(paths[-1]))
+    integers = frozenset(n for n in wanted if whole.get(n))
+    return Scores(first, numbers, integers, langs, lang, sizes, rules, primary, marks)
 
 
 def _fill(path: Path, numbers: dict[str, np.ndarray], rows: slice, gone: bool) -> pa.Table:

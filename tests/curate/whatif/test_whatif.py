@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from quick_runs import no_reports  # noqa: F401
 
 from curate.documents import documents
 from curate.errors import UsageError
