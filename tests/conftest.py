@@ -6,10 +6,15 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 # Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# Tests run side by side, one a core: threads within them would only wait for one another.
+for _name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", derandomize=False)
@@ -23,3 +28,18 @@ gc.set_threshold(50_000, 20, 50)
 # that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Every other worker takes files from the end: neighbours need the same kernels, and two that
+    stand side by side would compile them twice, each for itself."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class FromBothEnds(LoadFileScheduling):
+        def _assign_work_unit(self, node: object) -> None:
+            if self.nodes.index(node) % 2:
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
+
+    return FromBothEnds(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -20,6 +20,7 @@ from tokenize_kit.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.pattern.named import Digits, chosen
 
 if TYPE_CHECKING:
+    from tokenize_kit.bpe_text import Text
     from tokenize_kit.dictionary import Dictionary
     from tokenize_kit.word_counts import WordCounts
 
@@ -75,10 +76,22 @@ def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(bytearray().join(batch), np.uint8), np.cumsum([0, *map(len, batch)])
 
 
+def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
+    """What `learn_merges` learns from; of WordCounts.words()."""
+    from tokenize_kit.bpe_text import lay_out
+
+    return lay_out(letters, ends, counts, _numbers())
+
+
+def _numbers() -> np.ndarray:
+    """int32[256]: the ids of bytes."""
+    numbers = np.empty(256, np.int32)
+    numbers[ORDER] = np.arange(256)
+    return numbers
+
+
 def learn_merges(
-    letters: np.ndarray,
-    ends: np.ndarray,
-    counts: np.ndarray,
+    text: Text,
     tokens: int,
     banned: Sequence[bytes],
     least: int = LEAST,
@@ -86,18 +99,13 @@ def learn_merges(
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by place).
 
-    letters, ends, counts: WordCounts.words(); tokens: how many at most; banned: never made; least:
+    text: of lay_out_words, which is merged in; tokens: how many at most; banned: never made; least:
     the count under which no pair is merged; longest: bytes of a token at most.
     """
     from tokenize_kit.bpe_merges import learn
 
-    numbers = np.empty(256, np.int32)
-    numbers[ORDER] = np.arange(256)
     joined, bounds = _joined(list(banned))
-    found = learn(
-        numbers[letters], ends[:-1], np.diff(ends), counts, 256, tokens, least, longest,
-        numbers[joined], bounds,
-    )  # fmt: skip
+    found = learn(text, 256, tokens, least, longest, _numbers()[joined], bounds)
     names = [bytes([byte]) for byte in ORDER]
     for left, right, made in found.tolist():
         if made == len(names):
@@ -185,11 +193,13 @@ def train_sizes(
 
         names, merges = by_tokenizers(documents, cut, most - runs, least, longest, banned)
     else:
-        words = count_words(documents, cut, dictionary).words()
+        counted = count_words(documents, cut, dictionary)
         if options.learner == "own":
-            names, merges = learn_merges(*words, most - runs, banned, least, longest)
+            text = lay_out_words(*counted.words())
+            del counted  # as much memory again
+            names, merges = learn_merges(text, most - runs, banned, least, longest)
         else:
-            names, merges = _by_sentencepiece(words, most - runs, longest, banned)
+            names, merges = _by_sentencepiece(counted.words(), most - runs, longest, banned)
     found = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - len(first) - runs)
@@ -209,8 +219,7 @@ def _by_sentencepiece(
     from tokenize_kit.symbol_words import Words, learn_sentencepiece
 
     letters, ends, counts = counted
-    numbers = np.empty(256, np.int32)
-    numbers[ORDER] = np.arange(256)
+    numbers = _numbers()
     words = Words(numbers[letters], np.diff(ends), counts, 256)
     tokens = [numbers[list(token)].tolist() for token in banned]
     names = [bytes([byte]) for byte in ORDER]

@@ -34,13 +34,13 @@ from tokenize_kit.bpe_pairs import (
     take,
     wider,
 )
-from tokenize_kit.bpe_scan import Text, enter_pair, scan
+from tokenize_kit.bpe_scan import enter_pair, scan
+from tokenize_kit.bpe_text import weight_at
 from tokenize_kit.bytes8 import stir
-from tokenize_kit.errors import TokenizerError
 
 # numba looks at this file alone to see whether its cache is out of date: a hash of the others
 # (tests/tokenize_kit/test_bpe_merges.py says which ones, and what it is where they have changed).
-SOURCES = "e4ada44b36aeedac"
+SOURCES = "68bb2e34286f3457"
 
 # The first threshold is what all occurrences of pairs would give to each of so many times the
 # tokens wanted; each look through the text divides it by the step. The merges depend on neither.
@@ -56,55 +56,20 @@ _ALL, _ONCE = np.int64(-1), np.int64(1)
 Beside = namedtuple("Beside", "sums less touched event place")
 
 
-def learn(
-    symbols, starts, sizes, weights, bases, most, least, longest, banned, banned_ends
-):  # fmt: skip
+def learn(text, bases, most, least, longest, banned, banned_ends):
     """Merges: int64[n, 3] of left, right and merged id.
 
-    symbols: int32[] of all words one after the other, 0 to bases - 1; starts, sizes, weights:
-    int64[words]; most: tokens at most, bases included; least: the count under which nothing is
-    merged; longest: symbols of a token at most, 2 or more; banned: int32[], banned_ends:
-    int64[n + 1]: tokens as symbols that no merge may make. A merge that spells a token that another
-    one has made gives that token, and counts as a merge but not as a token. Raises
-    TokenizerError over 2^31 symbols.
+    text: bpe_text.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
+    bases included; least: the count under which nothing is merged; longest: symbols of a token at
+    most, 2 or more; banned: int32[], banned_ends: int64[n + 1]: tokens as symbols that no merge may
+    make. A merge that spells a token that another one has made gives that token, and counts as a
+    merge but not as a token.
     """
-    words = np.flatnonzero((sizes > 1) & (weights > 0))
-    words = words[np.argsort(-weights[words], kind="stable")]
-    weights, sizes = weights[words], sizes[words]
-    total = int(sizes.sum()) + len(words) + 1
-    if total >= 2**31:
-        raise TokenizerError(
-            f"the corpus has {total:,} bytes of distinct pieces, and 2,147,483,647 are the most:"
-            " train on a sample (--sample-bytes)"
-        )
-    light = int(weights[-1]) if len(words) else 1
-    heavy = int(np.searchsorted(-weights, -light))
-    values, classes = np.unique(weights[:heavy], return_inverse=True)
-    kinds = classes.reshape(-1).astype(np.int32)
-    cells, kind_of = _lay_out(symbols, starts[words], sizes, kinds, total)
-    threshold = max(1, least, int(np.dot(weights, sizes - 1) / (SHARE * max(1, most))))
-    return _learn(
-        cells, kind_of, values, light, bases, most, max(1, least), threshold, STEP, longest, banned,
-        banned_ends,
-    )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
-def _lay_out(symbols, starts, sizes, classes, total):
-    """(cells, their classes) of words; classes: of the first words."""
-    cells = np.full(total, -1, np.int32)
-    size = 1
-    for w in range(len(classes)):
-        size += sizes[w] + 1
-    found = np.zeros(size, np.int32)
-    at = 1
-    for w in range(len(starts)):
-        for k in range(sizes[w]):
-            cells[at + k] = symbols[starts[w] + k]
-        if w < len(classes):
-            found[at : at + sizes[w]] = classes[w]
-        at += sizes[w] + 1
-    return cells, found
+    least = max(1, least)
+    threshold = max(least, int(text.pairs / (SHARE * max(1, most))))
+    lengths = np.ones(max(bases, most) + 1, np.int32)
+    text = text._replace(lengths=lengths)
+    return _learn(text, bases, most, least, threshold, STEP, longest, banned, banned_ends)
 
 
 # Spelling: letters: int32[] of all tokens one after the other, ends: int64[tokens + 1].
@@ -194,7 +159,7 @@ def _take_back(sums, less, touched, touches, code, weight):
 
 @njit(nogil=True)
 def _merged(
-    cells, lengths, classes, values, light, sums, less, touched, event, place, where, n, a, b, new
+    cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n, a, b, new
 ):
     """Merges a pair at its places, as far as it is still there, and counts what stands beside."""
     first, second, width = lengths[a], lengths[b], len(less) // 2
@@ -204,7 +169,7 @@ def _merged(
         at = np.int64(where[k])
         if cells[at] != a or cells[at + first] != b:
             continue
-        weight = values[classes[at]] if at < len(classes) else light
+        weight = weight_at(blocks, bounds, values, at)
         behind = at + first + second
         left, right = np.int64(cells[at - 1]), np.int64(cells[behind])
         cells[at + first] = _GONE
@@ -285,7 +250,7 @@ def _filled(event, place, less, starts, sizes, where, n):
 @njit(nogil=True)
 def _turn(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
     """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
-    cells, lengths, classes, values, light = text
+    cells, lengths, blocks, bounds, values, _ = text
     sums, less, touched, event, place = beside
     pair, start, size = entries.key[entry], entries.start[entry], entries.size[entry]
     a, b = pair >> 32, pair & 0xFFFFFFFF
@@ -295,7 +260,7 @@ def _turn(text, pairs, entries, beside, n, entry, new, again, threshold, longest
         where = _all_in_words(cells, lengths, where, a, b)
     event, place = wider(event, 2 * len(where)), wider(place, 2 * len(where))
     _merged(
-        cells, lengths, classes, values, light, sums, less, touched, event, place, where, n,
+        cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n,
         a, b, new,
     )  # fmt: skip
     _leave(entries, pairs, n, entry)
@@ -326,11 +291,8 @@ def _leave(entries, pairs, n, entry):
 
 
 @njit(cache=True, nogil=True)
-def _learn(
-    cells, classes, values, light, bases, most, least, threshold, step, longest, banned, banned_ends
-):
-    width = max(bases, most) + 1
-    text = Text(cells, np.ones(width, np.int32), classes, values, light)
+def _learn(text, bases, most, least, threshold, step, longest, banned, banned_ends):
+    width = len(text.lengths)
     pairs, entries, n = no_pairs(), no_entries(), np.zeros(7, np.int64)
     beside = Beside(
         np.zeros((2 * width, 2), np.int64), np.zeros(2 * width, np.int64),

@@ -6,8 +6,6 @@ costs a count of references at each step.
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 import numpy as np
 from numba import njit
 
@@ -24,15 +22,10 @@ from tokenize_kit.bpe_pairs import (
     room_for_pairs,
     wider,
 )
+from tokenize_kit.bpe_text import weight_at
 from tokenize_kit.bytes8 import stir
 
 _SKETCH = np.uint64((1 << 20) - 1)
-
-# cells: int32[]: words with -1 before, between and behind; a token's number stands in its first and
-# its last cell, the second of two merged begins with -2. lengths: int32[]: cells of each token.
-# classes: int32[]: for the first cells, of words that weigh most, the place of their weight in
-# values: int64[]; the other cells weigh `light`.
-Text = namedtuple("Text", "cells lengths classes values light")
 
 
 @njit(nogil=True)
@@ -49,12 +42,12 @@ def _following(cells, lengths, at):
 
 
 @njit(nogil=True)
-def _sketched(cells, lengths, classes, values, light, sketch):
+def _sketched(cells, lengths, blocks, bounds, values, sketch):
     """Occurrences of pairs by the last bits of a hash: no pair has more than its place says."""
     at, behind = _following(cells, lengths, np.int64(0))
     while at >= 0:
         key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[behind]))
-        sketch[stir(key) & _SKETCH] += values[classes[at]] if at < len(classes) else light
+        sketch[stir(key) & _SKETCH] += weight_at(blocks, bounds, values, at)
         at, behind = _following(cells, lengths, behind)
 
 
@@ -72,7 +65,7 @@ def _candidate(cells, lengths, at, behind, only, longest, sketch, threshold):
 
 @njit(nogil=True)
 def _counted(
-    cells, lengths, classes, values, light, kept, sketch, threshold, only, longest,
+    cells, lengths, blocks, bounds, values, kept, sketch, threshold, only, longest,
     at, table, sums, keys, found,
 ):  # fmt: skip
     """(place, pairs found) where there is no room for another pair, or at the end of the text."""
@@ -88,7 +81,7 @@ def _counted(
                 keys[found], sums[found, 0], sums[found, 1] = key, 0, 0
                 found += 1
             k = table[slot, 1]
-            sums[k, 0] += values[classes[at]] if at < len(classes) else light
+            sums[k, 0] += weight_at(blocks, bounds, values, at)
             sums[k, 1] += 1
         at, behind = _following(cells, lengths, behind)
     return at, found
@@ -115,17 +108,17 @@ def _placed(
 def scan(text, pairs, entries, n, threshold, only, longest):
     """(pairs, entries) with all pairs of the text that are not kept yet and occur `threshold` times
     or more; only: of this token alone, -1 for all."""
-    cells, lengths, classes, values, light = text
+    cells, lengths, blocks, bounds, values, _ = text
     sketch = np.zeros(_SKETCH + 1 if only < 0 else 1, np.int64)
     if only < 0:
-        _sketched(cells, lengths, classes, values, light, sketch)
+        _sketched(cells, lengths, blocks, bounds, values, sketch)
     room = 1 << 12
     table, keys = empty_table(2 * room), np.empty(room, np.int64)
     sums = np.empty((room, 2), np.int64)
     at, found = np.int64(0), np.int64(0)
     while True:
         at, found = _counted(
-            cells, lengths, classes, values, light, pairs.table, sketch, threshold, only, longest,
+            cells, lengths, blocks, bounds, values, pairs.table, sketch, threshold, only, longest,
             at, table, sums, keys, found,
         )  # fmt: skip
         if at < 0:

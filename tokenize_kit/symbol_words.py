@@ -41,14 +41,12 @@ def learn_own(
     """Merges by `bpe_merges.learn`; most: tokens, symbols included; longest: symbols of a token;
     banned: tokens, as symbols, that no merge makes."""
     from tokenize_kit.bpe_merges import learn
+    from tokenize_kit.bpe_text import lay_out
 
-    starts = np.append(0, np.cumsum(words.sizes))[:-1]
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
-    found = learn(
-        words.symbols, starts, words.sizes, words.counts, words.bases, most, least, longest,
-        joined, bounds,
-    )  # fmt: skip
+    text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
+    found = learn(text, words.bases, most, least, longest, joined, bounds)
     return [(left, right, made) for left, right, made in found.tolist()]
 
 

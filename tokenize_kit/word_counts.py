@@ -46,14 +46,15 @@ class WordCounts:
 
     def _grow(self, room: int) -> None:
         if self.used == len(self.counts):
-            self.hashes = np.resize(self.hashes, 2 * self.used)
-            self.counts = np.resize(self.counts, 2 * self.used)
-            self.ends = np.resize(self.ends, 2 * self.used + 1)
+            self.hashes = _wider(self.hashes, 2 * self.used)
+            self.counts = _wider(self.counts, 2 * self.used)
+            self.ends = _wider(self.ends, 2 * self.used + 1)
+            del self.slots  # before there are others
             self.slots = np.full(4 * self.used, -1, np.int64)
             _fill(self.slots, self.hashes, self.used)
         need = int(self.ends[self.used]) + room
         if need > len(self.letters):
-            self.letters = np.resize(self.letters, max(need, len(self.letters) * 3 // 2))
+            self.letters = _wider(self.letters, max(need, len(self.letters) * 3 // 2))
 
     def __len__(self) -> int:
         return self.used
@@ -62,6 +63,13 @@ class WordCounts:
         """(letters: uint8[], ends: int64[words + 1], counts: int64[words]), in the order met."""
         ends = self.ends[: self.used + 1]
         return self.letters[: ends[-1]], ends, self.counts[: self.used]
+
+
+def _wider(array: np.ndarray, size: int) -> np.ndarray:
+    """With room for `size`; np.resize takes room for a multiple of what there is."""
+    grown = np.empty(size, array.dtype)
+    grown[: len(array)] = array
+    return grown
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""The command line without a process of its own.
+"""The command line, without a process of its own and with one.
 
 A process loads libraries and compiled kernels anew, which takes longer than most commands' work.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 
 from curate import cli
 from curate.engines import ahead
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -36,3 +39,14 @@ def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedPr
             os.chdir(before)
     out, err = (one.detach().getvalue().decode() for one in said)
     return subprocess.CompletedProcess(line, code, out, err)
+
+
+def command_line(*arguments: Any) -> list[str]:
+    """To be started as a process."""
+    return [sys.executable, "-m", "curate.cli", *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    """In which processes find this code."""
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from cli_here import run_here
+from cli_here import command_line, environment, run_here
 
 from curate.engines import ahead
 from curate.outcome import Options, Outcome
 from curate.recipe import parse
 from curate.run import run_recipe
 
-ROOT = Path(__file__).resolve().parents[2]
 SENTENCE = "The river runs past the old mill and nobody works there."
 OUTPUTS = ("corpus", "rejected", "decisions.parquet")
 
@@ -99,15 +96,6 @@ class Bench:
         return subprocess.Popen(
             command_line(*arguments), cwd=self.folder, env=environment(), **defaults | options
         )
-
-
-def command_line(*arguments: Any) -> list[str]:
-    return [sys.executable, "-m", "curate.cli", *map(str, arguments)]
-
-
-def environment() -> dict[str, str]:
-    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def digests(out: Path) -> dict[str, str]:

@@ -57,7 +57,7 @@ def finish(bench, out: str = "out") -> None:
     path = os.pathsep.join([str(calm), str(PLUGINS)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
-        result = bench.process("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "2")
+        result = bench.process("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "1")
     assert result.returncode == 0, result.stderr
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tokenize_kit import bpe_merges
-from tokenize_kit.bpe import learn_merges, split_pattern, train_bpe
+from tokenize_kit.bpe import lay_out_words, learn_merges, split_pattern, train_bpe
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.word_counts import WordCounts
 
@@ -91,7 +91,7 @@ def counted(words):
 def test_a_pair_may_occur_more_often_than_32_bits_hold():
     """`tokenizers` and rustbpe never merge such a pair, and say nothing."""
     words = {"th": 2**31, "he": 5, "xy": 2**40}
-    names, merges = learn_merges(*counted(words), 259, [])
+    names, merges = learn_merges(lay_out_words(*counted(words)), 259, [])
     assert names[256:] == [b"xy", b"th", b"he"]
     assert [names[k] for k in merges[0]] == [b"x", b"y"]
 
@@ -108,7 +108,7 @@ def test_a_special_token_is_never_made_of_text():
 def test_a_token_spelled_twice_is_one_token():
     """abc from ab + c and from a + bc, as `tokenizers` counts it: two merges, one id."""
     words = {"ab": 100, "abc": 60, "bc": 90, "xbc": 95, "aabc": 3, "bcabc": 7}
-    names, merges = learn_merges(*counted(words), 300, [])
+    names, merges = learn_merges(lay_out_words(*counted(words)), 300, [])
     assert len(set(names)) == len(names)
     assert len(merges) >= len(names) - 256
 
@@ -117,7 +117,7 @@ def test_machine_code_is_made_anew_where_its_sources_changed():
     """numba's cache looks at the file of the kernel alone; its helpers are stamped there."""
     package = Path(bpe_merges.__file__).parent
     digest = hashlib.sha256()
-    for name in ("bpe_pairs.py", "bpe_scan.py", "bytes8.py"):
+    for name in ("bpe_pairs.py", "bpe_scan.py", "bpe_text.py", "bytes8.py"):
         digest.update((package / name).read_bytes())
     assert digest.hexdigest()[:16] == bpe_merges.SOURCES, "tokenize_kit/bpe_merges.py: SOURCES"
 

@@ -11,6 +11,7 @@ from tokenize_kit.bpe import (
     build_tokenizer,
     count_words,
     first_merges,
+    lay_out_words,
     learn_merges,
     split_pattern,
     train_bpe,
@@ -33,7 +34,7 @@ def texts():
 @pytest.mark.parametrize("vocab", [258, 259, 300, 411, 700])
 def test_a_smaller_vocabulary_is_what_was_learned_first(texts, vocab):
     counted = count_words(((text, 1) for text in texts), [split_pattern("single")])
-    names, merges = learn_merges(*counted.words(), 899, [b"<|endoftext|>"])
+    names, merges = learn_merges(lay_out_words(*counted.words()), 899, [b"<|endoftext|>"])
     smaller = build_tokenizer(
         *first_merges(names, merges, vocab - 1), SPECIAL, (), [split_pattern("single")]
     )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tokenize_kit.bpe import learn_merges, train_sizes
+from tokenize_kit.bpe import lay_out_words, learn_merges, train_sizes
 from tokenize_kit.byte_level import ORDER, unspelled
 from tokenize_kit.card.sample import PIECE_BYTES
 from tokenize_kit.encode.encoder import Encoder
@@ -108,7 +108,7 @@ def test_limits_of_frequency_and_length_are_those_of_training_by_hand(words, lea
     letters = np.frombuffer(bytearray().join(raw), np.uint8)
     ends = np.cumsum([0, *map(len, raw)])
     counts = np.array(list(words.values()), np.int64)
-    found = learn_merges(letters, ends, counts, 280, [], least, longest)
+    found = learn_merges(lay_out_words(letters, ends, counts), 280, [], least, longest)
     assert found == by_hand(words, 280, least, longest)
 
 

@@ -90,7 +90,7 @@ def run(
 ) -> int:
     """``train_and_die`` in a new process; its exit status."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["train.loop"])
+    context.set_forkserver_preload(["train.loop", "torch._dynamo"])  # an optimizer needs that
     process = context.Process(target=train_and_die, args=(shards, out, when, plan, model))
     process.start()
     process.join()

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from tokenize_kit.bpe import LEAST, LONGEST
 from tokenize_kit.bpe_merges import learn
+from tokenize_kit.bpe_text import lay_out
 from tokenize_kit.change.extend_bpe import named
 from tokenize_kit.change.forms import Added, CannotHold, Pieces
 from tokenize_kit.characters import alphabet
@@ -161,12 +162,12 @@ def learn_more(
     first = letters.chosen(least, tokens)
     old = form.tokens | {letter: form.size + k for k, letter in enumerate(first)}
     symbols, sizes, counts = _numbered(counted, form.size, first)
-    starts = np.cumsum(sizes) - sizes
+    laid = lay_out(symbols, np.append(0, np.cumsum(sizes)), counts)
     spelled = (_spelled(form, words, text) for text in sorted(never) if text)
     banned = [numbers for numbers in spelled if numbers]
     bases, more = form.size + len(first), tokens - len(first)
     found = learn(
-        symbols, starts, sizes, counts, bases, bases + more + more // 8 + 16, least, LONGEST,
+        laid, bases, bases + more + more // 8 + 16, least, LONGEST,
         np.array([n for numbers in banned for n in numbers], np.int32),
         np.cumsum([0, *map(len, banned)]),
     )  # fmt: skip

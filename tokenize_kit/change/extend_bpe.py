@@ -13,6 +13,7 @@ import numpy as np
 
 from tokenize_kit.bpe import LEAST, LONGEST
 from tokenize_kit.bpe_merges import learn
+from tokenize_kit.bpe_text import lay_out
 from tokenize_kit.change.forms import ByteBpe
 from tokenize_kit.change.verify import Buffers, packed
 from tokenize_kit.encode.reading import Plan
@@ -50,10 +51,9 @@ def learn_more(
     letters, ends, counts = counted.words()
     ids, sizes = pieces_of(plan, letters, ends)
     banned, lengths = _encoded(plan, [token.content for token in form.added])
-    starts = np.cumsum(np.append(0, sizes[:-1])) if len(sizes) else np.zeros(0, np.int64)
+    text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
     found = learn(
-        ids.astype(np.int32), starts, sizes, counts, form.size,
-        form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
+        text, form.size, form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
         banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
     )  # fmt: skip
     never = {token.content.encode() for token in form.added}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.bpe import build_tokenizer, count_words, first_merges, learn_merges
+from tokenize_kit.bpe import build_tokenizer, count_words, first_merges, lay_out_words, learn_merges
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.options import DEFAULT_PATTERN
@@ -53,7 +53,8 @@ def study(
             "too few texts: some are held out to measure with, so give dozens or more", exit_code=2
         )
     banned = [token.encode() for token in special_tokens]
-    names, merges = learn_merges(*counted.words(), wanted[-1] - len(special_tokens), banned)
+    laid = lay_out_words(*counted.words())
+    names, merges = learn_merges(laid, wanted[-1] - len(special_tokens), banned)
     raw = [text.encode("utf-8") for text in held.texts]
     data, offsets = np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
     rows: list[dict[str, Any]] = []

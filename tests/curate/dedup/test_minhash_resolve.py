@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import environment
+from cli_here import environment
 
 from curate.atomic import replacing
 from curate.database import database
@@ -309,7 +309,12 @@ decide(folder, files, DedupMinhash(bands=12, rows=3, verify=0.6))
 """
 
 
-def test_kill_9_in_some_phases_and_the_last_process_decides_the_same(tmp_path):
+@pytest.mark.parametrize(
+    "victims",
+    [["edges"], pytest.param(["buckets", "edges", "decisions"], marks=pytest.mark.slow)],
+    ids=len,
+)
+def test_kill_9_in_some_phases_and_the_last_process_decides_the_same(tmp_path, victims):
     step = DedupMinhash(bands=12, rows=3, verify=0.6)
     table = sketched(step, texts(200))
     for name in ("whole", "killed"):
@@ -319,7 +324,7 @@ def test_kill_9_in_some_phases_and_the_last_process_decides_the_same(tmp_path):
     folder = tmp_path / "killed"
     here = str(Path(__file__).parent)
     paths = os.pathsep.join([environment()["PYTHONPATH"], here, str(Path(here).parent)])
-    for victim in ("buckets", "edges", "decisions"):
+    for victim in victims:
         done = subprocess.run(
             [sys.executable, "-c", KILLER, str(folder), victim],
             env={**os.environ, "PYTHONPATH": paths},

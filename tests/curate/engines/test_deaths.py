@@ -36,7 +36,9 @@ def rows(*marks: tuple[int, str], count: int = 30) -> list[dict[str, str]]:
 STEPS = ["crash", "dedup_exact"]
 
 
-@pytest.mark.parametrize("mark", ["KILL-WITH:11", "KILL-WITH:6", "EXIT"])
+@pytest.mark.parametrize(
+    "mark", ["KILL-WITH:11", pytest.param("KILL-WITH:6", marks=pytest.mark.slow), "EXIT"]
+)
 def test_a_document_that_kills_its_worker_twice_is_quarantined_by_name(bench, mark):
     source = bench.jsonl("in.jsonl", rows((7, mark)))
     outcome = bench.run(STEPS, source, workers=2, read=SMALL)

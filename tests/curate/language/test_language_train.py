@@ -101,6 +101,7 @@ class TestTraining:
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow  # the order of examples, which is what workers change, is tested above
 @pytest.mark.usefixtures("fasttext")
 def test_a_recipe_trains_on_what_it_kept_whatever_the_workers(bench: Any) -> None:
     rows = [{"id": f"p{i}", "text": t, "lang": c} for i, (t, c) in enumerate(examples())]
