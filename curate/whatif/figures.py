@@ -9,12 +9,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from curate.report.bins import Range, edges_of
 from curate.report.page_funnel import bytes_a_token
+from curate.whatif.placing import Places
 from curate.whatif.question import Question, Rule, ask
 from curate.whatif.scores import THREADS, Scores, read
 from curate.whatif.verdicts import Decider, Verdicts
@@ -230,7 +231,7 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
     scores, limit = now.scores, rule.now
     column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
     # The first threshold, in the order of points, at which a value is on the other side.
-    side: Literal["left", "right"] = "right" if limit.above == limit.closed else "left"
+    places = Places(points, "right" if limit.above == limit.closed else "left")
     after = _after(decider, rule)
     only = None if limit.only is None else scores.columns[rule.column(limit.only)]
     documents = np.zeros(2 * (end + 1), np.int64)
@@ -245,7 +246,7 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
             passes &= ~other.now.over(judged, other.now.threshold)
         rows = np.flatnonzero(passes)
         values = column[block][rows]
-        at = np.searchsorted(points, values.astype(np.float64, copy=False), side)
+        at = places.of(values)
         free = np.isnan(values)
         if only is not None:
             free |= ~(only[block][rows] > 0)

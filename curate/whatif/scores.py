@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from curate.atomic import replacing
 from curate.errors import UsageError
 from curate.report.bins import numeric_columns
 
-THREADS = 4  # decompression runs in them; memory is a row group a thread
+THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
 SIZES = Path("stages", "text-sizes")
 
 
