@@ -28,13 +28,15 @@ def _hash(*parts: Any) -> str:
 
 @dataclass
 class MapStage:
-    """Documents to documents. apply: decided before it; sketch: resolved after it."""
+    """Documents to documents. apply: decided before it; sketch: resolved after it; reuse: where an
+    earlier run with other limits stored what its steps measure (whatif/apply.py)."""
 
     index: int
     key: str
     apply: CorpusStep | None
     steps: list[Step]
     sketch: CorpusStep | None = None
+    reuse: dict[str, Any] | None = None
 
     @property
     def folder_name(self) -> str:
