@@ -9,8 +9,10 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate.cli_browse import browse
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
+from curate.cli_fetch import fetch
 from curate.cli_language import language_app
 from curate.cli_mix import mix
 from curate.cli_model import model_app
@@ -22,6 +24,7 @@ from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
 from curate.cli_trained import generate, import_, which
+from curate.cli_whatif import whatif
 from curate.version import __version__
 
 app = typer.Typer(
@@ -235,11 +238,14 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(fetch)
 app.command()(generate)
 app.command()(which)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
+app.command()(whatif)
+app.command()(browse)
 app.command()(mix)
 app.command()(refresh)
 app.command()(forget)
@@ -287,6 +293,8 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         ahead.start()
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
+        if result == 130:  # what newer parsers of the command line make of Ctrl-C, in silence
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from curate.documents import Documents
+    from curate.limits import Limit
     from curate.sketches import Sketches
 
 
@@ -32,6 +33,8 @@ class Settings(BaseModel):
 
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raised when the same settings decide otherwise than before
+    # Whether it leaves texts as they are, and marks a document whatever else marked it.
+    only_measures: ClassVar[bool] = False
     _label: str | None = PrivateAttr(default=None)
 
     @property
@@ -79,6 +82,11 @@ class Settings(BaseModel):
         """What the report must say of these settings, such as a rule that is skipped."""
         return []
 
+    def limits(self) -> list[Limit]:
+        """The rules that compare a column of this step with a setting, in the order of marking.
+        Rules that are not among them are decided otherwise, and mark before these."""
+        return []
+
     def explain(self, text: str) -> list[str]:
         """What in a text moved this step's measure most, one line each, for `llmcurate explain`;
         called on a step that was not opened. UsageError where what it needs is gone."""
@@ -118,6 +126,11 @@ class Step(Settings):
     @property
     def by_id(self) -> bool:
         """Whether ids decide, so that it waits for the stage after which they are settled."""
+        return False
+
+    @property
+    def before_extract(self) -> bool:
+        """Whether it reads pages as they came, which `extract` turns into text."""
         return False
 
     def open(self) -> None:
@@ -214,6 +227,7 @@ REGISTRY: dict[str, str] = {
     "document_length": "curate.filters.length:DocumentLength",
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
+    "opt_out": "curate.filters.opt_out:OptOut",
     "newline_runs": "curate.filters.newlines:NewlineRuns",
     "wangchanberta": "curate.filters.wangchanberta:WangchanBERTa",
     "language": "curate.language.step:Language",
