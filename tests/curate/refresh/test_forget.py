@@ -94,6 +94,14 @@ def test_going_back_brings_nothing_forgotten_back(home):
     assert home.refresh(home.bench.folder / "two.jsonl").inputs == 1
 
 
+def test_a_part_that_cannot_be_read_is_named(home):
+    (part,) = (home.path / "current").glob("part-*")
+    part.write_bytes(b"PAR1")
+    done = home.bench.command("forget", home.path, "--id", "a")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert part.name in done.stderr and "--rollback" in done.stderr
+
+
 def test_purging_removes_the_snapshots_that_hold_them(home):
     done = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert done.returncode == 0 and len(list((home.path / "corpus").iterdir())) == 1
