@@ -52,7 +52,7 @@ def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> li
 def _apply(runs: list[Run], edits: list[dict[str, Any]]) -> list[Run]:
     """One step's edits, by place."""
     found: list[Run] = []
-    left = sorted(edits, key=lambda e: (e["start"], e["end"]), reverse=True)
+    left = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]  # equals stay in their order
     at = 0  # in the text as this step received it
     for run in runs:
         if run.cut:
