@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from curate.cli_browse import browse
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
 from curate.cli_fetch import fetch
@@ -18,10 +19,12 @@ from curate.cli_model import model_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
+from curate.cli_refresh import forget, refresh
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
 from curate.cli_trained import generate, import_, which
+from curate.cli_whatif import whatif
 from curate.version import __version__
 
 app = typer.Typer(
@@ -241,7 +244,11 @@ app.command()(which)
 app.command("import")(import_)
 app.command()(decontaminate)
 app.command()(stats)
+app.command()(whatif)
+app.command()(browse)
 app.command()(mix)
+app.command()(refresh)
+app.command()(forget)
 
 
 @app.command()

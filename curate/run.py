@@ -261,6 +261,7 @@ class _Run:
             "steps": [s.identity() for s in stage.steps],
             "sketch": stage.sketch.identity() if stage.sketch else None,
             "sketch_kind": _sketch_kind(stage),
+            "reuse": stage.reuse,
         }
         path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
         write_text(path, json.dumps(spec, indent=1))
@@ -277,7 +278,7 @@ class _Run:
     def _settle(self, folder: Path) -> int:
         from curate.settle import settle_ids
 
-        return settle_ids(self.plan.inputs, folder)
+        return settle_ids(self.plan.inputs, folder, self.plan.earlier)
 
     def _decisions(self, stage: MapStage) -> Path:
         folder = stage_folder(self.out, stage.folder_name)

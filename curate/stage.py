@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import orjson
@@ -42,6 +42,9 @@ from curate.text.buffers import one_array
 from curate.traces import Traces
 from curate.verdicts import counts
 
+if TYPE_CHECKING:
+    from curate.whatif.stored import Stored
+
 READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
 
@@ -53,15 +56,21 @@ def load_spec(path: str) -> dict[str, Any]:
     spec["steps"] = [_opened(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
         spec[kind] = _opened(spec[kind]) if spec[kind] else None
+    if spec.get("reuse"):  # the same steps under other limits; nothing measures with them
+        spec["reuse"]["steps"] = [_made(s) for s in spec["reuse"]["steps"]]
     spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
     spec["read"] = ReadSettings(**spec["read"])
     return spec
 
 
-def _opened(identity: dict[str, Any]) -> Any:
+def _made(identity: dict[str, Any]) -> Any:
     settings = identity["settings"]
     cls = step_class(identity["step"]).fitting(settings)
-    step = cast(Any, cls(**settings)).named(identity["label"])
+    return cast(Any, cls(**settings)).named(identity["label"])
+
+
+def _opened(identity: dict[str, Any]) -> Any:
+    step = _made(identity)
     step.open()
     return step
 
@@ -152,12 +161,43 @@ class _Work:
         """Splits the batch and writes both streams."""
         start = time.perf_counter()
         kept, rejected = docs.split()
-        self.read += len(docs)
+        self._write(kept, rejected, counts(docs, rejected), len(docs), start, reading)
+
+    def redecide(self, docs: Documents, stored: Stored) -> None:
+        """Writes both streams from what an earlier run of the stage stored of these documents;
+        its steps see only those that it must measure again."""
+        from curate.whatif.stored import merged, stored_counts, with_batch_edits
+
+        start = time.perf_counter()
+        found = stored.decide(docs)
+        kept, rejected = found.kept, found.rejected
+        if found.again.any():
+            table = docs.table.filter(pa.array(found.again)).combine_chunks()
+            fresh = self.steps(Documents(table), traced=False).split()
+            kept = merged(fresh[0].schema, [kept, fresh[0]])
+            rejected = merged(fresh[1].schema, [rejected, fresh[1]])
+        labels = [s.label for s in self.spec["steps"]]
+        if self.spec["apply"] is not None:
+            labels.append(self.spec["apply"].label)
+        kept, rejected = with_batch_edits(docs, kept, rejected, labels)
+        counted = stored_counts(kept, rejected, labels)
+        self._write(kept, rejected, counted, len(docs), start, False)
+
+    def _write(
+        self,
+        kept: pa.Table,
+        rejected: pa.Table,
+        counted: dict[str, dict[str, int]],
+        read: int,
+        start: float,
+        reading: bool,
+    ) -> None:
+        self.read += read
         self.kept += kept.num_rows
         self.rejected += rejected.num_rows
-        if kept.num_rows + rejected.num_rows != len(docs):
+        if kept.num_rows + rejected.num_rows != read:
             raise RunFailed(f"partition {self.part}: documents were lost between two steps")
-        for key, values in counts(docs, rejected).items():
+        for key, values in counted.items():
             self.totals[key].update(values)
         self.writers["rejected"].write(rejected)
         if reading:
@@ -236,6 +276,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
     work = _Work(spec, part)
+    stored = _stored(spec, part) if spec.get("reuse") and not careful else None
     done = False
     began = time.perf_counter()
     try:
@@ -266,8 +307,10 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
                 docs, held = _without(docs, quarantine)
                 if held is not None:
                     work.commit(held, reading=True)
-            docs = _single(work, docs, careful) if careful else work.steps(docs)
-            work.commit(docs)
+            if stored is not None:
+                work.redecide(docs, stored)
+            else:
+                work.commit(_single(work, docs, careful) if careful else work.steps(docs))
             worker.beat(*READING)
         account = reader.account if reader else None
         if account and account.corrupt:
@@ -292,6 +335,13 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
         "cut_examples": work.traces.cuts,
     }
+
+
+def _stored(spec: dict[str, Any], part: int) -> Stored:
+    from curate.whatif.stored import Stored
+
+    folder = Path(spec["reuse"]["folder"])
+    return Stored(folder, part, spec["reuse"]["steps"], spec["steps"], spec["apply"])
 
 
 def _keep_marks(docs: Documents) -> Documents:

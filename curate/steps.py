@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from curate.documents import Documents
+    from curate.limits import Limit
     from curate.sketches import Sketches
 
 
@@ -32,6 +33,8 @@ class Settings(BaseModel):
 
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raised when the same settings decide otherwise than before
+    # Whether it leaves texts as they are, and marks a document whatever else marked it.
+    only_measures: ClassVar[bool] = False
     _label: str | None = PrivateAttr(default=None)
 
     @property
@@ -77,6 +80,11 @@ class Settings(BaseModel):
 
     def notes(self) -> list[str]:
         """What the report must say of these settings, such as a rule that is skipped."""
+        return []
+
+    def limits(self) -> list[Limit]:
+        """The rules that compare a column of this step with a setting, in the order of marking.
+        Rules that are not among them are decided otherwise, and mark before these."""
         return []
 
     def explain(self, text: str) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.atomic import replacing
@@ -29,6 +30,18 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for f in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _weight(values: pa.ChunkedArray | pa.Array) -> int:
+    """Bytes of the values alone: how they lie in memory, which `nbytes` counts with them, must not
+    decide where a row group ends."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return 8 * len(values) + (pc.sum(pc.binary_length(values)).as_py() or 0)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        # A list of spans or reasons: some 50 bytes each.
+        return 8 * len(values) + 50 * (pc.sum(pc.list_value_length(values)).as_py() or 0)
+    return 8 * len(values)
 
 
 class TableWriter:
@@ -62,7 +75,7 @@ class TableWriter:
         table = conform(table, self._schema)
         self._waiting.append(table)
         self._rows += table.num_rows
-        self._bytes += table.nbytes
+        self._bytes += sum(_weight(column) for column in table.columns)
         self.rows += table.num_rows
         if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()

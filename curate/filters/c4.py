@@ -13,6 +13,7 @@ from pydantic import Field
 
 from curate.documents import Documents, Spans
 from curate.filters import badwords
+from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.cutting import cut
 from curate.text.tables import segments
@@ -71,11 +72,7 @@ class C4(Step):
         docs = docs.drop(chars > self.max_page_chars, "page_length", chars, self.max_page_chars)
         docs = docs.drop(hits[:, 0] > 0, "lorem_ipsum", hits[:, 0], 0)
         docs = docs.drop(hits[:, 1] > 0, "curly_bracket", hits[:, 1], 0)
-        few = sentences < self.min_sentences
-        docs = docs.drop(few, "few_sentences", sentences, self.min_sentences)
-        # A page without any kept line has no text left, whatever the sentence minimum.
-        empty = (hits[:, 2] == 0) & ~few
-        docs = docs.drop(empty, "no_line_left", hits[:, 2], 1)
+        docs = decide(docs, self.limits())
         clean = ~docs.marked()
         rows, starts, ends, rules, swaps = spans_of_lines(
             data,
@@ -92,6 +89,12 @@ class C4(Step):
         spans = Spans(rows, starts, ends, rules, SPAN_RULES, swaps, ("", "\n"))
         docs = cut(docs, spans)
         return self._drop_badwords(docs, clean) if self.badwords else docs
+
+    def limits(self) -> list[Limit]:
+        few = Limit("few_sentences", "sentences", "min_sentences", self.min_sentences, above=False)
+        # A page without any kept line has no text left, whatever the sentence minimum.
+        none = Limit("no_line_left", "lines_kept", "", 1, above=False, unless="few_sentences")
+        return [few, none]
 
     def _drop_badwords(self, docs: Documents, clean: np.ndarray) -> Documents:
         found: list[str | None] = [None] * len(docs)

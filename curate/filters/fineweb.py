@@ -16,6 +16,7 @@ from curate.filters.gopher_quality import ratio
 from curate.filters.punctuation import TERMINAL
 from curate.filters.repeats import duplicates, last_code_points, piece_chars
 from curate.filters.tokens import symbol_tokens
+from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.pieces import newline_lines, written_lines
 from curate.text.unicode import row_chars
@@ -28,6 +29,7 @@ class FineWebQuality(Step):
     """Drops documents whose lines lack end marks, are short, are copies, or hold few words."""
 
     name: ClassVar[str] = "fineweb_quality"
+    only_measures: ClassVar[bool] = True
 
     variant: Literal["datatrove", "paper"] = Field("datatrove", description="whose reading")
     # Penedo et al. 2024, section 3.6; DataTrove 0.10, fineweb_quality_filter.py.
@@ -44,36 +46,38 @@ class FineWebQuality(Step):
         lines = written_lines(docs, strip=False)
         number = np.diff(lines.rows)
         newlines = np.diff(newline_lines(docs).rows) - 1
-        some = number > 0
         paper = self.variant == "paper"
         docs = docs.annotate("lines", number.astype(np.int32))
-        docs = docs.drop(~some, "empty", number, 1)
-
         marked = TERMINAL[last_code_points(data, lines.start, lines.end)]
-        share = ratio(_by_row(lines.rows, marked), number)
-        docs = docs.annotate("end_marks", share)
-        few = share <= self.min_end_marks if paper else share < self.min_end_marks
-        docs = docs.drop(few & some, "end_marks", share, self.min_end_marks)
-
+        docs = docs.annotate("end_marks", ratio(_by_row(lines.rows, marked), number))
         short = _short(data, lines.start, lines.end, self.short_line_chars - paper)
-        share = ratio(_by_row(lines.rows, short), number)
-        docs = docs.annotate("short_lines", share)
-        many = share >= self.max_short_lines if paper else share > self.max_short_lines
-        docs = docs.drop(many & some, "short_lines", share, self.max_short_lines)
-
-        limit = self.max_duplicate_chars
-        if limit is None:
-            limit = MAX_DUPLICATE_CHARS[self.variant]
+        docs = docs.annotate("short_lines", ratio(_by_row(lines.rows, short), number))
         copied = duplicates(docs, lines, every=False)[1]
         share = ratio(copied, row_chars(data, offsets) - newlines)
         docs = docs.annotate("duplicate_line_chars", share)
-        many = share >= limit if paper else share > limit
-        docs = docs.drop(many & some, "duplicate_line_chars", share, limit)
-        if paper:
-            return docs
-        share = ratio(newlines, np.diff(symbol_tokens(docs).rows))
-        docs = docs.annotate("newlines", share)
-        return docs.drop((share > self.max_newlines) & some, "newlines", share, self.max_newlines)
+        if not paper:
+            share = ratio(newlines, np.diff(symbol_tokens(docs).rows))
+            docs = docs.annotate("newlines", share)
+        return decide(docs, self.limits())
+
+    def limits(self) -> list[Limit]:
+        paper = self.variant == "paper"
+        copies = self.max_duplicate_chars
+        if copies is None:
+            copies = MAX_DUPLICATE_CHARS[self.variant]
+
+        def limit(column: str, setting: str, threshold: float, above: bool) -> Limit:
+            return Limit(column, column, setting, threshold, above, closed=paper, only="lines")
+
+        found = [
+            Limit("empty", "lines", "", 1, above=False),
+            limit("end_marks", "min_end_marks", self.min_end_marks, False),
+            limit("short_lines", "max_short_lines", self.max_short_lines, True),
+            limit("duplicate_line_chars", "max_duplicate_chars", copies, True),
+        ]
+        if not paper:
+            found.append(limit("newlines", "max_newlines", self.max_newlines, True))
+        return found
 
 
 def _by_row(rows: np.ndarray, flags: np.ndarray) -> np.ndarray:

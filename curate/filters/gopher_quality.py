@@ -25,6 +25,7 @@ from curate.filters.tokens import (
     split_tokens_exact,
     symbol_tokens,
 )
+from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.pieces import Pieces, newline_lines, written_lines
 from curate.text.tables import segments
@@ -156,6 +157,7 @@ class GopherQuality(Step):
     """Drops documents whose words, symbols and lines do not look like prose."""
 
     name: ClassVar[str] = "gopher_quality"
+    only_measures: ClassVar[bool] = True
 
     variant: Variant = Field("datatrove", description="whose reading of the rules")
     # Rae et al. 2021, appendix A1.1.
@@ -188,36 +190,41 @@ class GopherQuality(Step):
             count = firsts if self.variant == "dclm" else number
             length = median if self.variant == "dolma" else ratio(total, number)
         docs = docs.annotate("words", count.astype(np.int32))
-        docs = docs.drop(count < self.min_words, "few_words", count, self.min_words)
-        docs = docs.drop(count > self.max_words, "many_words", count, self.max_words)
         docs = docs.annotate("word_length", length)
-        docs = docs.drop(length < self.min_word_length, "short_words", length, self.min_word_length)
-        docs = docs.drop(length > self.max_word_length, "long_words", length, self.max_word_length)
         if self.variant == "dolma":
-            docs = self._most(docs, "symbol_ratio", ratio(symbols, number), self.max_symbol_ratio)
+            docs = docs.annotate("symbol_ratio", ratio(symbols, number))
         else:
             found = _symbols(data, offsets).T
             if self.variant == "dclm":
-                share = ratio(found.sum(axis=0), number)
-                docs = self._most(docs, "symbol_ratio", share, self.max_symbol_ratio)
+                docs = docs.annotate("symbol_ratio", ratio(found.sum(axis=0), number))
             else:
-                share = ratio(found[0], number)
-                docs = self._most(docs, "hash_ratio", share, self.max_symbol_ratio)
-                share = ratio(found[1] + found[3], number)
-                docs = self._most(docs, "ellipsis_ratio", share, self.max_symbol_ratio)
-        share = ratio(marked[:, 0], n_lines)
-        docs = self._most(docs, "bullet_lines", share, self.max_bullet_lines)
-        share = ratio(marked[:, 1], n_lines)
-        docs = self._most(docs, "ellipsis_lines", share, self.max_ellipsis_lines)
-        share = ratio(alphas, number)
-        docs = docs.annotate("alpha_words", share)
-        docs = docs.drop(share < self.min_alpha_words, "alpha_words", share, self.min_alpha_words)
+                docs = docs.annotate("hash_ratio", ratio(found[0], number))
+                docs = docs.annotate("ellipsis_ratio", ratio(found[1] + found[3], number))
+        docs = docs.annotate("bullet_lines", ratio(marked[:, 0], n_lines))
+        docs = docs.annotate("ellipsis_lines", ratio(marked[:, 1], n_lines))
+        docs = docs.annotate("alpha_words", ratio(alphas, number))
         held = distinct if self.variant in ("datatrove", "paper") else stops
         docs = docs.annotate("stop_words", held.astype(np.int32))
-        return docs.drop(held < self.min_stop_words, "stop_words", held, self.min_stop_words)
+        return decide(docs, self.limits())
 
-    def _most(self, docs: Documents, rule: str, value: np.ndarray, limit: float) -> Documents:
-        return docs.annotate(rule, value).drop(value > limit, rule, value, limit)
+    def limits(self) -> list[Limit]:
+        one = self.variant in ("dolma", "dclm")
+        symbols = ["symbol_ratio"] if one else ["hash_ratio", "ellipsis_ratio"]
+
+        def limit(rule: str, column: str, setting: str, above: bool) -> Limit:
+            return Limit(rule, column, setting, getattr(self, setting), above)
+
+        return [
+            limit("few_words", "words", "min_words", False),
+            limit("many_words", "words", "max_words", True),
+            limit("short_words", "word_length", "min_word_length", False),
+            limit("long_words", "word_length", "max_word_length", True),
+            *(limit(rule, rule, "max_symbol_ratio", True) for rule in symbols),
+            limit("bullet_lines", "bullet_lines", "max_bullet_lines", True),
+            limit("ellipsis_lines", "ellipsis_lines", "max_ellipsis_lines", True),
+            limit("alpha_words", "alpha_words", "min_alpha_words", False),
+            limit("stop_words", "stop_words", "min_stop_words", False),
+        ]
 
     def _tokens(self, docs: Documents) -> Tokens:
         if self.variant == "datatrove":

@@ -32,6 +32,7 @@ from curate.filters.tokens import (
     split_tokens_exact,
     symbol_tokens,
 )
+from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.pieces import Pieces, filled_lines, newline_lines, paragraphs, written_lines
 from curate.text.unicode import row_chars
@@ -47,6 +48,7 @@ class GopherRepetition(Step):
     """Drops documents that repeat lines, paragraphs or runs of words."""
 
     name: ClassVar[str] = "gopher_repetition"
+    only_measures: ClassVar[bool] = True
 
     variant: Variant = Field("datatrove", description="whose reading of the rules")
     # Rae et al. 2021, table A1.
@@ -69,7 +71,29 @@ class GopherRepetition(Step):
         elif self.variant == "dclm":
             empty = np.diff(written_lines(docs, strip=True).rows) == 0
             docs = docs.drop(empty, "empty")
-        return self._repeated_n_grams(self._repeated_pieces(docs))
+        docs = self._repeated_n_grams(self._repeated_pieces(docs))
+        return decide(docs, self.limits())
+
+    def limits(self) -> list[Limit]:
+        lines = self.max_duplicate_line_chars
+        if lines is None:
+            lines = DOLMA_MAX_LINE_CHARS if self.variant == "dolma" else MAX_LINE_CHARS
+        paragraph_chars = self.max_duplicate_paragraph_chars
+        pieces: list[tuple[str, float]] = [
+            ("duplicate_paragraphs", self.max_duplicate_paragraphs),
+            ("duplicate_paragraph_chars", paragraph_chars),
+        ]
+        if self.variant == "dolma":
+            pieces = []
+        pieces += [("duplicate_lines", self.max_duplicate_lines), ("duplicate_line_chars", lines)]
+        found = [Limit(rule, rule, f"max_{rule}", most, True) for rule, most in pieces]
+        for n in N_GRAMS:
+            kind = "top" if n in MAX_TOP else "duplicate"
+            setting = f"max_{kind}_n_gram_chars"
+            rule = f"{kind}_{n}_gram_chars"
+            most = getattr(self, setting).get(n)
+            found.append(Limit(rule, rule, f"{setting}.{n}", most, True))
+        return found
 
     def _repeated_pieces(self, docs: Documents) -> Documents:
         variant = self.variant
@@ -80,16 +104,9 @@ class GopherRepetition(Step):
             found = paragraphs(docs, strip=variant != "datatrove")
             n, n_chars = duplicates(docs, found, every)
             number = np.diff(found.rows)
-            docs = self._most(
-                docs, "duplicate_paragraphs", ratio(n, number), self.max_duplicate_paragraphs
-            )
+            docs = docs.annotate("duplicate_paragraphs", ratio(n, number))
             whole = chars if variant == "datatrove" else _chars(docs, found)
-            docs = self._most(
-                docs,
-                "duplicate_paragraph_chars",
-                ratio(n_chars, whole),
-                self.max_duplicate_paragraph_chars,
-            )
+            docs = docs.annotate("duplicate_paragraph_chars", ratio(n_chars, whole))
         if variant == "datatrove":
             found = filled_lines(docs)
             n, n_chars = duplicates(docs, found, every)
@@ -109,11 +126,8 @@ class GopherRepetition(Step):
                 whole = np.maximum(_word_chars(self._tokens(docs)), 1)
             else:
                 whole = _chars(docs, found)
-        docs = self._most(docs, "duplicate_lines", ratio(n, number), self.max_duplicate_lines)
-        limit = self.max_duplicate_line_chars
-        if limit is None:
-            limit = DOLMA_MAX_LINE_CHARS if variant == "dolma" else MAX_LINE_CHARS
-        return self._most(docs, "duplicate_line_chars", ratio(n_chars, whole), limit)
+        docs = docs.annotate("duplicate_lines", ratio(n, number))
+        return docs.annotate("duplicate_line_chars", ratio(n_chars, whole))
 
     def _repeated_n_grams(self, docs: Documents) -> Documents:
         variant = self.variant
@@ -129,16 +143,10 @@ class GopherRepetition(Step):
         for n in N_GRAMS:
             k = n - N_GRAMS[0]
             top = n in MAX_TOP
-            limits = self.max_top_n_gram_chars if top else self.max_duplicate_n_gram_chars
             share = ratio(found[:, k], whole if top or every is None else every[:, k])
             rule = f"{'top' if top else 'duplicate'}_{n}_gram_chars"
             docs = docs.annotate(rule, share)
-            if n in limits:
-                docs = docs.drop(share > limits[n], rule, share, limits[n])
         return docs
-
-    def _most(self, docs: Documents, rule: str, value: np.ndarray, limit: float) -> Documents:
-        return docs.annotate(rule, value).drop(value > limit, rule, value, limit)
 
     def _tokens(self, docs: Documents) -> Tokens:
         if self.variant == "datatrove":

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from curate.documents import Documents
+from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.tables import segments
 from curate.text.unicode import row_chars
@@ -22,6 +23,7 @@ class DocumentLength(Step):
     """Drops documents below `min` or above `max`; both limits themselves are kept."""
 
     name: ClassVar[str] = "document_length"
+    only_measures: ClassVar[bool] = True
 
     unit: Literal["words", "chars", "bytes"] = Field("words", description="what the limits count")
     words: Literal["split", "unicode"] = Field(
@@ -52,10 +54,11 @@ class DocumentLength(Step):
         found = {"words": counted, "chars": row_chars(data, offsets), "bytes": np.diff(offsets)}
         for name, values in found.items():
             docs = docs.annotate(name, values.astype(np.int64))
-        size = found[self.unit]
-        unit = [self.unit] * len(docs)
-        if self.min is not None:
-            docs = docs.drop(size < self.min, "too_short", size, self.min, unit)
-        if self.max is not None:
-            docs = docs.drop(size > self.max, "too_long", size, self.max, unit)
-        return docs
+        return decide(docs, self.limits())
+
+    def limits(self) -> list[Limit]:
+        unit = self.unit
+        return [
+            Limit("too_short", unit, "min", self.min, above=False, detail=unit),
+            Limit("too_long", unit, "max", self.max, above=True, detail=unit),
+        ]

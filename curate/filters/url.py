@@ -42,6 +42,7 @@ class UrlFilter(Step):
     """Drops documents whose URL is on a list or holds listed words."""
 
     name: ClassVar[str] = "url_filter"
+    only_measures: ClassVar[bool] = True
 
     domains: Names = Field((), description="files; a domain blocks its subdomains too")
     hosts: Names = Field((), description="files; a host blocks itself only")

@@ -19,6 +19,7 @@ from numba import njit
 from pydantic import Field
 
 from curate.documents import Documents, Spans
+from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.cutting import cut
 from curate.text.unicode import row_chars
@@ -147,9 +148,14 @@ class WangchanBERTa(Step):
         thai = thai_chars(data, offsets)
         share = thai / np.maximum(row_chars(data, offsets), 1)
         docs = docs.annotate("thai_chars", thai).annotate("thai_share", share)
-        docs = docs.drop(thai < self.min_thai_chars, "no_thai", thai, self.min_thai_chars)
-        docs = docs.drop(share < self.min_thai_share, "thai_share", share, self.min_thai_share)
+        docs = decide(docs, self.limits())
         return self._clean(docs, ~docs.marked())
+
+    def limits(self) -> list[Limit]:
+        return [
+            Limit("no_thai", "thai_chars", "min_thai_chars", self.min_thai_chars, above=False),
+            Limit("thai_share", "thai_share", "min_thai_share", self.min_thai_share, above=False),
+        ]
 
     def _clean(self, docs: Documents, rows: np.ndarray) -> Documents:
         found: list[tuple[int, int, int, int, int]] = []

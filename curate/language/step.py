@@ -17,6 +17,7 @@ from curate.language import codes
 from curate.language.lines import fasttext_lines
 from curate.language.locate import VARIABLE, effective, model_path
 from curate.language.native import Model
+from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.unicode import row_chars
 
@@ -34,6 +35,7 @@ class Language(Step):
     """
 
     name: ClassVar[str] = "language"
+    only_measures: ClassVar[bool] = True
     version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits
 
     model: str | None = Field(
@@ -127,9 +129,17 @@ class Language(Step):
             names = [*labels, "no word"]
             detail = [names[code] for code in found]
             docs = docs.drop(judged & ~wanted[found], "language", score, detail=detail)
+        if not self.min_chars:
+            return decide(docs, self.limits())
         if self.least is not None:
             docs = docs.drop(judged & (score < self.least), "language_score", score, self.least)
         return docs
+
+    def limits(self) -> list[Limit]:
+        """None with `min_chars`: the length that decides with it is not stored."""
+        if self.min_chars:
+            return []
+        return [Limit("language_score", "score", "threshold", self.least, above=False)]
 
     def _by_line(self, docs: Documents, found: np.ndarray) -> Documents:
         from curate.language.by_line import by_line

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from curate.database import literal
 from curate.documents import NUMBER, Documents
 from curate.errors import UsageError
+from curate.limits import Limit, decide
 from curate.perplexity.buckets import BUCKET_SQL, BUCKETS, Cuts, histogram, percentiles
 from curate.perplexity.locate import EVERY, MARK, find_models
 from curate.sketches import Sketches
@@ -150,6 +151,13 @@ class Perplexity(CorpusStep):
             return CUTOFFS
         return percentiles(db, self.head, self.tail) | self.cuts
 
+    def limits(self) -> list[Limit]:
+        return [
+            Limit("perplexity_low", "score", "least", self.least, above=False),
+            Limit("perplexity_high", "score", "most", self.most, above=True),
+            Limit("repeated", "first", "least_first", self.least_first, above=False),
+        ]
+
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         db = sketches.connection
         cuts = self._cuts(db)
@@ -200,17 +208,9 @@ class Perplexity(CorpusStep):
         bucket = mine["bucket"].to_pylist()
         docs = docs.annotate("score", score)
         docs = docs.annotate("bucket", pa.array(bucket, pa.string()))
-        if self.least is not None:
-            docs = docs.drop(values < self.least, "perplexity_low", values, self.least)
-        if self.most is not None:
-            docs = docs.drop(values > self.most, "perplexity_high", values, self.most)
         if self._first:
-            first = mine["first"].combine_chunks().cast(pa.float64())
-            docs = docs.annotate("first", first)
-            if self.least_first is not None:
-                values_first = first.to_numpy(zero_copy_only=False).astype(np.float64)
-                low = values_first < self.least_first
-                docs = docs.drop(low, "repeated", values_first, self.least_first)
+            docs = docs.annotate("first", mine["first"].combine_chunks().cast(pa.float64()))
+        docs = decide(docs, self.limits())
         if self.keep:
             gone = np.array([b not in self.keep for b in bucket], np.bool_)
             docs = docs.drop(gone, "bucket", values, detail=bucket)

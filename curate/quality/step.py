@@ -19,6 +19,7 @@ from curate.database import literal
 from curate.documents import NUMBER, Documents
 from curate.errors import UsageError
 from curate.fasttext.model_file import sha256
+from curate.limits import Limit, decide
 from curate.quality.measures import kept_count
 from curate.quality.model import VARIABLE, Classifier, effective, good_label
 from curate.sketches import Sketches
@@ -144,15 +145,19 @@ class Quality(Scored, Step):
     Columns: `score`, 0 to 1, 0 of a text without any word; with `pareto` also `draw`.
     """
 
+    only_measures: ClassVar[bool] = True
+
     @property
     def by_id(self) -> bool:
         return self.pareto is not None
 
+    def limits(self) -> list[Limit]:
+        return [Limit("low_score", "score", "threshold", self.threshold, above=False)]
+
     def apply(self, docs: Documents) -> Documents:
         score = self.scores(docs)
         docs = docs.annotate("score", score)
-        if self.threshold is not None:
-            return docs.drop(score < self.threshold, "low_score", score, self.threshold)
+        docs = decide(docs, self.limits())
         if self.pareto is not None:
             draw = pareto_draws(docs.table["id"], self.pareto, self.seed)
             gone = ~(draw > 1.0 - score)

@@ -242,6 +242,45 @@ def curve(
 
 
 @drawn
+def yields(
+    points: Sequence[tuple[float, float, float]],
+    scale: str,
+    label: str,
+    marks: Sequence[tuple[float, str]],
+) -> str:
+    """What is kept at thresholds: (threshold, surely, at most), and lines at chosen thresholds."""
+
+    def draw() -> Any:
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+        figure, axes = _figure()
+        place = _place(scale)
+        xs = [place(t) for t, _, _ in points]
+        sure, most = [s for _, s, _ in points], [m for _, _, m in points]
+        axes.fill_between(xs, sure, most, color=GONE, linewidth=0)
+        axes.plot(xs, sure, color=ACCENT, linewidth=1.6)
+        low, high = points[0][0], points[-1][0]
+        axes.set_xlim(place(low), place(high) if high > low else place(low) + 1)
+        _x_ticks(axes, [low, high], scale, False)
+        axes.set_ylim(0, max(1.0, max(most) * 1.08))
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
+        inside = sorted((at, what) for at, what in marks if low <= at <= high)
+        for nth, (at, what) in enumerate(inside):
+            axes.axvline(place(at), color=INK, linewidth=1.2)
+            span = place(high) - place(low)
+            share = (place(at) - place(low)) / span if span else 0.0
+            side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
+            if len(inside) == 2:  # may stand close together
+                side = "left" if nth else "right"
+            where = axes.get_xaxis_transform()
+            axes.text(place(at), 1.03, what, transform=where, ha=side, va="bottom", color=INK)
+        return figure
+
+    return _svg(draw, label)
+
+
+@drawn
 def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str) -> str:
     """A square of shares: (row, column) -> 0 to 1, the darker the more; both sides are `labels`."""
 

@@ -47,7 +47,7 @@ class Store:
 
 
 @contextmanager
-def opened(out: Path) -> Iterator[Store | None]:
+def opened(out: Path, spill: str = ".spill-report") -> Iterator[Store | None]:
     """The store of a run's folder; None where no stage wrote documents."""
     kept = sorted((out / "corpus").glob("part-*.parquet"))
     gone = sorted((out / "rejected").glob("part-*.parquet"))
@@ -60,7 +60,7 @@ def opened(out: Path) -> Iterator[Store | None]:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)
     names = frozenset(n for s in schemas for n in s.names)
     decisions = out / "decisions.parquet"
-    with database(out / ".spill-report") as db:
+    with database(out / spill) as db:
         # Few columns: those of the input have any names, also such as queries use.
         for view, chosen, paths in (
             ("kept", "id, lang", kept),

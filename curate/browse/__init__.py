@@ -1,0 +1,1 @@
+"""A finished run to look at: pages of documents, their reasons, scores, cuts and copies."""
