@@ -34,7 +34,7 @@ _SYLLABLES = "ba ce di fo gu la me ni so tu ra ve zi po ku sha tre lin mor dan".
 
 @njit(cache=False)
 def _spell(numbers, syllables, ends, out, places):
-    """A space and the word of each number, a syllable a digit, to out; where each ends to places."""
+    """A space and the word of each number, a syllable a digit, to out; its end to places."""
     base = len(ends) - 1
     w = 0
     for k in range(len(numbers)):

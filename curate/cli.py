@@ -12,6 +12,7 @@ import typer
 from curate.cli_browse import browse
 from curate.cli_decontaminate import decontaminate
 from curate.cli_dedup import dedup_app
+from curate.cli_fetch import fetch
 from curate.cli_language import language_app
 from curate.cli_mix import mix
 from curate.cli_model import model_app
@@ -236,6 +237,7 @@ def explain(
     commands.explain(id, out, as_json)
 
 
+app.command()(fetch)
 app.command()(generate)
 app.command()(which)
 app.command("import")(import_)
@@ -288,6 +290,8 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         ahead.start()
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
+        if result == 130:  # what newer parsers of the command line make of Ctrl-C, in silence
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)

@@ -320,17 +320,23 @@ def _plan(recipe: Recipe, inputs: list[str], space: workspace.Workspace | None) 
 
 
 def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
-    """A command given web pages begins with extraction; recipes say so themselves."""
-    first = recipe.steps[0].name if recipe.steps else ""
-    if recipe.name not in ("filter", "dedup", "decontaminate") or first == "extract":
+    """A command given web pages begins with extraction, but for steps that read pages as they
+    came; recipes say so themselves."""
+    if recipe.name not in ("filter", "dedup", "decontaminate"):
         return recipe
+    before = 0
+    while before < len(recipe.steps) and getattr(recipe.steps[before], "before_extract", False):
+        before += 1
+    if any(s.name == "extract" for s in recipe.steps[before : before + 1]):
+        return recipe  # it is the next step as it stands
     from curate.formats.inputs import find_files
 
     files, _ = find_files(inputs) if inputs else ([], [])
     if not any(f.format in ("archive", "html") for f in files):
         return recipe
     say("the input holds web pages: extracting their main text first")
-    return build(recipe.name, [make_step("extract", {}), *recipe.steps], read=recipe.read)
+    steps = [*recipe.steps[:before], make_step("extract", {}), *recipe.steps[before:]]
+    return build(recipe.name, steps, read=recipe.read)
 
 
 def describe(plan: RunPlan, out: Path) -> str:

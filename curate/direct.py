@@ -20,7 +20,7 @@ from curate.atomic import write_text
 from curate.documents import NUMBER
 from curate.formats.reading import PartitionReader
 from curate.plan import RunPlan
-from curate.stage_files import with_ids
+from curate.stage_files import INNER, with_ids
 
 
 class DirectInput:
@@ -57,7 +57,7 @@ class DirectInput:
                     by_rule["read.no_text"] += without
                 kept += table.num_rows
                 text_size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
-                hidden = {NUMBER, "payload", "mime", "charset"}
+                hidden = set(INNER)
                 names = [n for n in columns or () if n in table.column_names] or [
                     n for n in table.column_names if n not in hidden
                 ]

@@ -30,6 +30,7 @@ PAYLOAD: tuple[tuple[str, pa.DataType], ...] = (
     ("payload", pa.large_binary()),
     ("mime", pa.string()),
     ("charset", pa.string()),
+    ("opt_out_headers", pa.string()),  # `name: value` a line, of formats.http.OPT_OUT_HEADERS
 )
 # Number of the document in its partition: its key within a run, never written to a corpus.
 NUMBER = "_n"
@@ -123,7 +124,7 @@ class Documents:
         return replace(self, step=step, entry=self.text)
 
     def replace(self, text: pa.Array) -> Documents:
-        """New text from the payload, which is gone afterwards (mime and charset too)."""
+        """New text from the payload, which is gone afterwards, and what was said of it too."""
         table = self._with("text", as_large_string(text))
         table = table.drop_columns([n for n, _ in PAYLOAD if n in table.column_names])
         return replace(self, table=table, _cache=None)

@@ -19,7 +19,7 @@ from curate.formats.inputs import InputPlan
 from curate.recipe import Recipe
 from curate.steps import CorpusStep, Product, Step
 
-LAYOUT = 2  # raised when stage files of older versions can no longer be read
+LAYOUT = 3  # raised when stage files of older versions can no longer be read
 
 
 def _hash(*parts: Any) -> str:
@@ -151,6 +151,11 @@ def _product_stages(recipe: Recipe, corpus_key: str, start: int) -> list[Product
 def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
     names = [s.name for s in recipe.steps]
     if "extract" in names:
+        for step in recipe.steps[names.index("extract") + 1 :]:
+            if isinstance(step, Step) and step.before_extract:
+                raise UsageError(
+                    f"step `{step.label}` reads pages as they came: put it before `extract`"
+                )
         return
     for file in inputs.files:
         packed = file.format == "html" or (file.format == "archive" and ".wet" not in file.rel)

@@ -128,6 +128,11 @@ class Step(Settings):
         """Whether ids decide, so that it waits for the stage after which they are settled."""
         return False
 
+    @property
+    def before_extract(self) -> bool:
+        """Whether it reads pages as they came, which `extract` turns into text."""
+        return False
+
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""
 
@@ -222,6 +227,7 @@ REGISTRY: dict[str, str] = {
     "document_length": "curate.filters.length:DocumentLength",
     "url_filter": "curate.filters.url:UrlFilter",
     "pii": "curate.filters.pii:Pii",
+    "opt_out": "curate.filters.opt_out:OptOut",
     "newline_runs": "curate.filters.newlines:NewlineRuns",
     "wangchanberta": "curate.filters.wangchanberta:WangchanBERTa",
     "language": "curate.language.step:Language",

@@ -32,6 +32,8 @@ class Row:
     """Lower case, without parameters."""
     charset: str | None = None
     """The declared charset, lower case, or None."""
+    opt_out_headers: str | None = None
+    """HTTP headers that speak to robots, `name: value` a line; None where there is none."""
     lang: str | None = None
     """The language that the input itself declares, or None."""
     extra: dict[str, Any] | None = None

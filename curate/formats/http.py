@@ -19,6 +19,7 @@ _CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:+-]+)""", re.I)
 _MIME = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 _MAX_HEAD = 1 << 18
+OPT_OUT_HEADERS = ("x-robots-tag", "tdm-reservation")
 _NO_ENCODING = {"", "identity", "none", "binary", "8bit", "7bit", "utf-8", "chunked"}
 
 
@@ -41,6 +42,11 @@ class Head:
     def first(self, name: str) -> str | None:
         values = self.fields.get(name)
         return values[0] if values else None
+
+    def lines(self, names: tuple[str, ...]) -> str | None:
+        """The fields of these names, `name: value` a line; None where there is none of them."""
+        found = [f"{name}: {value}" for name in names for value in self.fields.get(name, ())]
+        return "\n".join(found) if found else None
 
 
 @dataclass(slots=True)

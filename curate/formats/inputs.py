@@ -162,10 +162,22 @@ def _expanded(inputs: Iterable[str]) -> Iterable[str]:
                 continue
             matches = sorted(fs.glob(root))
         except (ValueError, ImportError) as error:
-            raise UsageError(f"input {given}: {error}") from None
+            raise _no_way(given, error) from None
         if not matches:
             raise UsageError(f"input {given} matches no file")
         yield from (fs.unstrip_protocol(m) if "://" in given else m for m in matches)
+
+
+def _no_way(given: str, error: Exception) -> UsageError:
+    """What to do where no package is there that opens such a URL."""
+    if isinstance(error, ImportError) and given.lower().startswith(("http://", "https://")):
+        return UsageError(
+            f"input {given}: fetch it first (llmcurate fetch URL -o DIR), or install aiohttp and"
+            " requests to read it where it is"
+        )
+    if isinstance(error, ImportError) and given.lower().startswith("s3://"):
+        return UsageError(f"input {given}: pip install 'llmcurate[s3]'")
+    return UsageError(f"input {given}: {error}")
 
 
 def find_files(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
@@ -199,7 +211,7 @@ def _found(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
             fs, root = fsspec.core.url_to_fs(given)
             exists = fs.exists(root)
         except (ValueError, ImportError) as error:
-            raise UsageError(f"input {given}: {error}") from None
+            raise _no_way(given, error) from None
         if not exists:
             raise UsageError(f"input {given} does not exist")
         folder = fs.isdir(root)

@@ -112,7 +112,7 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
         row.id = str(own) or None
     elif own is not None:
         rest["id"] = own
-    for name in ("url", "lang", "mime", "charset", "text"):
+    for name in ("url", "lang", "mime", "charset", "opt_out_headers", "text"):
         value = record.get(name)
         if isinstance(value, str):
             setattr(row, name, value)

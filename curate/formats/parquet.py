@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.documents import CORE, DATE
+from curate.documents import CORE, DATE, PAYLOAD
 from curate.errors import UsageError
 from curate.formats.columns import KNOWN, arrow_type, column_name
 from curate.formats.dates import parse_date
@@ -81,8 +81,7 @@ def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:
             out[name] = _text(column, kind)
     if "source" in table.column_names:
         out["source"] = out["source"].fill_null(source)
-    for name in ("payload", "mime", "charset"):
-        kind = pa.large_binary() if name == "payload" else pa.string()
+    for name, kind in PAYLOAD:
         has = name in table.column_names
         convert = _text if pa.types.is_string(kind) else pa.ChunkedArray.cast
         out[name] = convert(table[name], kind) if has else pa.nulls(rows, kind)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
-from curate.documents import NUMBER, Documents
+from curate.documents import NUMBER, PAYLOAD, Documents
 from curate.formats import jsonl, parquet
 from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Event, Row, Skipped
@@ -80,7 +80,7 @@ def _events(file: InputFile, part: Slice, settings: ReadSettings, columns: dict[
             yield from read_page(f, file, settings.max_payload_bytes)
 
 
-ROW_COLUMNS = ("id", "text", "url", "date", "lang", "payload", "mime", "charset")
+ROW_COLUMNS = ("id", "text", "url", "date", "lang", *(name for name, _ in PAYLOAD))
 
 
 class PartitionReader:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from curate.formats.events import Corrupt, Event, Reject, Row, Skipped
 from curate.formats.heads import Record
 from curate.formats.http import (
+    OPT_OUT_HEADERS,
     Head,
     content_type,
     decode_body,
@@ -89,6 +90,7 @@ def _event(record: Record, limits: ReadLimits) -> Event:
         date=parse_date(record.get(b"warc-date")),
         mime=mime,
         charset=charset,
+        opt_out_headers=head.lines(OPT_OUT_HEADERS) if head else None,
         lang=record.get(b"warc-identified-content-language"),
         offset=record.offset,
     )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.atomic import replacing
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
+from curate.fetch.offline import OFFLINE
 from curate.progress import say
 
 VARIABLE = "LLMCURATE_LID_MODEL"
 CACHE = "LLMCURATE_CACHE"
-OFFLINE = "LLMCURATE_OFFLINE"
 
 
 @dataclass(frozen=True)
@@ -91,23 +89,14 @@ def _missing(why: str) -> str:
 
 
 def _fetch(model: Published, target: Path) -> None:
-    """Downloads to the side and renames: what lies in the cache is whole and is what was meant."""
-    import urllib.error
-    import urllib.request
+    """What lies in the cache is whole and is what was meant."""
+    from curate.fetch.download import fetch_one
+    from curate.fetch.transfer import Wanted
 
     if os.environ.get(OFFLINE):
         raise UsageError(_missing(f"{OFFLINE} is set"))
     say(f"fetching {model.url} ({model.size / 1e6:.1f} MB) to {target.parent}")
-    state = hashlib.sha256()
     try:
-        with replacing(target) as aside:
-            with urllib.request.urlopen(model.url, timeout=30) as answer, open(aside, "wb") as out:
-                size = 0
-                while size <= model.size and (block := answer.read(1 << 20)):
-                    state.update(block)
-                    size += out.write(block)
-            if state.hexdigest() != model.sha256:
-                raise UsageError(_missing(f"what came has another sha256 than {model.sha256}"))
-    except (OSError, ValueError) as error:  # URLError is an OSError
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise UsageError(_missing(f"download failed: {reason}")) from None
+        fetch_one(Wanted(model.url, target, f"sha256:{model.sha256}", most=model.size), tries=3)
+    except RunFailed as error:
+        raise UsageError(_missing(f"download failed: {error}")) from None

@@ -374,6 +374,10 @@ def test_the_command_says_what_was_verified(models, tmp_path):
     result = CliRunner().invoke(app, arguments)
     card = json.loads(result.stdout.splitlines()[-1])
     assert result.exit_code == 0 and card["verified_texts"] == 2
+    # The figures are those of the source, too: the ids are the same.
+    assert (card["measured"]["texts"], card["measured"]["bytes"]) == (2, 16)
+    assert card["measured"]["lost"] == 0
+    assert "measured" not in convert(models / "llama.model", tmp_path / "x.gguf", "gguf")
     result = CliRunner().invoke(app, arguments[:-1])
     assert "the same ids in 2 of 2 texts (16 bytes) as llama.model" in result.output
     assert {file.name for file in out.iterdir()} == {

@@ -42,6 +42,11 @@ class Sample:
                 self._limit = -largest
                 self._room += len(gone) + _A_PIECE
 
+    def add_rows(self, data: np.ndarray, offsets: np.ndarray) -> None:
+        """Texts as buffers: uint8[], int64[rows + 1]."""
+        for a, z in pairwise(offsets.tolist()):
+            self.add(data[a:z].tobytes())
+
     def pieces(self) -> list[bytes]:
         """Those that are kept, by their hashes."""
         return [piece for _, piece in sorted(self._heap, reverse=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +10,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from tokenize_kit.card.figures import measured
 from tokenize_kit.card.page import write_card
+from tokenize_kit.card.sample import Sample
 from tokenize_kit.change import byte_bpe_files, pieces_json
 from tokenize_kit.change.about import algorithm_of, described, end_of
 from tokenize_kit.change.forms import ByteBpe, CannotHold, Form
@@ -37,6 +39,8 @@ from tokenize_kit.spm_file import SPACE
 from tokenize_kit.transformers_files import write_transformers
 from tokenize_kit.vocabulary import open_vocabulary
 
+_MEASURED = ("tokenizer.json", "sentencepiece")  # that open without a pattern's name
+
 
 def convert(
     path: Path,
@@ -61,7 +65,8 @@ def convert(
         if source.kind == to == "tokenizer.json":  # as it is, whatever else it holds
             data = source.path.read_bytes()
         encode = _opened(data, to, about)
-        texts = hard_texts(source.form) if batches is None else batches
+        sample = Sample()
+        texts = hard_texts(source.form) if batches is None else _sampled(batches, sample)
         libraries = {source.kind, to} & {"sentencepiece", "gguf"}
         scores = unigram_scores(source.form) if libraries else None
         checked = compare(source.encode, encode, texts, scores)
@@ -77,8 +82,20 @@ def convert(
         raise TokenizerError("no document with text to verify on", exit_code=2)
     about = described(source.form, named(out, to)[1], data) | about
     card = _card(source, to, about, checked)
+    if batches is not None and (known := [k for k in (to, source.kind) if k in _MEASURED]):
+        with TemporaryDirectory() as folder:  # the ids of both are the same on these texts
+            file = Path(folder) / FILES[known[0]]
+            file.write_bytes(data if known[0] == to else source.path.read_bytes())
+            card["measured"] = measured(file, sample, "a sample of the texts it was verified on")
     write(out, to, data, source.form, card)
     return card
+
+
+def _sampled(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
+    """The batches, their texts put into the sample."""
+    for data, offsets in batches:
+        sample.add_rows(data, offsets)
+        yield data, offsets
 
 
 def written(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:

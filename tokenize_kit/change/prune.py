@@ -129,8 +129,7 @@ def _counted(
     for data, offsets in batches:
         counts += np.bincount(encode(data, offsets)[0], minlength=size)
         texts += int((np.diff(offsets) > 0).sum())
-        for a, z in pairwise(offsets.tolist()):
-            sample.add(data[a:z].tobytes())
+        sample.add_rows(data, offsets)
     return counts, texts
 
 

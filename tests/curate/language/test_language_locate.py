@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from curate.errors import UsageError
+from curate.fetch import download
+from curate.fetch.sources import Answer, Refused
 from curate.language import locate
 from curate.language.locate import Published, effective, model_path
 
@@ -36,18 +36,21 @@ def test_without_a_model_or_a_download_the_error_says_how() -> None:
 
 
 class _Web:
-    """A stand-in for the network."""
+    """A stand-in for the network: a source that knows one file, or none."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, content: bytes | OSError) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> None:
         self.content, self.asked = content, []
         monkeypatch.delenv("LLMCURATE_OFFLINE")
-        monkeypatch.setattr(urllib.request, "urlopen", self.open)
+        monkeypatch.setattr(download, "Http", lambda *_: self)
 
-    def open(self, url: str, timeout: float) -> io.BytesIO:
+    def open(self, url: str, offset: int, validator: str | None) -> Answer:
         self.asked.append(url)
-        if isinstance(self.content, OSError):
-            raise self.content
-        return io.BytesIO(self.content)
+        if self.content is None:
+            raise Refused("no route")
+        left = [self.content]
+        return Answer(
+            0, len(self.content), None, lambda size: left.pop() if left else b"", lambda: None
+        )
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -65,13 +68,14 @@ def test_a_published_model_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert web.asked == ["https://example.test/m"]
 
 
-@pytest.mark.parametrize("content", [b"mode", b"model and more", b"", OSError("no route")])
+@pytest.mark.parametrize("content", [b"mode", b"model and more", b"", None])
 def test_what_is_not_the_published_file_never_reaches_the_cache(
-    monkeypatch: pytest.MonkeyPatch, content: bytes | OSError
+    monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     publish(monkeypatch, b"model")
     _Web(monkeypatch, content)
-    with pytest.raises(UsageError, match=r"another sha256|download failed: no route"):
+    why = r"download failed: (what came has the sha256|it has more than the 5 bytes|no route)"
+    with pytest.raises(UsageError, match=why):
         model_path("lid.176.ftz")
     assert not list(locate.cache_folder().rglob("*lid*"))
 

@@ -1,0 +1,1 @@
+"""Files from the web and from object stores: fetched whole, resumed, checked, or refused."""

@@ -1,0 +1,137 @@
+"""Many files: those that are there are left alone, the others fetched side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.errors import CurateError, RunFailed, UsageError, disk_error
+from curate.fetch.offline import forbid_offline
+from curate.fetch.rate import Rate
+from curate.fetch.sources import Http, Source, Store
+from curate.fetch.transfer import PART, Manners, Stopped, Wanted, is_there, transfer
+
+_STEP = 0.25  # seconds between two looks at what came
+
+
+class NoRoom(RunFailed):
+    """The disk is full: no other file would fit either."""
+
+
+@dataclass
+class Outcome:
+    """What became of the files; failed: URL -> reason, in the order they were given."""
+
+    fetched: list[Path] = field(default_factory=list)
+    there: list[Path] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    bytes: int = 0  # of the files that were fetched
+
+
+def download(
+    files: Sequence[Wanted],
+    tries: int = 5,
+    parallel: int = 2,
+    rate: float | None = None,
+    seconds: float = 60.0,
+    pause: float = 0.5,
+    watch: Callable[[int, int], None] = lambda done, came: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Fetches files by HTTP(S), or from any store that fsspec knows; what failed is in the outcome.
+
+    tries: in a row that bring nothing new; parallel: files at a time; rate: bytes a second in all;
+    seconds: how long a server may be silent; watch(done, came): files done and bytes that came, a
+    few times a second; say(line): each failure, when it happens. UsageError where files are missing
+    and LLMCURATE_OFFLINE forbids, RunFailed where the disk is full.
+    """
+    there = [is_there(f) for f in files]
+    missing = [f for f, known in zip(files, there, strict=True) if not known]
+    if missing:
+        forbid_offline(missing[0].url)
+    stop, lock = threading.Event(), threading.Lock()
+    came = [0]
+
+    def count(size: int) -> None:
+        with lock:
+            came[0] += size
+
+    how = Manners(tries, Rate(None), pause, stop=stop, came=count)
+    how.rate = Rate(rate, how.wait)
+    sources = _Sources(parallel, seconds)
+    sizes: dict[str, int] = {}
+    reasons: dict[str, str] = {}
+    done = len(files) - len(missing)
+    watch(done, 0)
+    with ThreadPoolExecutor(parallel, thread_name_prefix="fetch") as threads:
+        waiting: dict[Future[int], Wanted] = {}
+        try:
+            waiting = {threads.submit(_one, f, sources, how): f for f in missing}
+            left = set(waiting)
+            while left:
+                ended, left = wait(left, timeout=_STEP, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    wanted = waiting[future]
+                    try:
+                        sizes[wanted.url] = future.result()
+                    except (NoRoom, UsageError):
+                        raise
+                    except CurateError as error:
+                        reasons[wanted.url] = str(error)
+                        say(f"{wanted.url}: {error}")
+                    done += 1
+                watch(done, came[0])
+        except BaseException:
+            stop.set()
+            threads.shutdown(cancel_futures=True)
+            raise
+    outcome = Outcome(bytes=sum(sizes.values()))
+    for wanted, known in zip(files, there, strict=True):
+        if known:
+            wanted.target.with_name(f"{wanted.target.name}{PART}.json").unlink(missing_ok=True)
+            outcome.there.append(wanted.target)
+        elif wanted.url in sizes:
+            outcome.fetched.append(wanted.target)
+        else:
+            outcome.failed[wanted.url] = reasons[wanted.url]
+    return outcome
+
+
+def fetch_one(wanted: Wanted, **options: Any) -> None:
+    """One file, or RunFailed (UsageError offline) with the reason. options: of `download`."""
+    failed = download([wanted], parallel=1, **options).failed
+    if failed:
+        raise RunFailed(failed[wanted.url])
+
+
+class _Sources:
+    """One of each kind for all threads, made when the first file needs it."""
+
+    def __init__(self, parallel: int, seconds: float) -> None:
+        self._lock = threading.Lock()
+        self._parallel, self._seconds = parallel, seconds
+        self._made: dict[bool, Source] = {}
+
+    def of(self, url: str) -> Source:
+        web = url.lower().startswith(("http://", "https://"))
+        with self._lock:
+            if web not in self._made:
+                self._made[web] = Http(self._parallel, self._seconds) if web else Store()
+            return self._made[web]
+
+
+def _one(wanted: Wanted, sources: _Sources, how: Manners) -> int:
+    """One file in a thread."""
+    try:
+        return transfer(wanted, sources.of(wanted.url), how)
+    except Stopped:
+        raise RunFailed("stopped") from None
+    except OSError as error:
+        full = disk_error(error)
+        if full is None:
+            raise RunFailed(f"{error.filename or wanted.target}: {error.strerror}") from None
+        raise NoRoom(str(full)) from None

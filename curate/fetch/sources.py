@@ -1,0 +1,280 @@
+"""Where bytes come from: HTTP(S) by urllib3, everything else that has a URL by fsspec.
+
+A source opens a file at an offset and says what it knows of the whole. What went wrong comes as
+one of three errors, so that who fetches need not know the protocol.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urljoin, urlsplit
+
+from curate.errors import CurateError, UsageError
+from curate.version import __version__
+
+USER_AGENT = f"llmcurate/{__version__}"
+CONNECT_SECONDS = 30.0
+MOST_REDIRECTS = 10
+EARLY = "the connection ended early"
+# Worth another try: time-outs, too many requests, and what a server says of itself.
+TRY_AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
+_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*", re.I | re.ASCII)
+
+
+class Refused(CurateError):
+    """No further try will help; the message says why."""
+
+
+class Failed(Exception):
+    """Another try may help. wait: seconds that the server asks for, None where it asks nothing."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class Changed(Failed):
+    """What was fetched so far belongs to another version of the file."""
+
+
+@dataclass
+class Answer:
+    """An open file. start: the offset of its first byte (0 where the source cannot skip); size: of
+    the whole file, None where nothing tells; validator: what names this version, None for none."""
+
+    start: int
+    size: int | None
+    validator: str | None
+    read: Callable[[int], bytes]  # up to so many bytes; b"" at the end
+    close: Callable[[], None]
+
+
+class Source(Protocol):
+    """What `transfer.py` fetches from."""
+
+    def open(self, url: str, offset: int, validator: str | None) -> Answer:
+        """The file from offset on, or from 0. Refused, Failed or Changed where that is not."""
+        ...
+
+
+class Http:
+    """HTTP(S). Connections are shared by threads; seconds: how long a server may be silent."""
+
+    def __init__(self, connections: int = 2, seconds: float = 60.0) -> None:
+        import urllib3
+
+        self._settings: dict[str, Any] = {
+            "maxsize": connections,
+            "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
+            "headers": {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        }
+        self._pools: dict[str | None, Any] = {}  # by proxy
+        self._lock = threading.Lock()
+        # Redirects are urllib3's; other tries are counted in one place, transfer.py.
+        self._redirects = urllib3.Retry(
+            total=None, connect=0, read=0, status=0, other=0, redirect=MOST_REDIRECTS
+        )
+
+    def open(self, url: str, offset: int, validator: str | None) -> Answer:
+        """See Source. A validator is an ETag or a Last-Modified (If-Range, RFC 9110, 13.1.5)."""
+        import urllib3
+
+        headers = dict(self._settings["headers"])
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+            if validator:
+                headers["If-Range"] = validator
+        try:
+            response = self._pool(url).request(
+                "GET", url, headers=headers, preload_content=False, retries=self._redirects
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise _trouble(error) from None
+        except ValueError as error:  # a redirect to something that is no URL
+            raise Refused(_line(error)) from None
+        try:
+            return self._answer(response, url, offset, validator)
+        except BaseException:
+            response.close()
+            raise
+
+    def _pool(self, url: str) -> Any:
+        """Connections to where the URL is, through the proxy that the environment names for it."""
+        from urllib.request import getproxies, proxy_bypass
+
+        import urllib3
+
+        parts = urlsplit(url)
+        proxy = getproxies().get(parts.scheme.lower())
+        if proxy and proxy_bypass(parts.netloc.rpartition("@")[2]):
+            proxy = None
+        if proxy and "://" not in proxy:
+            proxy = f"http://{proxy}"
+        with self._lock:
+            if proxy not in self._pools:
+                settings = self._settings
+                self._pools[proxy] = (
+                    urllib3.ProxyManager(proxy, **settings)
+                    if proxy
+                    else urllib3.PoolManager(**settings)
+                )
+            return self._pools[proxy]
+
+    def _answer(self, response: Any, url: str, offset: int, validator: str | None) -> Answer:
+        _checked_redirects(response, url)
+        status, headers = response.status, response.headers
+        if status in TRY_AGAIN:
+            raise Failed(_status(response), _retry_after(self._redirects, response))
+        if status == 416:
+            raise Changed("the file is shorter than what was fetched of it")
+        if status not in (200, 206):
+            raise Refused(_status(response))
+        if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            packed = headers["Content-Encoding"]
+            if not url.partition("?")[0].lower().endswith((".gz", ".zst", ".br", ".bz2", ".xz")):
+                raise Refused(f"the server sends it packed ({packed}), though asked not to")
+        found = _validator(headers)
+        length = headers.get("Content-Length", "")
+        start, size = 0, int(length) if length.isdigit() and length.isascii() else None
+        if status == 206:
+            part = _RANGE.fullmatch(headers.get("Content-Range", ""))
+            if part is None or int(part[1]) != offset:
+                raise Changed("the server sends another part than was asked for")
+            if validator and found and found != validator:
+                raise Changed("the file changed on the server")
+            start, size = offset, None if part[3] == "*" else int(part[3])
+        return Answer(start, size, found, _reading(response), response.close)
+
+
+def _reading(response: Any) -> Callable[[int], bytes]:
+    import urllib3
+
+    def read(size: int) -> bytes:
+        try:
+            data: bytes = response.read1(size, decode_content=False)
+            return data
+        except urllib3.exceptions.HTTPError as error:
+            raise _trouble(error) from None
+
+    return read
+
+
+def _checked_redirects(response: Any, url: str) -> None:
+    """Refuses a way from https to http: anyone on it could put another file in place."""
+    secure = url.lower().startswith("https:")
+    for step in response.retries.history if response.retries else ():
+        if step.redirect_location:
+            url = urljoin(url, step.redirect_location)
+            if secure and not url.lower().startswith("https:"):
+                raise Refused(f"it is redirected from https to {url[:200]}")
+
+
+def _validator(headers: Any) -> str | None:
+    """A strong ETag, else Last-Modified; a weak ETag promises too little to go on in the middle."""
+    etag = headers.get("ETag", "").strip()
+    if etag.startswith('"'):
+        return str(etag)
+    return str(headers.get("Last-Modified", "")).strip() or None
+
+
+def _status(response: Any) -> str:
+    reason = " ".join((response.reason or "").split())[:80]
+    return f"the server answers {response.status} {reason}".rstrip()
+
+
+def _retry_after(retry: Any, response: Any) -> float | None:
+    from urllib3.exceptions import InvalidHeader
+
+    try:
+        wait: float | None = retry.get_retry_after(response)
+        return wait
+    except (InvalidHeader, ValueError, OverflowError):
+        return None
+
+
+def _trouble(error: Exception) -> Exception:
+    """An error of urllib3 as one of ours, in words."""
+    from urllib3 import exceptions as known
+
+    while isinstance(error, known.MaxRetryError) and error.reason is not None:
+        error = error.reason
+    if isinstance(error, known.ResponseError):
+        return Refused(f"more than {MOST_REDIRECTS} redirects")
+    if isinstance(error, known.SSLError):
+        return Refused(f"no safe connection: {_line(error)}")
+    if isinstance(error, known.LocationValueError):
+        return Refused(f"it is, or leads to, what is no web address: {_line(error)}")
+    if isinstance(error, known.NameResolutionError):
+        return Failed("no such host, or no network")
+    if isinstance(error, known.NewConnectionError):
+        cause = error.__cause__ or error.__context__
+        return Failed(f"no connection: {getattr(cause, 'strerror', None) or _line(error)}")
+    if isinstance(error, known.TimeoutError):
+        return Failed("the server was silent for too long")
+    if isinstance(error, known.ProtocolError):
+        return Failed(EARLY)
+    return Failed(_line(error))
+
+
+def _line(error: Exception) -> str:
+    return " ".join((str(error) or type(error).__name__).split())[:200]
+
+
+class Store:
+    """What fsspec opens: `s3://bucket/key` and others, each by its own package."""
+
+    def open(self, url: str, offset: int, validator: str | None) -> Answer:
+        """See Source. A validator is the store's ETag or checksum, else time of change and size."""
+        import fsspec
+
+        try:
+            fs, path = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"{url}: {_line(error)}") from None
+        try:
+            fs.invalidate_cache()
+            info = fs.info(path)
+            found = _version(info)
+            if validator and found != validator and offset:
+                raise Changed("the file changed in the store")
+            if info.get("type") == "directory":
+                raise Refused("it is a folder; name its files")
+            file = fs.open(path, "rb")
+            file.seek(offset)
+        except (FileNotFoundError, PermissionError) as error:
+            raise _no_file(error) from None
+        except (Failed, CurateError, MemoryError):
+            raise
+        except Exception as error:  # each store has errors of its own
+            raise Failed(_line(error)) from None
+
+        def read(size: int) -> bytes:
+            try:
+                data: bytes = file.read(size)
+                return data
+            except (PermissionError, FileNotFoundError) as error:
+                raise _no_file(error) from None
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise Failed(_line(error)) from None
+
+        size = info.get("size")
+        return Answer(offset, None if size is None else int(size), found, read, file.close)
+
+
+def _no_file(error: OSError) -> Refused:
+    missing = isinstance(error, FileNotFoundError)
+    return Refused("there is no such file" if missing else f"no access: {_line(error)}")
+
+
+def _version(info: dict[str, Any]) -> str | None:
+    for key in ("ETag", "etag", "md5Hash", "content_md5", "sha256"):
+        if info.get(key):
+            return str(info[key])
+    when = info.get("mtime") or info.get("LastModified") or info.get("created")
+    return f"{when}/{info.get('size')}" if when else None

@@ -1,0 +1,227 @@
+"""One file: fetched beside its place as NAME.part, gone on with after a cut or a kill, checked.
+
+NAME.part.json says of which URL and version the part is. A part is gone on with only where the
+source names the version (ETag, Last-Modified) or a checksum will tell in the end; else it is
+fetched anew. What stands under NAME is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from curate.atomic import sync_folder, write_text
+from curate.errors import RunFailed
+from curate.fetch.rate import Rate
+from curate.fetch.sources import EARLY, Answer, Changed, Failed, Refused, Source
+
+PART = ".part"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file to fetch. checksum: `sha256:HEX` or `md5:HEX`; most: bytes that it may have."""
+
+    url: str
+    target: Path
+    checksum: str | None = None
+    most: int | None = None
+
+
+class Stopped(Exception):
+    """The user ended it."""
+
+
+@dataclass
+class Manners:
+    """How files are fetched. tries: in a row that bring no byte which was not there before;
+    pause: seconds before a second one, doubled with each; patience: the longest wait that a server
+    may ask for; came(n): is told of every n bytes."""
+
+    tries: int = 5
+    rate: Rate = field(default_factory=lambda: Rate(None))
+    pause: float = 0.5
+    patience: float = 600.0
+    stop: threading.Event | None = None
+    came: Callable[[int], None] = lambda size: None
+
+    def wait(self, seconds: float) -> None:
+        """Sleeps; Stopped where it is to end meanwhile."""
+        if (self.stop or threading.Event()).wait(seconds):
+            raise Stopped()
+
+    def go_on(self) -> None:
+        """Stopped where it is to end."""
+        if self.stop is not None and self.stop.is_set():
+            raise Stopped()
+
+
+def is_there(wanted: Wanted) -> bool:
+    """Whether the file is there, and is what its checksum says."""
+    if not wanted.target.is_file():
+        return False
+    return wanted.checksum is None or not _differs(wanted.target, wanted.checksum)
+
+
+def transfer(wanted: Wanted, source: Source, how: Manners) -> int:
+    """Fetches a file and returns its bytes. Refused where that cannot be, RunFailed where it did
+    not come in all tries; what came stays for the next time."""
+    from urllib3 import Retry
+    from urllib3.exceptions import MaxRetryError, ProtocolError
+
+    part = wanted.target.with_name(wanted.target.name + PART)
+    fresh = Retry(total=how.tries - 1, backoff_factor=how.pause, redirect=0)
+    with _locked(part) as out:
+        retry, furthest, pieces = fresh, part.stat().st_size, 0
+        while True:
+            how.go_on()
+            try:
+                pieces += 1
+                _once(wanted, source, how, out, pieces)
+                break
+            except Failed as error:
+                size = part.stat().st_size
+                if size > furthest:
+                    retry, furthest = fresh, size
+                if isinstance(error, Changed):
+                    _forget(part, out)
+                try:
+                    retry = retry.increment("GET", wanted.url, error=ProtocolError(str(error)))
+                except MaxRetryError:
+                    times = f", {how.tries} times in a row" if how.tries > 1 else ""
+                    raise RunFailed(f"{error}{times}") from None
+                wait = max(how.pause, retry.get_backoff_time(), error.wait or 0.0)
+                if wait > how.patience:
+                    raise RunFailed(f"{error} and asks to wait {wait:.0f} seconds") from None
+                how.wait(wait)
+        os.fsync(out.fileno())
+        size = part.stat().st_size
+        part.replace(wanted.target)
+        sync_folder(part.parent)
+        _note_of(part).unlink(missing_ok=True)
+    return size
+
+
+def _once(wanted: Wanted, source: Source, how: Manners, out: BinaryIO, pieces: int) -> None:
+    """One try: the rest of the file, or all of it, and its check."""
+    part = Path(out.name)
+    validator, size = _note(part, wanted.url)
+    there = out.seek(0, os.SEEK_END)
+    offset = there if validator or wanted.checksum else 0
+    if not (size is not None and offset == size > 0):
+        answer = source.open(wanted.url, offset, validator)
+        try:
+            if offset and size is not None and answer.start and answer.size not in (None, size):
+                raise Changed("the file has another length than before")
+            _fitting(wanted, answer.size, out)
+            if answer.start == 0:
+                _forget(part, out)
+            out.seek(answer.start)
+            note = {"url": wanted.url, "validator": answer.validator or validator}
+            write_text(_note_of(part), json.dumps(note | {"size": answer.size}))
+            _receive(wanted, answer, how, out)
+        finally:
+            answer.close()
+        offset = answer.start
+    if wanted.checksum and (found := _differs(part, wanted.checksum)):
+        _forget(part, out)
+        kind, _, expected = wanted.checksum.partition(":")
+        reason = f"what came has the {kind} {found}, not {expected}"
+        # In one piece it is what the server has: another try would bring it again.
+        raise Failed(reason) if offset or pieces > 1 else Refused(reason)
+
+
+def _receive(wanted: Wanted, answer: Answer, how: Manners, out: BinaryIO) -> None:
+    at = answer.start
+
+    def more() -> bytes:
+        try:
+            return answer.read(how.rate.block)
+        except Failed as error:
+            if answer.size is None or str(error) != EARLY:
+                raise
+            return b""  # it is said below how much is missing
+
+    while data := more():
+        out.write(data)
+        out.flush()
+        at += len(data)
+        _fitting(wanted, at, out)
+        how.came(len(data))
+        how.rate.take(len(data))
+        how.go_on()
+    if answer.size is not None and at < answer.size:
+        raise Failed(f"{EARLY}, {answer.size - at} bytes are missing")
+    if answer.size is not None and at > answer.size:
+        raise Changed("more came than the server said")
+
+
+def _fitting(wanted: Wanted, size: int | None, out: BinaryIO) -> None:
+    if wanted.most is not None and size is not None and size > wanted.most:
+        _forget(Path(out.name), out)
+        raise Refused(f"it has more than the {wanted.most} bytes that it should have")
+
+
+@contextmanager
+def _locked(part: Path) -> Iterator[BinaryIO]:
+    """The part, open for this process alone."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with open(part, "ab") as made:
+        del made
+    with open(part, "rb+") as out:
+        try:
+            fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFailed("another process is fetching it") from None
+        except OSError:
+            pass  # a file system without locks
+        # Another one may have fetched it between our open and our lock: then this is its file.
+        if not part.exists() or not os.path.samestat(os.fstat(out.fileno()), part.stat()):
+            raise RunFailed("another process has just fetched it")
+        try:
+            yield out
+        finally:
+            if part.exists() and part.stat().st_size == 0:
+                _note_of(part).unlink(missing_ok=True)
+                part.unlink()
+
+
+def _note_of(part: Path) -> Path:
+    return part.with_name(part.name + ".json")
+
+
+def _note(part: Path, url: str) -> tuple[str | None, int | None]:
+    """(validator, size) of what the part is of; (None, None) where it is of another URL."""
+    try:
+        note = json.loads(_note_of(part).read_text())
+        if note["url"] == url:
+            validator, size = note["validator"], note["size"]
+            if isinstance(validator, str | None) and isinstance(size, int | None):
+                return validator, size
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None, None
+
+
+def _forget(part: Path, out: BinaryIO) -> None:
+    _note_of(part).unlink(missing_ok=True)
+    out.truncate(0)
+    out.seek(0)
+
+
+def _differs(path: Path, checksum: str) -> str | None:
+    """The file's own sum where it is another one."""
+    kind, _, expected = checksum.partition(":")
+    state = hashlib.new(kind, usedforsecurity=False)
+    with open(path, "rb") as f:
+        while block := f.read(1 << 20):
+            state.update(block)
+    return None if state.hexdigest() == expected.lower() else state.hexdigest()

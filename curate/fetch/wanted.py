@@ -1,0 +1,146 @@
+"""What a command line wants: URLs, and lists of them, as files of a folder.
+
+A list is a local file or one behind a URL, plain or .gz: a URL or a path below `base` a line, as in
+Common Crawl's *.paths.gz, or beside its sha256 or md5 in either order, as sha256sum writes it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+from urllib.parse import urljoin, urlsplit
+
+from curate.errors import UsageError
+from curate.fetch.transfer import Wanted
+
+_LISTS = (".paths", ".paths.gz", ".txt", ".txt.gz", ".sha256", ".md5", "sums")
+_SUM = re.compile(r"(?:(sha256|md5):)?([0-9a-f]{64}|[0-9a-f]{32})", re.I | re.ASCII)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.I | re.ASCII)
+MOST_LIST = 1 << 30  # bytes of a list, unpacked
+
+
+def is_list(given: str) -> bool:
+    """Whether an argument is a list of files rather than a file: what is no URL, and a URL that
+    ends as lists do."""
+    if not _SCHEME.match(given):
+        return True
+    return urlsplit(given).path.lower().endswith(_LISTS)
+
+
+def wanted_files(
+    given: Iterable[str],
+    folder: Path,
+    base: str | None = None,
+    keep_paths: bool = False,
+    limit: int | None = None,
+    get: Callable[[str, Path], None] | None = None,
+) -> list[Wanted]:
+    """The files, in the order given, each once; limit: the first so many.
+
+    get(url, path) fetches a list that is a URL. keep_paths: below host and path of the URL, rather
+    than all in one folder. UsageError for a line that is no URL, and where two have one name.
+    """
+    found: list[tuple[str, str | None]] = []
+    for one in given:
+        if is_list(one):
+            found += _listed(one, base, get)
+        else:
+            found.append((one, None))
+    chosen: dict[str, str | None] = {}
+    for url, checksum in found:
+        before = chosen.setdefault(url, checksum)
+        if before and checksum and before != checksum:
+            raise UsageError(f"{url} is given twice, with different checksums")
+        chosen[url] = before or checksum
+    files: list[Wanted] = []
+    names: dict[str, str] = {}
+    for url, checksum in list(chosen.items())[:limit]:
+        name = _name(url, keep_paths)
+        if (other := names.setdefault(name.lower(), url)) != url:
+            hint = "" if keep_paths else "; --keep-paths keeps their folders apart"
+            raise UsageError(f"{other} and {url} would both be called {name}{hint}")
+        files.append(Wanted(url, folder / name, checksum))
+    if not files:
+        raise UsageError("nothing to fetch: no URL was given, or the lists are empty")
+    return files
+
+
+def _listed(
+    given: str, base: str | None, get: Callable[[str, Path], None] | None
+) -> list[tuple[str, str | None]]:
+    if _SCHEME.match(given):
+        if get is None:
+            raise UsageError(f"{given}: give the list as a file")
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "list"
+            get(given, path)
+            data = path.read_bytes()
+    else:
+        try:
+            data = Path(given).expanduser().read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"{given}: {error.strerror}; give a URL (https://...) or a file that lists them"
+            ) from None
+    if data[:2] == b"\x1f\x8b":
+        data = _unpacked(data, given)
+    lines = data.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            found.append(_entry(line.strip(), f"{given}:{number}", base))
+    return found
+
+
+def _unpacked(data: bytes, given: str) -> bytes:
+    import io
+
+    try:
+        with gzip.open(io.BytesIO(data)) as f:
+            plain = f.read(MOST_LIST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{given}: a damaged .gz file ({error})") from None
+    if len(plain) > MOST_LIST:
+        raise UsageError(f"{given}: no list, it has more than {MOST_LIST >> 20} MiB")
+    return plain
+
+
+def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:
+    """(URL, checksum) of a line; where: its place, for messages."""
+    words = line.split()
+    sums = [w for w in words if _SUM.fullmatch(w)]
+    rest = [w.removeprefix("*") for w in words if not _SUM.fullmatch(w)]
+    if len(rest) != 1 or len(sums) > 1 or "\0" in line or "\ufffd" in line:
+        raise UsageError(f"{where}: give one URL a line, and a sha256 or md5 beside it or none")
+    checksum = None
+    if sums and (found := _SUM.fullmatch(sums[0])):
+        kind = "sha256" if len(found[2]) == 64 else "md5"
+        if found[1] and found[1].lower() != kind:
+            raise UsageError(f"{where}: {sums[0][:80]} is no {found[1].lower()}")
+        checksum = f"{kind}:{found[2].lower()}"
+    if _SCHEME.match(rest[0]):
+        return rest[0], checksum
+    if base is None:
+        raise UsageError(
+            f"{where}: {rest[0][:80]!r} is no URL; for paths give what stands before them, such as"
+            " --base https://data.commoncrawl.org/"
+        )
+    return urljoin(base if base.endswith("/") else f"{base}/", rest[0].lstrip("/")), checksum
+
+
+def _name(url: str, keep_paths: bool) -> str:
+    """Where the file goes, below the folder. UsageError where the URL names none."""
+    parts = urlsplit(url)
+    pieces = [p for p in PurePosixPath(parts.path).parts if p != "/"]
+    if any(p in ("..", ".") or "\0" in p or "\\" in p or len(p) > 200 for p in pieces):
+        raise UsageError(f"{url[:200]}: its path is no name for a file")
+    if not pieces or parts.path.endswith("/"):
+        raise UsageError(f"{url[:200]} names no file")
+    if not keep_paths:
+        return pieces[-1].lstrip(".") or "file"
+    host = re.sub(r"[^A-Za-z0-9._-]", "_", parts.netloc.rpartition("@")[2]).lstrip(".")
+    return str(PurePosixPath(host or "files", *pieces))

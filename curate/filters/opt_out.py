@@ -1,0 +1,234 @@
+"""Documents dropped because their publisher said that machines should not use them.
+
+Where it was said: the site's robots.txt (RFC 9309) and tdmrep.json, as archives hold them; the HTTP
+headers X-Robots-Tag and tdm-reservation of the page's response; `meta` elements in its head.
+Nothing is fetched. docs/filters.md says how each is read.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BeforeValidator, Field, PrivateAttr
+
+from curate.documents import Documents
+from curate.errors import UsageError
+from curate.filters.opt_out_robots import forbidding, path_of
+from curate.steps import Step
+
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
+]
+# Crawlers whose operators say that what they fetch, or what the name lets them use, trains models.
+AGENTS = (
+    "AI2Bot", "Amazonbot", "anthropic-ai", "Applebot-Extended", "Bytespider", "CCBot", "ClaudeBot",
+    "cohere-training-data-crawler", "Diffbot", "FacebookBot", "Google-Extended", "GPTBot",
+    "img2dataset", "meta-externalagent", "omgili", "PanguBot", "Timpibot", "Webzio-Extended",
+)  # fmt: skip
+PAGES = (None, "text/html", "application/xhtml+xml")
+_EQUIV, _ROBOTS, _TDM = 0, 1, 2  # the first names that are looked for in `meta`
+
+
+class OptOut(Step):
+    """Drops documents by robots.txt, X-Robots-Tag, robots `meta` and TDM reservations."""
+
+    name: ClassVar[str] = "opt_out"
+
+    robots: bool = Field(True, description="robots.txt counts, where an archive has it")
+    robots_txt: Names = Field(
+        (), description="archives that hold robots.txt (and tdmrep.json): files, folders, patterns"
+    )
+    agents: Names = Field(AGENTS, description="a page that one of them may not have is dropped")
+    unreachable: Literal["allow", "disallow"] = Field(
+        "allow", description="what a robots.txt means that a server answered with an error 5xx"
+    )
+    headers: bool = Field(True, description="X-Robots-Tag counts")
+    meta: bool = Field(True, description="`meta` elements count, of name robots or an agent's")
+    directives: Names = Field(
+        ("noai", "noimageai"),
+        description="words that forbid; none and noindex are about search, and may be added",
+    )
+    tdm: bool = Field(True, description="reservations of the TDM Reservation Protocol count")
+
+    _sites: object = PrivateAttr(default=None)
+
+    @property
+    def before_extract(self) -> bool:
+        return self.headers or self.meta or self.tdm
+
+    @cached_property
+    def _files(self) -> list[str]:
+        from curate.formats.inputs import find_files
+
+        if not self.robots_txt:
+            return []
+        try:
+            files, _ = find_files(self.robots_txt)
+        except UsageError as error:
+            raise UsageError(f"{self.label}.robots_txt: {error}") from None
+        for file in files:
+            if file.format != "archive":
+                raise UsageError(
+                    f"{self.label}.robots_txt: {file.path} is no archive (WARC or ARC)"
+                )
+        return [f.path for f in files]
+
+    def resources(self) -> list[str]:
+        return self._files
+
+    def notes(self) -> list[str]:
+        found = []
+        if self.robots and not self.robots_txt:
+            found.append(f"{self.label}: no robots_txt was given, so no robots.txt counts")
+        return found
+
+    def open(self) -> None:
+        from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, Sites
+
+        if self._sites is None:
+            unreachable = FORBIDDEN if self.unreachable == "disallow" else NOTHING
+            self._sites = Sites(self.agents, unreachable).read(self._files)
+
+    def apply(self, docs: Documents) -> Documents:
+        self.open()
+        docs = self._by_site(docs)
+        headers = _column(docs, "opt_out_headers")
+        if self.headers:
+            docs = self._by_headers(docs, headers)
+        return self._by_page(docs, headers)
+
+    def _by_site(self, docs: Documents) -> Documents:
+        """Drops by robots.txt; `robots_known`: whether one is held for the page's site."""
+        from curate.filters.opt_out_sites import Sites, origin_of
+
+        sites = self._sites
+        assert isinstance(sites, Sites)
+        known = np.zeros(len(docs), np.bool_)
+        details: list[str | None] = [None] * len(docs)
+        if self.robots and len(sites):
+            for row, url in enumerate(docs.table["url"].to_pylist()):
+                origin = origin_of(url) if url else None
+                policy = sites.robots(origin) if origin else None
+                if policy is None:
+                    continue
+                known[row] = True
+                if policy and (found := forbidding(policy, path_of(url))):
+                    details[row] = f"{found[0]}: {found[1].line}"
+        docs = docs.annotate("robots_known", known)
+        return docs.drop(_given(details), "robots_txt", detail=details)
+
+    def _by_headers(self, docs: Documents, headers: list[str | None]) -> Documents:
+        from curate.filters.opt_out_meta import header_says
+
+        agents = {a.lower() for a in self.agents}
+        forbid = {d.lower() for d in self.directives}
+        details: list[str | None] = [None] * len(docs)
+        for row, text in enumerate(headers):
+            for line in (text or "").split("\n"):
+                name, _, value = line.partition(": ")
+                if name == "x-robots-tag" and details[row] is None:
+                    details[row] = header_says(value, forbid, agents)
+        return docs.drop(_given(details), "x_robots_tag", detail=details)
+
+    def _by_page(self, docs: Documents, headers: list[str | None]) -> Documents:
+        """Drops by `meta`, and by TDM reservations: what stands nearest to the content counts,
+        the page before its headers before the site's file."""
+        found: list[str | None] = [None] * len(docs)
+        stated: list[tuple[bool, str] | None] = [None] * len(docs)
+        if self.tdm:
+            self._tdm_of_site(docs, stated)
+            for row, text in enumerate(headers):
+                for line in (text or "").split("\n"):
+                    if line.startswith("tdm-reservation: "):
+                        _state(stated, row, line.partition(": ")[2], "header tdm-reservation")
+        if (self.meta or self.tdm) and "payload" in docs.table.column_names:
+            self._metas(docs, found, stated)
+        if self.meta:
+            docs = docs.drop(_given(found), "meta_robots", detail=found)
+        if self.tdm:
+            reserved = [s[1] if s and s[0] else None for s in stated]
+            docs = docs.drop(_given(reserved), "tdm_reservation", detail=reserved)
+        return docs
+
+    def _tdm_of_site(self, docs: Documents, stated: list[tuple[bool, str] | None]) -> None:
+        from curate.filters.opt_out_sites import Sites, origin_of
+
+        sites = self._sites
+        assert isinstance(sites, Sites)
+        if not sites.reserve:
+            return
+        for row, url in enumerate(docs.table["url"].to_pylist()):
+            origin = origin_of(url) if url else None
+            rule = sites.reservation(origin, path_of(url)) if origin else None
+            if rule is not None:
+                stated[row] = rule.reserved, rule.line
+
+    def _metas(
+        self,
+        docs: Documents,
+        found: list[str | None],
+        stated: list[tuple[bool, str] | None],
+    ) -> None:
+        """Fills in what the pages' own heads say."""
+        from curate.filters import opt_out_meta as page
+        from curate.text.buffers import one_array, text_buffers
+
+        names = ("x-robots-tag", "robots", "tdm-reservation", *(a.lower() for a in self.agents))
+        table, ends = page.names_table(names)
+        agents = set(names[3:])
+        forbid = {d.lower() for d in self.directives}
+        data, offsets = text_buffers(_narrow(one_array(docs.table["payload"])))
+        places = page.find_metas(data, offsets, table, ends)
+        mimes = docs.table["mime"].to_pylist() if len(places) else []
+        for row, which, start, end in places.tolist():
+            if mimes[row] not in PAGES:
+                continue
+            text = page.content_text(data, start, end)
+            if which == _TDM:
+                _state(stated, row, text, "meta tdm-reservation")
+            elif found[row] is None and which == _EQUIV:
+                found[row] = page.header_says(text, forbid, agents)
+            elif found[row] is None:
+                words = forbid if which == _ROBOTS else {*forbid, *page.TO_NAMED}
+                if word := page.told(text, words):
+                    found[row] = f"{names[which]}: {word}"
+
+
+def _column(docs: Documents, name: str) -> list[str | None]:
+    """A column as Python values; all None where no row has one, as is usual."""
+    if name not in docs.table.column_names or docs.table[name].null_count == len(docs):
+        return [None] * len(docs)
+    values: list[str | None] = docs.table[name].to_pylist()
+    return values
+
+
+def _given(details: list[str | None]) -> np.ndarray:
+    return np.array([d is not None for d in details], np.bool_)
+
+
+def _state(stated: list[tuple[bool, str] | None], row: int, value: str, where: str) -> None:
+    """Notes a reservation; another value than 0 or 1 says nothing."""
+    value = value.strip()
+    if value in ("0", "1"):
+        stated[row] = value == "1", f"{where}: {value}"
+
+
+def _narrow(pages: pa.Array) -> pa.Array:
+    """Pages in UTF-16, which begin with its mark, as UTF-8: the kernel looks for single bytes."""
+    from curate.text.buffers import text_buffers
+
+    data, offsets = text_buffers(pages)
+    first = offsets[:-1][np.diff(offsets) > 1]
+    if not len(first):
+        return pages
+    pairs = data[first].astype(np.int64) << 8 | data[first + 1]
+    if not ((pairs == 0xFFFE) | (pairs == 0xFEFF)).any():
+        return pages
+    values = pages.to_pylist()
+    for row, value in enumerate(values):
+        if value and value[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            values[row] = value.decode("utf-16", "replace").encode("utf-8", "replace")
+    return pa.array(values, pa.large_binary())

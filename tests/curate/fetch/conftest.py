@@ -1,0 +1,16 @@
+"""A server for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from web import Web, serving
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    for name in ("LLMCURATE_OFFLINE", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving() as one:
+        yield one

@@ -1,0 +1,159 @@
+"""`llmcurate fetch`: lists, names, what is said, exit codes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from cli_here import run_here
+from web import Web
+
+from curate.errors import UsageError
+from curate.fetch.wanted import wanted_files
+
+PATHS = ["crawl-data/CC-MAIN-2026-01/a.warc.gz", "crawl-data/CC-MAIN-2026-01/b.warc.gz"]
+SUM = hashlib.sha256(b"one").hexdigest()
+
+
+def listed(tmp_path: Path, text: str, **options) -> list[tuple[str, str, str | None]]:
+    """(URL, path below the folder, checksum) of a list's files."""
+    (tmp_path / "list").write_text(text)
+    files = wanted_files([str(tmp_path / "list")], Path("D"), **options)
+    return [(f.url, f.target.relative_to("D").as_posix(), f.checksum) for f in files]
+
+
+@pytest.mark.parametrize("where", ["file", "URL"])
+def test_a_list_of_common_crawl_is_fetched_below_its_base(
+    web: Web, tmp_path: Path, where: str
+) -> None:
+    for path in PATHS:
+        web.put(f"/{path}", path.encode())
+    packed = gzip.compress("\n".join(PATHS).encode())
+    (tmp_path / "warc.paths.gz").write_bytes(packed)
+    given = web.put("/warc.paths.gz", packed) if where == "URL" else tmp_path / "warc.paths.gz"
+    out = tmp_path / "out"
+    line = ["fetch", given, "--base", web.url, "-o", out, "--json"]
+    done = run_here(*line)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["files"], found["fetched"], found["there"], found["failed"]) == (2, 2, 0, [])
+    assert found["bytes"] == sum(map(len, PATHS))
+    assert [Path(p).read_text() for p in found["paths"]] == PATHS
+    assert sorted(p.name for p in out.iterdir()) == ["a.warc.gz", "b.warc.gz"]
+    again = json.loads(run_here(*line).stdout)
+    assert (again["fetched"], again["there"], again["paths"]) == (0, 2, found["paths"])
+
+
+def test_what_fails_is_named_and_the_rest_is_done(web: Web, tmp_path: Path) -> None:
+    urls = [web.put("/a", b"one"), f"{web.url}/none", web.put("/b", b"two", "403")]
+    (tmp_path / "list").write_text("".join(f"{u}\n" for u in [*urls, web.put("/c", b"three")]))
+    done = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out")
+    assert done.returncode == 1
+    assert f"{urls[1]}: the server answers 404 Not Found\n" in done.stderr
+    assert f"{urls[2]}: the server answers 403 Forbidden\n" in done.stderr
+    assert "2 of 4 files did not come; the same command tries them again" in done.stderr
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a", "c"]
+    again = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out", "--json")
+    found = json.loads(again.stdout.splitlines()[-1])
+    assert again.returncode == 1 and (found["fetched"], found["there"]) == (1, 2)  # b came now
+    assert found["failed"] == [{"url": urls[1], "reason": "the server answers 404 Not Found"}]
+    assert web.ranges("/a") == [None]
+
+
+def test_another_content_than_the_list_says_is_a_failure(web: Web, tmp_path: Path) -> None:
+    (tmp_path / "sums").write_text(f"{SUM}  {web.put('/a', b'one')}\n{SUM} *b\n")
+    web.put("/b", b"two")
+    done = run_here("fetch", tmp_path / "sums", "-o", tmp_path / "out", "--base", web.url)
+    assert done.returncode == 1 and f"/b: what came has the sha256 {'3fc4ccfe'}" in done.stderr
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a"]
+
+
+def test_offline_is_wrong_use(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMCURATE_OFFLINE", "1")
+    for url in (web.put("/a", b"one"), web.put("/warc.paths.gz", b"a")):
+        done = run_here("fetch", url, "-o", tmp_path / "out")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "LLMCURATE_OFFLINE is set and forbids fetching" in done.stderr
+    assert web.asked == []
+
+
+@pytest.mark.parametrize(
+    ("line", "checksum"),
+    [
+        ("https://x.test/f", None),
+        (f"https://x.test/f  {SUM}", f"sha256:{SUM}"),
+        (f"{SUM.upper()}  https://x.test/f", f"sha256:{SUM}"),
+        (f"https://x.test/f sha256:{SUM}", f"sha256:{SUM}"),
+        (f"md5:{SUM[:32]} https://x.test/f", f"md5:{SUM[:32]}"),
+        (f"{SUM[:32]} *f", f"md5:{SUM[:32]}"),
+        ("  f  ", None),
+        ("# what this is\n\nf\r", None),
+    ],
+)
+def test_a_line_is_a_url_or_path_and_a_checksum_or_none(
+    tmp_path: Path, line: str, checksum: str | None
+) -> None:
+    assert listed(tmp_path, line, base="https://x.test") == [("https://x.test/f", "f", checksum)]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("f", "'f' is no URL; for paths give what stands before them, such as --base https"),
+        ("https://x.test/a https://x.test/b", "give one URL a line"),
+        (SUM, "give one URL a line"),
+        (f"https://x.test/a sha256:{SUM[:32]}", "is no sha256"),
+        ("https://x.test/a\0", "give one URL a line"),
+        ("https://x.test/", "names no file"),
+        ("https://x.test/../../etc/passwd", "its path is no name for a file"),
+        ("https://x.test/a/f\nhttps://x.test/b/f", "would both be called f; --keep-paths"),
+        (f"https://x.test/a {SUM}\nhttps://x.test/a {SUM[::-1]}", "with different checksums"),
+        ("", "nothing to fetch"),
+    ],
+)
+def test_a_wrong_list_is_refused_in_one_line(tmp_path: Path, line: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        listed(tmp_path, line)
+    assert why in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_kept_paths_stand_below_the_host(tmp_path: Path) -> None:
+    text = "https://me:secret@x.test:8/a/f\nhttps://x.test/b/f?v=1\ns3://bucket/b/f\n"
+    names = [name for _, name, _ in listed(tmp_path, text, keep_paths=True)]
+    assert names == ["x.test_8/a/f", "x.test/b/f", "bucket/b/f"]
+
+
+def test_the_first_so_many_are_taken_each_once(tmp_path: Path) -> None:
+    text = "https://x.test/a\nhttps://x.test/a\nhttps://x.test/b\nhttps://x.test/c\n"
+    assert [name for _, name, _ in listed(tmp_path, text, limit=2)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("data", [b"\x1f\x8bdamaged", gzip.compress(b"x" * 9999)[:-20]])
+def test_a_damaged_list_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "list").write_bytes(data)
+    done = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out")
+    assert done.returncode == 2 and "a damaged .gz file" in done.stderr
+
+
+def test_a_name_that_is_neither_url_nor_file_is_refused(tmp_path: Path) -> None:
+    done = run_here("fetch", "nowhere.txt", "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert "nowhere.txt: No such file or directory; give a URL (https://...)" in done.stderr
+
+
+@pytest.mark.parametrize("options", [["--rate", "fast"], ["--tries", "0"], ["--parallel", "0"]])
+def test_wrong_options_are_wrong_use(tmp_path: Path, options: list[str]) -> None:
+    done = run_here("fetch", "https://x.test/a", "-o", tmp_path, *options)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_an_input_on_the_web_is_to_be_fetched_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
+    done = run_here("stats", "https://x.test/a.warc.gz")
+    assert done.returncode == 2 and "fetch it first (llmcurate fetch URL -o DIR)" in done.stderr

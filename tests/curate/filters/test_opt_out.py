@@ -1,0 +1,366 @@
+"""Publishers' words to machines: where they stand, how they are read, what they drop."""
+
+from __future__ import annotations
+
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.documents import CORE, PAYLOAD, Documents, documents
+from curate.errors import UsageError
+from curate.filters.opt_out import OptOut
+from curate.filters.opt_out_meta import find_metas, header_says, names_table
+from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, Sites, origin_of, reservations_of
+from curate.text.buffers import text_buffers
+
+SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
+NAMES = ("x-robots-tag", "robots", "tdm-reservation", "gptbot")
+
+
+def record(url: str, body: bytes, head: str = "HTTP/1.1 200 OK", date: str = "2026-01-01") -> bytes:
+    """A response as a WARC record; head: status line and HTTP fields."""
+    content = head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body
+    fields = (
+        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\n"
+        f"WARC-Date: {date}T00:00:00Z\r\nContent-Type: application/http\r\n"
+        f"WARC-Record-ID: <{url}>\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return fields.encode() + content + b"\r\n\r\n"
+
+
+def sites(tmp_path: Path, *records: bytes, agents: tuple[str, ...] = ("GPTBot",), **more) -> Sites:
+    (tmp_path / "robots.warc").write_bytes(b"".join(records))
+    return Sites(agents, **more).read([str(tmp_path / "robots.warc")])
+
+
+def page(text: str | bytes, headers: str | None = None, url: str = "https://x.test/a") -> Documents:
+    data = text.encode() if isinstance(text, str) else text
+    columns = {
+        "url": [url],
+        "payload": [data],
+        "mime": ["text/html"],
+        "opt_out_headers": [headers],
+    }
+    return documents(columns, (*CORE, *PAYLOAD)).within("opt_out")
+
+
+def reasons(docs: Documents, **settings) -> list[tuple[str, str]]:
+    found = OptOut(**settings).apply(docs)
+    return [(d.rule, d.details[0]) for d in found.drops if d.details and d.details[0]]
+
+
+def metas(*pages: bytes) -> list[tuple[int, str, bytes]]:
+    """(row, name, content) of what the kernel finds."""
+    data, offsets = text_buffers(pa.array(pages, pa.large_binary()))
+    found = find_metas(data, offsets, *names_table(NAMES))
+    return [(row, NAMES[k], data[a:z].tobytes()) for row, k, a, z in found.tolist()]
+
+
+class _Reference(HTMLParser):
+    """The same by Python's own parser, for heads that it and browsers read alike."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.found: list[tuple[str, str]] = []
+        self.over = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.over = self.over or tag == "body"
+        if tag != "meta" or self.over:
+            return
+        first: dict[str, str] = {}
+        for name, value in attrs:
+            first.setdefault(name, value or "")
+        name, equiv = (first.get(k, "").strip().lower() for k in ("name", "http-equiv"))
+        if "content" in first and name in NAMES[1:]:
+            self.found.append((name, first["content"]))
+        elif "content" in first and equiv == NAMES[0]:
+            self.found.append((equiv, first["content"]))
+
+
+QUOTED = st.tuples(
+    st.sampled_from(["name", "NAME", "http-equiv", "content", "property", "x"]),
+    st.sampled_from([' = "', "='", "="]),
+    st.sampled_from(["robots", "GPTBot", "tdm-reservation", "X-Robots-Tag", "noai", "1", "other"]),
+).map(lambda p: p[0] + p[1] + p[2] + ("" if p[1] == "=" else p[1][-1]))
+PARTS = st.one_of(
+    st.lists(QUOTED, max_size=4).map(lambda a: f"<meta {' '.join(a)}>"),
+    st.lists(QUOTED, max_size=3).map(lambda a: f"<META\n{' '.join(a)} />"),
+    st.sampled_from(
+        ["<!-- <meta name=robots content=a> -->", "<script>'<meta name=robots content=b>'</script>",
+         "<STYLE>/* <meta name=robots content=c> */</style>", "<title>t</title>", "text", "&lt;",
+         "<metax name=robots content=d>", "<p title='<'>", "<link rel=x>", "<body>"]
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PARTS, max_size=8).map("".join))
+def test_the_kernel_finds_what_an_html_parser_finds(text: str) -> None:
+    expected = [(0, name, content.encode()) for name, content in _Reference(text).found]
+    assert metas(text.encode()) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=60) | st.just(b"<meta name=robots content='noai"), max_size=5))
+def test_no_bytes_are_too_odd_and_rows_do_not_mix(pages: list[bytes]) -> None:
+    together = metas(*pages)
+    alone = [(row, *found[1:]) for row, one in enumerate(pages) for found in metas(one)]
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<meta name=robots content=noai",
+        "<title><meta name=robots content=noai></title>",
+        "<head></head><meta name=robots content=noai>",
+        "<!-- <meta name=robots content=noai>",
+        "<meta name=robots>",
+        "<meta http-equiv=robots content=noai>",
+        "<meta name=x-robots-tag content=noai>",
+    ],
+)
+def test_what_is_no_meta_of_the_head_says_nothing(text: str) -> None:
+    assert metas(text.encode()) == []
+
+
+def test_more_metas_than_were_thought_of_are_found() -> None:
+    one = b"<meta name=robots content=all>"
+    assert len(metas(one * 70, b"", one * 70)) == 140
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("noai", "noai"),
+        ("noindex, NoAI", "noai"),
+        ("noindex", None),
+        ("gptbot: noindex", "gptbot: noindex"),
+        ("GPTBot: nofollow, none", "gptbot: none"),
+        ("googlebot: noai", None),
+        ("googlebot: noindex, noai", None),  # the name holds for what stands behind it
+        ("noai, googlebot: noindex", "noai"),
+        ("*: noai", "*: noai"),
+        ("unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT, noai", "noai"),
+        ("max-snippet: 20, noimageai", "noimageai"),
+        ("", None),
+        (":,::,", None),
+    ],
+)
+def test_a_header_speaks_to_all_or_to_the_agents_that_it_names(
+    value: str, said: str | None
+) -> None:
+    assert header_says(value, {"noai", "noimageai"}, {"gptbot"}) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "expected"),
+    [
+        ("<meta name=robots content='index, noai'>", None, [("meta_robots", "robots: noai")]),
+        ("<meta name=ROBOTS content='NO&#65;I'>", None, [("meta_robots", "robots: noai")]),
+        ("<meta name=robots content=noindex>", None, []),
+        ("<meta name=GPTBot content=noindex>", None, [("meta_robots", "gptbot: noindex")]),
+        ("<meta name=googlebot content=noai>", None, []),
+        ("<meta http-equiv=X-Robots-Tag content=noai>", None, [("meta_robots", "noai")]),
+        ("", "x-robots-tag: all\nx-robots-tag: noai", [("x_robots_tag", "noai")]),
+        ("", "tdm-reservation: 1", [("tdm_reservation", "header tdm-reservation: 1")]),
+        ("", "tdm-reservation: 2", []),
+        (
+            "<meta name=tdm-reservation content=1>",
+            "tdm-reservation: 0",
+            [("tdm_reservation", "meta tdm-reservation: 1")],
+        ),
+        ("<meta name=tdm-reservation content=0>", "tdm-reservation: 1", []),
+    ],
+)
+def test_each_word_has_its_rule_and_is_its_detail(
+    text: str, headers: str | None, expected: list[tuple[str, str]]
+) -> None:
+    assert reasons(page(text, headers)) == expected
+    assert reasons(page(text, headers), meta=False, headers=False, tdm=False) == []
+
+
+def test_words_about_search_count_where_the_recipe_says_so() -> None:
+    docs = page("<meta name=robots content=noindex>", "x-robots-tag: none")
+    found = reasons(docs, directives=("noindex", "none"))
+    assert found == [("x_robots_tag", "none"), ("meta_robots", "robots: noindex")]
+
+
+def test_pages_in_utf_16_are_read_and_plain_text_is_not() -> None:
+    text = "<meta name=robots content=noai>"
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        mark = b"" if encoding == "utf-16" else "\ufeff".encode(encoding)
+        assert reasons(page(mark + text.encode(encoding))) == [("meta_robots", "robots: noai")]
+    plain = page(text)
+    table = plain.table.set_column(
+        plain.table.column_names.index("mime"), "mime", pa.array(["text/plain"])
+    )
+    assert reasons(Documents(table, step="opt_out")) == []
+
+
+ALL = b"User-agent: *\nDisallow: /p\n"
+
+
+def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path) -> None:
+    found = sites(
+        tmp_path,
+        record("https://x.test/robots.txt", ALL, date="2026-02-01"),
+        record("https://x.test/robots.txt", b"", date="2026-01-01"),
+        record("https://x.test/other.txt", ALL),
+        record("http://y.test:8080/robots.txt", b""),
+    )
+    policy = found.robots("https://x.test")
+    assert policy and policy[0][0] == "*"
+    assert found.robots("http://x.test") == policy  # of the other scheme, where it has none
+    assert found.robots("http://y.test:8080") == NOTHING
+    assert found.robots("http://y.test") is None and len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("HTTP/1.1 404 Not Found", NOTHING),
+        ("HTTP/1.1 403 Forbidden", NOTHING),
+        ("HTTP/1.1 503 Busy", FORBIDDEN),
+        ("HTTP/1.1 301 Moved\nLocation: /robots.txt", None),
+        ("HTTP/1.1 301 Moved\nLocation: /index.html", None),
+        ("HTTP/1.1 302 Found\nLocation: https://x.test/robots.txt", None),
+        ("HTTP/1.1 302 Found", NOTHING),
+    ],
+)
+def test_an_answer_means_what_the_rfc_says(tmp_path: Path, head: str, expected) -> None:
+    one = record("http://x.test/robots.txt", ALL, head)
+    assert sites(tmp_path, one, unreachable=FORBIDDEN).robots("http://x.test") == expected
+
+
+def test_five_redirects_are_followed_and_no_sixth(tmp_path: Path) -> None:
+    head = "HTTP/1.1 301 Moved\nLocation: //h{}.test/robots.txt"
+    hops = [
+        record(f"http://h{n}.test/robots.txt", b"", head.format(n + 1)) for n in range(6)
+    ]  # fmt: skip
+    found = sites(tmp_path, *hops, record("http://h6.test/robots.txt", ALL))
+    assert found.robots("http://h1.test") == found.robots("http://h6.test") != NOTHING
+    assert found.robots("http://h0.test") == NOTHING
+
+
+def test_equal_policies_are_one_object(tmp_path: Path) -> None:
+    found = sites(tmp_path, *(record(f"http://h{n}.test/robots.txt", ALL) for n in range(3)))
+    assert found.robots("http://h0.test") is found.robots("http://h2.test")
+
+
+def test_the_first_rule_of_tdmrep_that_matches_counts(tmp_path: Path) -> None:
+    data = (
+        b'[{"location": "/open/*", "tdm-reservation": 0}, {"location": "/", "tdm-reservation": 1}]'
+    )
+    found = sites(tmp_path, record("https://x.test/.well-known/tdmrep.json", data))
+    lines = [found.reservation("https://x.test", path) for path in (b"/open/a", b"/a")]
+    assert [(r.reserved, r.line) for r in lines if r] == [
+        (False, "tdmrep.json: /open/*"),
+        (True, "tdmrep.json: /"),
+    ]
+    assert found.reservation("https://y.test", b"/a") is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[1, null, {}]", b'[{"location": 1, "tdm-reservation": 1}]', b"[" * 9999]
+)
+def test_what_is_no_tdmrep_reserves_nothing(data: bytes) -> None:
+    assert reservations_of(data) == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("HTTPS://Me:pw@X.test:443/a", "https://x.test"),
+        ("http://x.test.:81?q", "http://x.test:81"),
+        ("http://[::1]:80/a", "http://[::1]"),
+        ("ftp://x.test/a", None),
+        ("http:///a", None),
+        ("x.test/a", None),
+    ],
+)
+def test_an_origin_is_scheme_host_and_port(url: str, origin: str | None) -> None:
+    assert origin_of(url) == origin
+
+
+def test_a_run_drops_and_explains_and_the_rest_is_as_without_it(tmp_path: Path, bench) -> None:
+    text = "<p>The river runs past the old mill and nobody works there any more today.</p>" * 3
+    folder = tmp_path / "crawl"
+    folder.mkdir()
+    (folder / "pages.warc").write_bytes(
+        record("https://x.test/open", text.encode())
+        + record("https://x.test/private/a", text.encode())
+        + record("https://y.test/h", text.encode(), "HTTP/1.1 200 OK\nX-Robots-Tag: noai")
+        + record("https://z.test/m", b"<meta name=robots content=noai>" + text.encode())
+    )
+    (tmp_path / "robots.warc").write_bytes(
+        record("https://x.test/robots.txt", b"User-agent: GPTBot\nDisallow: /private/\n")
+    )
+    step = {"opt_out": {"robots_txt": [str(tmp_path / "robots.warc")]}}
+    bench.run([step, "extract"], folder, out="out")
+    assert bench.ids("out") == ["https://x.test/open"]
+    dropped = {r["id"]: (r["rule"], r["detail"]) for r in bench.rows("out", "rejected")}
+    assert dropped == {
+        "https://x.test/private/a": ("robots_txt", "GPTBot: Disallow: /private/"),
+        "https://y.test/h": ("x_robots_tag", "noai"),
+        "https://z.test/m": ("meta_robots", "robots: noai"),
+    }
+    (kept,) = bench.rows("out")
+    bench.run(["extract"], folder, out="without")
+    before = next(r for r in bench.rows("without") if r["id"] == kept["id"])
+    assert kept.pop("opt_out.robots_known") is True and kept == before
+    (tmp_path / "robots.warc").write_bytes(record("https://x.test/robots.txt", b""))
+    bench.run([step, "extract"], folder, out="out")  # other content, other decisions
+    assert len(bench.ids("out")) == 2
+
+
+def test_behind_extract_it_has_no_pages_to_read(tmp_path: Path, bench) -> None:
+    (tmp_path / "a.html").write_text("<p>text</p>")
+    with pytest.raises(UsageError, match="step `opt_out` reads pages as they came: put it before"):
+        bench.run(["extract", "opt_out"], tmp_path / "a.html")
+    only = {"opt_out": {"headers": False, "meta": False, "tdm": False}}
+    bench.run(["extract", only], tmp_path / "a.html")
+
+
+def test_the_filter_command_extracts_behind_it(tmp_path: Path, bench) -> None:
+    body = b"<p>The river runs past the old mill and nobody works there.</p>"
+    plain, noai = record("https://x.test/a", body), "HTTP/1.1 200 OK\nX-Robots-Tag: noai"
+    (tmp_path / "a.warc").write_bytes(plain + record("https://x.test/b", body, noai))
+    for number, rules in enumerate(("opt_out", "opt_out,extract,document_length")):
+        done = bench.command("filter", rules, "a.warc", "-o", f"out{number}")
+        assert done.returncode == 0, done.stderr
+        assert bench.ids(f"out{number}") == ["https://x.test/a"]
+    said = bench.command("explain", "https://x.test/b", "--in", "out0").stdout
+    assert "opt_out" in said and "x_robots_tag" in said and "noai" in said
+    done = bench.command("filter", "document_length,opt_out", "a.warc", "-o", "out2")
+    assert done.returncode == 2 and "put it before `extract`" in done.stderr
+
+
+def test_robots_txt_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "robots.txt").write_text("User-agent: *")
+    for name, why in (("robots.txt", "is no archive"), ("none.warc", "does not exist")):
+        with pytest.raises(UsageError, match=rf"opt_out\.robots_txt: .*{why}"):
+            OptOut(robots_txt=(str(tmp_path / name),)).identity()
+
+
+def test_a_step_without_archives_of_robots_says_so() -> None:
+    assert OptOut().notes() == ["opt_out: no robots_txt was given, so no robots.txt counts"]
+    assert OptOut(robots=False).notes() == []
+
+
+REAL = SHARED / "corpora" / "real_warc"
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="no shared/corpora/real_warc")
+def test_robots_txt_of_a_real_crawl_is_read() -> None:
+    archive = next(REAL.rglob("post-blackout.warc.gz"))
+    found = Sites(("GPTBot",)).read([str(archive)])
+    policy = found.robots("http://wikimediafoundation.org")
+    assert policy and any(r.line == "Disallow: /wiki/Special:Search" for r in policy[0][1])
