@@ -19,6 +19,7 @@ from curate.cli_model import model_app
 from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
+from curate.cli_refresh import forget, refresh
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
@@ -246,6 +247,8 @@ app.command()(stats)
 app.command()(whatif)
 app.command()(browse)
 app.command()(mix)
+app.command()(refresh)
+app.command()(forget)
 
 
 @app.command()

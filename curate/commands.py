@@ -161,9 +161,10 @@ def _fresh_shards(space: workspace.Workspace, how: How) -> Path:
 def explain(name: str, out: Path | None, as_json: bool) -> None:
     """`llmcurate explain`."""
     from curate import explain as explaining
+    from curate.refresh.finding import runs_that_read
 
     if out is not None:
-        outs = [out]
+        outs = runs_that_read(out.resolve(), name) or [out]
     else:
         outs = [p for _, p in reversed(_workspace("--in").numbered())]
     if not outs or not any((o / "run.json").exists() for o in outs):

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.errors import UsageError
+from curate.refresh.finding import corpus_of
 
 
 def _find(folder: Path, name: str) -> dict[str, Any] | None:
@@ -25,7 +26,7 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
     if not (out / "corpus").is_dir() and not (out / "rejected").is_dir():
         return None
     for status in ("rejected", "corpus"):
-        row = _find(out / status, name)
+        row = _find(corpus_of(out) if status == "corpus" else out / status, name)
         if row is not None:
             decisions = []
             path = out / "decisions.parquet"

@@ -74,7 +74,8 @@ def earlier_files(found: Iterable[Index]) -> tuple[SketchFile, ...]:
     return tuple(files)
 
 
-def _link(source: Path, target: Path) -> None:
+def link(source: Path, target: Path) -> None:
+    """A hard link, or a copy where there can be none."""
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without hard links
@@ -121,8 +122,9 @@ def _put_files(out: Path, sources: list[Path]) -> None:
     for source in sources:
         aside = out / f".{source.name}-new"
         aside.unlink(missing_ok=True)
-        _link(source, aside)
+        link(source, aside)
         aside.replace(out / source.name)
+        aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
     for name in before:
         if name not in names:
             (out / name).unlink(missing_ok=True)
@@ -155,14 +157,14 @@ def _write(target: Path, made: Made, comparable: dict[str, Any], name: str) -> N
     (aside / OWN).mkdir(parents=True)
     paths = made.corpus.paths()
     for part, path in enumerate(paths):
-        _link(path, aside / f"sketch-{part:05d}.parquet")
+        link(path, aside / f"sketch-{part:05d}.parquet")
     if made.corpus.ids is not None:
-        _link(made.corpus.ids, aside / IDS)
+        link(made.corpus.ids, aside / IDS)
     for path in sorted(made.own.rglob("*")):
         if path.is_file():
             place = aside / OWN / path.relative_to(made.own)
             place.parent.mkdir(parents=True, exist_ok=True)
-            _link(path, place)
+            link(path, place)
     record = {
         "version": VERSION,
         "name": name,

@@ -17,10 +17,12 @@ from curate.errors import CurateError, LockHeld, RunFailed, disk_error
 STALE_SECONDS = 300  # a holder on another machine that has not written for so long is dead
 BEAT_SECONDS = 10
 
-_TABLES = """
+LOCK = """
 CREATE TABLE IF NOT EXISTS lock (
   one INTEGER PRIMARY KEY CHECK (one = 1), pid INTEGER, created REAL, host TEXT, since TEXT,
   beat REAL);
+"""
+_TABLES = f"""{LOCK}
 CREATE TABLE IF NOT EXISTS parts (
   stage TEXT, part INTEGER, result TEXT, PRIMARY KEY (stage, part));
 CREATE TABLE IF NOT EXISTS stages (stage TEXT PRIMARY KEY, result TEXT);
@@ -42,13 +44,16 @@ def _created(pid: int) -> float | None:
 class Ledger:
     """One SQLite file; the lock is held from `open` to `close`."""
 
+    file = "ledger.db"
+    tables = _TABLES
+
     def __init__(self, out: Path) -> None:
-        self.path = out / "ledger.db"
+        self.path = out / self.file
         out.mkdir(parents=True, exist_ok=True)
         try:
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_TABLES)
+            self._db.executescript(self.tables)
         except sqlite3.OperationalError as error:
             raise self._failure(error) from None
         except sqlite3.DatabaseError as error:

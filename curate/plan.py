@@ -82,14 +82,25 @@ class ProductStage:
         return f"{self.index:02d}-{self.product.label.replace('#', '_')}-{self.key}"
 
 
+@dataclass(frozen=True)
+class EarlierIds:
+    """Ids that earlier runs gave, which a refresh gives to no other document. files: parquet with
+    a column `id`; digest: names what is in them."""
+
+    files: tuple[Path, ...]
+    digest: str
+
+
 @dataclass
 class RunPlan:
-    """Everything that a run will do."""
+    """Everything that a run will do. earlier: where ids go on from those of earlier runs; then all
+    ids of this one are left in the first stage's folder, too."""
 
     recipe: Recipe
     inputs: InputPlan
     stages: list[MapStage]
     products: list[ProductStage]
+    earlier: EarlierIds | None = None
 
     @property
     def digest(self) -> str:
@@ -103,10 +114,11 @@ class RunPlan:
         return self.stages[-1].key if self.stages else self.inputs.fingerprint()[:16]
 
 
-def plan_run(recipe: Recipe, inputs: InputPlan) -> RunPlan:
+def plan_run(recipe: Recipe, inputs: InputPlan, earlier: EarlierIds | None = None) -> RunPlan:
     """Cuts the recipe into stages. UsageError where steps cannot work on this input."""
     _check_extraction(recipe, inputs)
-    key = _hash(inputs.fingerprint(), recipe.read.model_dump(mode="json"))
+    before = [earlier.digest] if earlier and earlier.files else []
+    key = _hash(inputs.fingerprint(), recipe.read.model_dump(mode="json"), *before)
     stages: list[MapStage] = []
     current: list[Step] = []
     pending: CorpusStep | None = None
@@ -131,7 +143,7 @@ def plan_run(recipe: Recipe, inputs: InputPlan) -> RunPlan:
             current.append(step)
     if current or pending:
         close(None)
-    return RunPlan(recipe, inputs, stages, _product_stages(recipe, key, len(stages)))
+    return RunPlan(recipe, inputs, stages, _product_stages(recipe, key, len(stages)), earlier)
 
 
 def _product_stages(recipe: Recipe, corpus_key: str, start: int) -> list[ProductStage]:

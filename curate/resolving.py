@@ -16,6 +16,8 @@ from curate.sketches import MARK, SketchedCorpus, Sketches, view
 if TYPE_CHECKING:
     from curate.steps import CorpusStep, Settings
 
+SUPERSEDED = "superseded.parquet"  # earlier documents that newer versions replace
+
 
 def resolve(
     step: CorpusStep,
@@ -44,10 +46,27 @@ def resolve(
         else:
             whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
             found = step.resolve(Sketches(db, whole, own, files, named))
+            if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
+                found["superseded"] = _superseded(db, whole, own / SUPERSEDED)
             found |= _own_decisions(db, whole, aside, earlier)
         if isinstance(step, Removal):
             found["removal"] = _removal(db, aside, size)
     return {**found, "seconds": round(time.perf_counter() - began, 3)}
+
+
+def _superseded(db: Any, whole: Path, path: Path) -> int:
+    """Writes which earlier documents go for one of this run; returns how many."""
+    mark = literal(MARK)
+    start = f"instr(substr(id, 2), {mark}) + 2"
+    with replacing(path) as aside:
+        db.execute(
+            f"""COPY (
+            SELECT substr(id, {start}) AS id, kept_id AS "by" FROM read_parquet({literal(whole)})
+            WHERE part < 0 AND "drop" AND NOT starts_with(kept_id, {mark}) ORDER BY 1
+            ) TO {literal(aside)} (FORMAT parquet)"""
+        )
+    row = db.execute(f"SELECT count(*) FROM read_parquet({literal(path)})").fetchone()
+    return int(row[0])
 
 
 def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> dict[str, Any]:

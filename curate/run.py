@@ -278,7 +278,7 @@ class _Run:
     def _settle(self, folder: Path) -> int:
         from curate.settle import settle_ids
 
-        return settle_ids(self.plan.inputs, folder)
+        return settle_ids(self.plan.inputs, folder, self.plan.earlier)
 
     def _decisions(self, stage: MapStage) -> Path:
         folder = stage_folder(self.out, stage.folder_name)

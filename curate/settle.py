@@ -4,11 +4,16 @@ A document without an own id is `path-relative-to-IN#ordinal`; where its file wa
 a slice knows the ordinals of its own documents only. A repeated id gets `~2`, `~3` in input order.
 Both are found here, once, out of core; the stage's files stay as they are, and whoever reads them
 next takes the settled ids from `ids.parquet` (part, _n, id; changed documents only).
+
+A run that goes on from earlier ones repeats their ids too, and gets the numbers that a run over all
+of their inputs would give. What earlier runs gave is read in one pass and looked up among this
+run's ids, so memory is for these alone.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,7 +21,12 @@ from curate.atomic import replacing
 from curate.database import database, literal, paths_literal
 from curate.documents import NUMBER
 from curate.formats.inputs import InputPlan
+from curate.plan import EarlierIds
 from curate.stage_files import part_path
+
+ISSUED = "issued.parquet"  # all ids of a run that others go on from
+# What stands before the last `~number` of an id, and the number.
+_SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
 def _slices(plan: InputPlan) -> pa.Table:
@@ -30,8 +40,18 @@ def _slices(plan: InputPlan) -> pa.Table:
     return pa.table([list(c) for c in zip(*rows, strict=True)], names=names)
 
 
-def settle_ids(plan: InputPlan, folder: Path) -> int:
-    """Writes folder/ids.parquet; returns how many documents got another id."""
+def _earlier(db: Any, earlier: EarlierIds | None) -> None:
+    """The view `given` of the ids that earlier runs gave, and the table `before` of those among
+    them that documents of this one have too."""
+    files = list(earlier.files) if earlier else []
+    source = f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
+    db.execute(f"CREATE VIEW given AS SELECT id FROM {source}")
+    db.execute("CREATE TABLE before AS SELECT DISTINCT id FROM given SEMI JOIN named USING (id)")
+
+
+def settle_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None) -> int:
+    """Writes folder/ids.parquet, and issued.parquet where runs go on from each other; returns how
+    many documents got another id."""
     files = [part_path(folder, p, "ids") for p in range(len(plan.partitions))]
     with database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
         db.register("slices", _slices(plan))
@@ -58,18 +78,20 @@ def settle_ids(plan: InputPlan, folder: Path) -> int:
             FROM seen JOIN bases USING (part, slice)"""
         )
         db.execute("CREATE TABLE changed AS SELECT part, n, id FROM named WHERE moved")
+        _earlier(db, earlier)
         db.execute(
             """CREATE TABLE repeated AS
             SELECT part, n, id FROM named
-            WHERE id IN (SELECT id FROM named GROUP BY id HAVING count(*) > 1)"""
+            WHERE id IN (SELECT id FROM named GROUP BY id HAVING count(*) > 1)
+            OR id IN (SELECT id FROM before)"""
         )
         # Numbers that documents of their own carry already (`a~2` beside two of `a`) are left to
         # them; so every new id is new, as what stands before its last `~number` is its old one.
         db.execute(
-            r"""CREATE TABLE taken AS
+            f"""CREATE TABLE taken AS
             WITH split AS (
-              SELECT DISTINCT regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k']) AS s
-              FROM named WHERE contains(id, '~'))
+              SELECT DISTINCT {_SPLIT} AS s
+              FROM (SELECT id FROM named UNION ALL SELECT id FROM given) WHERE contains(id, '~'))
             SELECT s.id AS id, s.k::BIGINT AS k FROM split
             WHERE s.k <> '' AND s.id IN (SELECT id FROM repeated)"""
         )
@@ -86,7 +108,8 @@ def settle_ids(plan: InputPlan, folder: Path) -> int:
         db.execute(
             """CREATE TABLE fresh AS
             WITH numbered AS (
-              SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) - 1 AS nth
+              SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) - 1
+                     + (id IN (SELECT id FROM before))::BIGINT AS nth
               FROM repeated)
             SELECT part, n, numbered.id || '~' || coalesce(numbers.k, nth + 1) AS id
             FROM numbered LEFT JOIN numbers USING (id, nth) WHERE nth > 0"""
@@ -96,6 +119,13 @@ def settle_ids(plan: InputPlan, folder: Path) -> int:
             " WHERE changed.part = fresh.part AND changed.n = fresh.n"
         )
         db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
+        if earlier is not None:
+            with replacing(folder / ISSUED) as issued:
+                db.execute(
+                    f"""COPY (SELECT coalesce(changed.id, named.id) AS id
+                    FROM named LEFT JOIN changed USING (part, n) ORDER BY part, n)
+                    TO {literal(issued)} (FORMAT parquet)"""
+                )
         db.execute(
             f"""COPY (SELECT part::INTEGER AS part, n::BIGINT AS {NUMBER}, id FROM changed
             ORDER BY part, n) TO {literal(aside)} (FORMAT parquet)"""

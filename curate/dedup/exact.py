@@ -55,6 +55,11 @@ class DedupExact(DedupStep):
         """How decisions name this step: `exact:text` or `exact:url`."""
         return f"exact:{self.key}"
 
+    @classmethod
+    def replaces(cls, settings: dict[str, Any]) -> bool:
+        """Newer versions of a page replace those of earlier runs."""
+        return settings.get("key") == "url" and settings.get("survivor") == "newest"
+
     def _texts(self, docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What is hashed of each row, as (data: uint8[bytes], offsets: int64[rows + 1], absent:
         bool[rows], the rows that match no other)."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from curate import indexes
 from curate.dedup import survivors
@@ -39,6 +39,8 @@ class DedupStep(Removal):
     # depend on them, except that the survivor may be chosen by a column of its own.
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})
 
+    _earlier: list[indexes.Index] | None = PrivateAttr(default=None)
+
     survivor: survivors.Survivor = "longest"
     against: tuple[str, ...] = ()
     """Finished runs (`OUT` or `NAME=OUT`) whose documents count as earlier ones: a document that
@@ -52,21 +54,32 @@ class DedupStep(Removal):
             values = {"survivor": "first", **values}
             if isinstance(values["against"], str):
                 values["against"] = (values["against"],)
-            if values["survivor"] != "first":
+            if values["survivor"] != "first" and not cls.replaces(values):
                 raise ValueError("against: earlier documents stay, so survivor must be `first`")
         return values
+
+    @classmethod
+    def replaces(cls, settings: dict[str, Any]) -> bool:
+        """Whether, with these settings, a document may go for one that comes in a later run, which
+        leaves `superseded.parquet` (id, by) in its index then."""
+        return False
 
     def comparable(self) -> dict[str, Any]:
         """The settings that this step and an index must share."""
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in self.free}
 
     def earlier(self) -> list[indexes.Index]:
-        """The indexes of `against`, in order; UsageError where one cannot be used."""
+        """The indexes of `against`, in order; UsageError where one cannot be used. Read once: a
+        refresh may have one for every day, and a plan asks for them again and again."""
+        if self._earlier is None:
+            self._earlier = self._found()
+        return self._earlier
+
+    def _found(self) -> list[indexes.Index]:
         found = [indexes.find(given, self) for given in self.against]
         names = [index.name for index in found]
-        for name in names:
-            if names.count(name) > 1:
-                raise indexes.twice(self.label, name)
+        if len(set(names)) < len(names):
+            raise indexes.twice(self.label, next(n for n in names if names.count(n) > 1))
         return found
 
     def identity(self) -> dict[str, Any]:

@@ -48,6 +48,13 @@ def _same(old: str | None, new: str | None, path: str, column: str) -> str | Non
     return _join(old, new)
 
 
+def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict[str, str]:
+    """The columns of two inputs together; path: of the later one, for an error."""
+    names = sorted({*before, *now})
+    found = {n: _same(before.get(n), now.get(n), path, n) for n in names}
+    return {name: kind or "string" for name, kind in found.items()}
+
+
 def carried_columns(files: Iterable[Any], sample_lines: int) -> dict[str, str]:
     """name -> kind of every unknown column, over all files; `extra` where there are JSON lines."""
     kinds: dict[str, str | None] = {}

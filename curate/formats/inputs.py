@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
@@ -32,7 +32,8 @@ MANY_SLICES = 1000  # small files in one partition at most
 
 @dataclass(frozen=True)
 class InputFile:
-    """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on."""
+    """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on;
+    state: size and time or tag, which a listing shows without opening the file."""
 
     path: str
     rel: str
@@ -40,6 +41,7 @@ class InputFile:
     codec: str
     size: int
     stamp: str
+    state: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,22 @@ def _not_documents(path: str, kind: str) -> str | None:
     return None
 
 
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256")
+
+
+def _when(info: dict[str, Any]) -> Any:
+    return info.get("mtime") or info.get("LastModified") or info.get("created") or ""
+
+
+def _state(info: dict[str, Any]) -> str:
+    """Size and tag or time of change, as a listing has them."""
+    tag = next((info[key] for key in _TAGS if info.get(key)), None)
+    return f"{info.get('size')}@{tag or _when(info)}"
+
+
 def _stamp(fs: Any, info: dict[str, Any]) -> str:
     """Time of change and the first and last 64 KiB; remote stores give an etag or a checksum."""
-    for key in ("ETag", "etag", "md5Hash", "content_md5", "sha256"):
+    for key in _TAGS:
         if info.get(key):
             return str(info[key])
     import xxhash
@@ -143,8 +158,7 @@ def _stamp(fs: Any, info: dict[str, Any]) -> str:
         if info["size"] > 1 << 17:
             f.seek(-(1 << 16), 2)
             digest.update(f.read(1 << 16))
-    when = info.get("mtime") or info.get("LastModified") or info.get("created") or ""
-    return f"{digest.hexdigest()}@{when}"
+    return f"{digest.hexdigest()}@{_when(info)}"
 
 
 def _expanded(inputs: Iterable[str]) -> Iterable[str]:
@@ -180,14 +194,17 @@ def _no_way(given: str, error: Exception) -> UsageError:
     return UsageError(f"input {given}: {error}")
 
 
-def find_files(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
+def find_files(
+    inputs: Iterable[str], known: Callable[[str, str], bool] = lambda path, state: False
+) -> tuple[list[InputFile], list[str]]:
     """The files that the inputs mean, in the order given and by name within a folder.
 
     A folder that llmcurate wrote (it holds corpus/manifest.json) means its corpus. UsageError for
     a missing input or a named file of no known format; unknown files in folders are noticed.
+    known(path, state): whether a file in that state (`InputFile.state`) is passed over, unopened.
     """
     with _readable():
-        return _found(inputs)
+        return _found(inputs, known)
 
 
 @contextmanager
@@ -201,7 +218,9 @@ def _readable() -> Iterator[None]:
         raise UsageError(f"input {error.filename}: {error.strerror}") from None
 
 
-def _found(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
+def _found(
+    inputs: Iterable[str], known: Callable[[str, str], bool]
+) -> tuple[list[InputFile], list[str]]:
     import fsspec
 
     files: list[InputFile] = []
@@ -232,6 +251,9 @@ def _found(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
             if folder and info["type"] != "file":  # a pipe, a socket
                 notices.append(f"skipped {path}: no regular file")
                 continue
+            if known(path, _state(info)):
+                found += 1
+                continue
             kind = _format_by_name(rel) or _format_by_content(path)
             if kind is None:
                 if not folder:
@@ -249,7 +271,8 @@ def _found(inputs: Iterable[str]) -> tuple[list[InputFile], list[str]]:
                 with open_input(path) as f:
                     codec = sniff(f)
             found += 1
-            files.append(InputFile(path, rel, kind, codec, info["size"], _stamp(fs, info)))
+            stamp = _stamp(fs, info)
+            files.append(InputFile(path, rel, kind, codec, info["size"], stamp, _state(info)))
         if found == 0:
             raise UsageError(f"input {given} holds no file of a known format")
     return files, notices
@@ -278,6 +301,13 @@ def plan_inputs(
 ) -> InputPlan:
     """Files cut into partitions of about partition_bytes (stored size)."""
     files, notices = find_files(inputs)
+    return plan_files(files, notices, partition_bytes, sample_lines)
+
+
+def plan_files(
+    files: list[InputFile], notices: list[str], partition_bytes: int, sample_lines: int = 1000
+) -> InputPlan:
+    """The same of files that are found already."""
     with _readable():
         return _planned(files, notices, partition_bytes, sample_lines)
 

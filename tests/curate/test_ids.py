@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 from curate.formats.inputs import plan_inputs
 from curate.formats.reading import ID_SCHEMA, PartitionReader, ReadSettings
-from curate.settle import settle_ids
+from curate.plan import EarlierIds
+from curate.settle import ISSUED, settle_ids
 from curate.stage_files import changed_ids, part_path
 from curate.table_writer import TableWriter
 
 
-def settled(bench, *inputs, size: int = 1024) -> list[str]:
-    """The ids of all documents after the first stage, in input order."""
+def settled(bench, *inputs, size: int = 1024, earlier: EarlierIds | None = None) -> list[str]:
+    """The ids of all documents after the first stage, in input order; earlier: of runs before,
+    which this one joins then."""
     plan = plan_inputs([str(i) for i in inputs], size)
     folder = bench.folder / f"stage-{random.random()}"
     ids: list[list[str]] = []
@@ -27,7 +29,9 @@ def settled(bench, *inputs, size: int = 1024) -> list[str]:
             writer.write(batch.ids)
             ids[-1] += batch.docs.table["id"].to_pylist()
         writer.close()
-    settle_ids(plan, folder)
+    settle_ids(plan, folder, earlier)
+    if earlier is not None:
+        (folder / ISSUED).rename(bench.folder / f"given-{len(earlier.files)}.parquet")
     out = []
     for part, old in enumerate(ids):
         new = changed_ids(str(folder / "ids.parquet"), part)
@@ -89,3 +93,40 @@ def test_settled_ids_stand_in_corpus_rejected_and_decisions(bench):
     rejected = {r["id"]: r["detail"] for r in bench.rows("out", "rejected")}
     assert rejected == {"a~2": "a", "a~4": "a", "a.jsonl#5": "a.jsonl#4"}
     assert {d["id"] for d in bench.decisions()} == {"a", "a~2", "a~4", "a.jsonl#4", "a.jsonl#5"}
+
+
+def one_after_the_other(bench, runs: list[list[str | None]]) -> list[str]:
+    """The ids that runs give which know those of the ones before."""
+    found: list[str] = []
+    for nth, names in enumerate(runs):
+        files = tuple(bench.folder / f"given-{n}.parquet" for n in range(nth))
+        source = bench.jsonl(f"{nth}.jsonl", [{"id": n, "text": "t"} for n in names])
+        found += settled(bench, source, earlier=EarlierIds(files, ""))
+    return found
+
+
+RUNS = settings(
+    max_examples=7, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@given(
+    runs=st.lists(st.lists(st.sampled_from(["a", "b", "b#c", "x~", None]), max_size=6), max_size=4)
+)
+@RUNS
+def test_runs_that_go_on_from_each_other_give_the_ids_of_one_run(bench, runs):
+    files = [
+        bench.jsonl(f"{i}.jsonl", [{"id": n, "text": "t"} for n in names])
+        for i, names in enumerate(runs)
+    ]
+    whole = settled(bench, *files) if runs else []
+    assert one_after_the_other(bench, runs) == whole
+
+
+@given(
+    runs=st.lists(st.lists(st.sampled_from(["a", "a~2", "a~3", "a~2~2"]), max_size=5), max_size=4)
+)
+@RUNS
+def test_no_id_comes_twice_whatever_numbers_documents_of_later_runs_carry(bench, runs):
+    found = one_after_the_other(bench, runs)
+    assert len(set(found)) == len(found) == sum(map(len, runs))

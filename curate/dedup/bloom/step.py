@@ -44,7 +44,8 @@ class DedupBloom(DedupStep):
     key: Literal["text", "url"] = "text"
     """dolma-document: what is compared."""
     expected: int | None = Field(None, ge=1)
-    """n-grams that the filter is made for; by default all of the input are counted."""
+    """n-grams that the filter is made for, those of `against` among them; by default all of the
+    input are counted."""
     false_positives: float = Field(0.01, ge=1e-9, le=0.5)
     """Share of new n-grams that a full filter takes for seen ones."""
     seed: int = Field(0, ge=0, lt=2**63)
@@ -141,7 +142,8 @@ class DedupBloom(DedupStep):
             for path in earlier:
                 bloom.take_over(path)
             before = bloom.inserted
-            bloom.make_room(self.expected or count_keys(sketches))
+            # Earlier runs' keys are among those expected: one filter for all, as in one run.
+            bloom.make_room(self.expected - before if self.expected else count_keys(sketches))
             tally = decide(sketches, bloom, rules, self.method)
             bloom.finish()
         return report(bloom, tally, before, self._what, self.expected)

@@ -131,7 +131,9 @@ def test_the_first_so_many_are_taken_each_once(tmp_path: Path) -> None:
     assert [name for _, name, _ in listed(tmp_path, text, limit=2)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("data", [b"\x1f\x8bdamaged", gzip.compress(b"x" * 9999)[:-20]])
+@pytest.mark.parametrize(
+    "data", [b"\x1f\x8bdamaged", gzip.compress(b"x" * 9999)[:-20]], ids=["no gzip", "cut off"]
+)
 def test_a_damaged_list_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "list").write_bytes(data)
     done = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out")

@@ -1,0 +1,134 @@
+"""A recipe as a refresh runs it: over new documents alone, earlier ones known by their indexes.
+
+What a step decides on a document must not depend on documents that come later, or a refresh would
+differ from a run over everything. Filters decide a document at a time. Dedups decide in order of
+arrival under the policy `first`. Anything else is refused by name, but for newer versions of pages:
+`dedup_exact` by URL with `survivor: newest` takes the older ones out of the next snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from curate.dedup.step import DedupStep
+from curate.errors import UsageError
+from curate.recipe import Recipe
+from curate.steps import CorpusStep, Product, Settings
+
+NEW_HOME = "take another HOME, or --rebuild this one from all of its inputs"
+
+
+def _obstacle(step: Settings) -> str | None:
+    """Why a step cannot work on new documents alone."""
+    settings = step.model_dump()
+    if not isinstance(step, CorpusStep) or step.name in ("dedup_exact", "dedup_minhash"):
+        return None
+    if step.name == "dedup_bloom":
+        if settings["expected"] is None:
+            return "set `expected` to the keys of all refreshes together: a filter has one size"
+        return None
+    if step.name == "dedup_passages":
+        if settings["keep"] == "none":
+            return "`keep: none` removes all copies, those in earlier snapshots too"
+        return None
+    if step.name == "dedup_suffix_array":
+        if settings["keep"] != "first":
+            return f"`keep: {settings['keep']}` may remove copies in earlier snapshots too"
+        return None
+    if step.name == "decontaminate":
+        if settings["max_hits"] is not None:
+            return "`max_hits` counts in the whole corpus"
+        return None
+    return "it decides by the whole corpus"
+
+
+def newest(step: Settings) -> bool:
+    """Whether newer versions of a page replace older ones, in earlier snapshots' documents too."""
+    return isinstance(step, DedupStep) and step.replaces(step.model_dump())
+
+
+def check(recipe: Recipe) -> None:
+    """UsageError naming the first step that a refresh cannot do as a whole run would."""
+    for step in recipe.document_steps:
+        reason = _obstacle(step)
+        if reason is None and isinstance(step, CorpusStep):
+            given = getattr(step, "survivor", "first")
+            if "survivor" in step.model_fields_set and given != "first" and not newest(step):
+                reason = (
+                    f"`survivor: {given}` may choose a later copy, and an earlier snapshot has"
+                    " other; leave it out, the copy that came first stays"
+                )
+        if reason:
+            raise UsageError(f"refresh cannot do {step.label}: {reason} (docs/refresh.md)")
+    if not recipe.document_steps:
+        raise UsageError(f"recipe {recipe.name} has no step on documents to refresh a corpus with")
+
+
+def incremental(recipe: Recipe, runs: list[Path]) -> Recipe:
+    """The recipe's steps on documents, its dedups under the policy `first` against these earlier
+    runs (folders of the lineage, the oldest first)."""
+    steps = [_against(s, runs) for s in recipe.steps if not isinstance(s, Product)]
+    return replace(recipe, steps=tuple(steps), input=())
+
+
+def _against(step: Settings, runs: list[Path]) -> Settings:
+    if not isinstance(step, CorpusStep):
+        return step
+    values: dict[str, Any] = step.model_dump(exclude_unset=True)
+    if runs and "max_removal" in type(step).model_fields:
+        # Nine in ten of a day's pages may well be old ones: the guard is for what is set by hand.
+        values.setdefault("max_removal", 1.0)
+    if "survivor" in type(step).model_fields:
+        if not newest(step):
+            values["survivor"] = "first"
+        # A Bloom filter holds what those before it held.
+        mine = runs[-1:] if step.name == "dedup_bloom" else runs
+        earlier = (*values.get("against", ()), *(str(run.resolve()) for run in mine))
+        if earlier:
+            values["against"] = earlier
+    made: Settings = type(step)(**values).named(step.label)
+    return made
+
+
+def described(recipe: Recipe) -> dict[str, Any]:
+    """What of a recipe decides which documents stay, as JSON values."""
+    found = {
+        "steps": [s.identity() for s in recipe.document_steps],
+        "read": recipe.read.model_dump(mode="json"),
+        "cuts": sorted(recipe.cuts),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def same_recipe(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """UsageError naming the first step that is another than in the refreshes so far."""
+    for old, new in zip(before["steps"], now["steps"], strict=False):
+        if old == new:
+            continue
+        if old["label"] != new["label"]:
+            what = f"step {new['label']} stands where {old['label']} was"
+        else:
+            what = f"step {new['label']} has other settings ({_difference(old, new)})"
+        raise UsageError(f"the recipe changed: {what}; {NEW_HOME}")
+    more, fewer = now["steps"][len(before["steps"]) :], before["steps"][len(now["steps"]) :]
+    if more or fewer:
+        what = f"step {more[0]['label']} is new" if more else f"step {fewer[0]['label']} is gone"
+        raise UsageError(f"the recipe changed: {what}; {NEW_HOME}")
+    for part in ("read", "cuts"):
+        if before[part] != now[part]:
+            raise UsageError(f"the recipe changed: `{part}` is another; {NEW_HOME}")
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+    names = sorted({*old["settings"], *new["settings"]})
+    differ = [n for n in names if old["settings"].get(n) != new["settings"].get(n)]
+    if differ:
+        name = differ[0]
+        return f"{name}: {old['settings'].get(name)} before, {new['settings'].get(name)} now"
+    if old["version"] != new["version"]:
+        return f"version {old['version']} before, {new['version']} now"
+    return "a file it reads changed"

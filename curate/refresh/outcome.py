@@ -1,0 +1,89 @@
+"""What a refresh did, for a line of mail, `--json` and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class How:
+    """The options of a refresh. Only `changed` decides what is taken in."""
+
+    workers: int = 0
+    quiet: bool = False
+    changed: str = "refuse"  # what happens to inputs that are others now: refuse, new, skip
+    keep: int | None = None  # snapshots
+    keep_days: float | None = None
+    rebuild: bool = False
+    abandon: bool = False
+    now: datetime | None = None  # for the name; the clock's by default
+
+
+@dataclass
+class Refreshed:
+    """What happened. kind: run, rebuild, forget, rollback, or nothing; totals: of the run, as in
+    its run.json; corpus: documents and bytes of text in the snapshot."""
+
+    home: Path
+    kind: str = "nothing"
+    name: str | None = None
+    inputs: int = 0
+    known: int = 0
+    totals: dict[str, Any] = field(default_factory=dict)
+    corpus: dict[str, Any] = field(default_factory=dict)
+    forgotten: int = 0
+    superseded: int = 0
+    removed_snapshots: list[str] = field(default_factory=list)
+    snapshots: int = 0
+    seconds: float = 0.0
+
+    @property
+    def new(self) -> bool:
+        """Whether there is a new snapshot."""
+        return self.kind != "nothing"
+
+    def line(self) -> str:
+        """One line for people."""
+        where = self.name or "no snapshot yet"
+        documents = self.corpus.get("documents", 0)
+        if self.kind == "nothing":
+            return f"{self.home}: nothing new among {self.known:,} inputs; {where} stays"
+        if self.kind == "rollback":
+            return f"{self.home}: back to {where}, {documents:,} documents"
+        gone = f", {self.superseded:,} older versions replaced" if self.superseded else ""
+        gone += f", {self.forgotten:,} forgotten" if self.forgotten else ""
+        if self.kind == "forget":
+            return (
+                f"{where}: {self.forgotten:,} documents forgotten; corpus {documents:,} documents"
+            )
+        t = self.totals
+        return (
+            f"{where}: {self.inputs:,} new inputs, {t['read']:,} documents read, {t['kept']:,} kept"
+            f"{gone}; corpus {documents:,} documents; {self.seconds:.1f} s"
+        )
+
+    def json(self) -> dict[str, Any]:
+        """For `--json`, hooks and logs."""
+        return {
+            "kind": self.kind,
+            "snapshot": self.name,
+            "inputs": self.inputs,
+            "known_inputs": self.known,
+            "read": self.totals.get("read", 0),
+            "kept": self.totals.get("kept", 0),
+            "rejected": self.totals.get("rejected", 0),
+            "corrupt": self.totals.get("corrupt", 0),
+            "by_rule": self.totals.get("by_rule", {}),
+            "forgotten": self.forgotten,
+            "superseded": self.superseded,
+            "corpus_documents": self.corpus.get("documents", 0),
+            "corpus_text_bytes": self.corpus.get("text_bytes", 0),
+            "kept_ids": self.corpus.get("ids", ""),
+            "snapshots": self.snapshots,
+            "removed_snapshots": self.removed_snapshots,
+            "seconds": round(self.seconds, 3),
+            "home": str(self.home),
+        }

@@ -1,0 +1,348 @@
+"""A refresh from what is new to the snapshot that has it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from curate import indexes
+from curate.errors import RunFailed, UsageError, disk_error, name_file
+from curate.formats.carried import join_columns
+from curate.formats.inputs import InputPlan, plan_files
+from curate.indexes import link
+from curate.outcome import Options
+from curate.plan import EarlierIds, RunPlan, plan_run, stage_folder
+from curate.progress import say
+from curate.recipe import Recipe
+from curate.refresh import incremental, keeping, snapshot
+from curate.refresh.inputs import look, same
+from curate.refresh.outcome import How, Refreshed
+from curate.refresh.removals import Removals
+from curate.refresh.state import FILE, Refresh, State
+from curate.resolving import SUPERSEDED
+from curate.run import run_planned
+from curate.settle import ISSUED
+
+RUNS, IDS = "runs", "ids.parquet"
+
+
+@contextmanager
+def opened(home: Path) -> Iterator[State]:
+    """The records of a HOME, locked; LockHeld where another process works there, UsageError where
+    the folder holds something else."""
+    if home.exists() and not home.is_dir():
+        raise UsageError(f"HOME {home} is a file; name a folder")
+    if home.is_dir() and not (home / FILE).exists() and any(home.iterdir()):
+        raise UsageError(f"{home} holds files that no refresh wrote; name another folder as HOME")
+    try:
+        state = State(home)
+        try:
+            yield state
+        finally:
+            state.close()
+    except OSError as error:
+        name_file(error, home)
+        raise disk_error(error) or error from None
+
+
+def run_of(home: Path, name: str) -> Path:
+    """The folder of a refresh's run."""
+    return home / RUNS / name
+
+
+def _name(state: State, now: datetime | None) -> str:
+    when = (now or datetime.now(timezone.utc)).strftime("%Y-%m-%dT%H-%M")
+    taken = {r.name for r in state.refreshes()} | set(snapshot.standing(state.home))
+    name, nth = when, 1
+    while name in taken:
+        nth += 1
+        name = f"{when}-{nth}"
+    return name
+
+
+def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshed:
+    """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
+    began = time.perf_counter()
+    incremental.check(recipe)
+    if recipe.products:
+        names = ", ".join(p.label for p in recipe.products)
+        say(
+            f"a refresh makes no products ({names}): make them from {home / snapshot.CURRENT}",
+            how.quiet,
+        )
+    with opened(home) as state:
+        if state.current and not how.rebuild:
+            snapshot.manifest(
+                snapshot.folder_of(home, state.current)
+            )  # or one line says what to do
+        _point_again(state)
+        keeping.tidy(state)  # what a killed one had not yet
+        done = _refresh(state, recipe, inputs, how)
+        done.removed_snapshots = keeping.prune(state, how)
+        done.snapshots = len(snapshot.standing(home))
+    done.seconds = time.perf_counter() - began
+    return done
+
+
+def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refreshed:
+    described = incremental.described(recipe)
+    pending = state.pending()
+    if pending and how.abandon:
+        say(f"abandoning the unfinished refresh {pending.name}", how.quiet)
+        keeping.drop(state, pending.name)
+        pending = None
+    if pending:
+        say(f"going on with the unfinished refresh {pending.name}", how.quiet)
+        if pending.kind != "forget":
+            incremental.same_recipe(pending.plan["recipe"], described)
+            same(_plan(pending).files)
+        return _finish(state, pending, recipe, how)
+    lineage = state.lineage(state.current)
+    made = [r for r in lineage if r.kind != "forget"]
+    if made and not how.rebuild:
+        incremental.same_recipe(made[-1].plan["recipe"], described)
+    files, columns, known = _new_files(state, made, recipe, inputs, how)
+    if not files:
+        if state.current and _unapplied(state, state.current):
+            return _without(state, state.current, how)
+        return nothing(state, known)
+    plan = plan_files(files, [], recipe.read.partition_bytes)
+    plan = replace(plan, columns=join_columns(columns, plan.columns, files[0].path))
+    name = _name(state, how.now)
+    base = None if how.rebuild else state.current
+    # A plan that fails is found out before the refresh counts as begun.
+    _planned(recipe, plan, [] if how.rebuild else made, state.home)
+    what = {"parent": state.current, "inputs": plan.dump(), "recipe": described, "known": known}
+    state.begin(name, "rebuild" if how.rebuild else "run", base, what, files)
+    return _finish(state, _named(state, name), recipe, how)
+
+
+def _new_files(
+    state: State, made: list[Refresh], recipe: Recipe, inputs: list[str], how: How
+) -> tuple[list[Any], dict[str, str], int]:
+    """(files to take in, columns of earlier ones, how many inputs are known)."""
+    names = [r.name for r in made]
+    if not inputs and recipe.input:
+        inputs = list(recipe.input)
+    if not inputs and not how.rebuild:
+        raise UsageError("name inputs: files, folders, patterns or lists (*.paths.gz)")
+    if how.rebuild:
+        rel = {f.path: f.rel for r in made for f in _plan(r).files}
+        found = look([*dict.fromkeys(state.paths(names)), *inputs], {})
+        files = [replace(f, rel=rel.get(f.path, f.rel)) for f in found.new]
+        columns: dict[str, str] = {}
+    else:
+        found = look(inputs, state.seen(names), how.changed)
+        files = found.new
+        columns = _plan(made[-1]).columns if made else {}
+    home = state.home.resolve()
+    for file in files:
+        if "://" not in file.path and home in Path(file.path).resolve().parents:
+            raise UsageError(f"input {file.path} lies in HOME {state.home}; name another folder")
+    for notice in found.notices:
+        say(notice, how.quiet)
+    return files, columns, found.known
+
+
+def _plan(refresh: Refresh) -> InputPlan:
+    return InputPlan.load(refresh.plan["inputs"])
+
+
+def _named(state: State, name: str) -> Refresh:
+    return next(r for r in state.refreshes() if r.name == name)
+
+
+def nothing(state: State, known: int) -> Refreshed:
+    """That there is nothing new."""
+    done = Refreshed(state.home, name=state.current, known=known)
+    if state.current:
+        done.corpus = _corpus(snapshot.manifest(snapshot.folder_of(state.home, state.current)))
+    return done
+
+
+def _corpus(found: dict[str, Any]) -> dict[str, Any]:
+    sizes = {name: found[name] for name in ("documents", "text_bytes")}
+    return {**sizes, "ids": snapshot.ids_hash(found)}
+
+
+def _point_again(state: State) -> None:
+    """HOME/current as recorded, where a kill came between the two."""
+    if state.current and not state.pending():
+        link_ = state.home / snapshot.CURRENT
+        if not link_.is_symlink() or link_.readlink().name != state.current:
+            snapshot.point(state.home, state.current)
+
+
+def _unapplied(state: State, name: str) -> bool:
+    """Whether something is to be forgotten that a snapshot may hold."""
+    found = snapshot.manifest(snapshot.folder_of(state.home, name))
+    return bool(found["removals"] < len(state.removals()))
+
+
+def _without(state: State, base: str, how: How) -> Refreshed:
+    """A snapshot of what another holds, without what is to be forgotten."""
+    name = _name(state, how.now)
+    state.begin(name, "forget", base, {"parent": state.current}, ())
+    return _finish(state, _named(state, name), None, how)
+
+
+def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
+    """Adds to what is to be forgotten, and makes a snapshot without it; where a refresh is
+    unfinished, that one will leave it out."""
+    began = time.perf_counter()
+    with opened(home) as state:
+        state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        if state.pending() or state.current is None or not _unapplied(state, state.current):
+            done = nothing(state, 0)
+        else:
+            done = _without(state, state.current, how)
+        done.removed_snapshots = keeping.prune(state, how)
+        done.snapshots = len(snapshot.standing(home))
+    done.seconds = time.perf_counter() - began
+    return done
+
+
+def roll_back(home: Path, name: str, how: How) -> Refreshed:
+    """Makes another snapshot the current one (`parent`: the one before it), which the next refresh
+    goes on from. Of one with documents that were to be forgotten since, a new one is made without
+    them."""
+    with opened(home) as state:
+        pending = state.pending()
+        if pending:
+            raise UsageError(
+                f"{home}: the refresh {pending.name} is unfinished: finish it, or --abandon it"
+            )
+        if name == "parent":
+            known = {r.name: r for r in state.refreshes()}
+            now = state.current
+            name = (known[now].plan.get("parent") if now else None) or ""
+            if not name:
+                raise UsageError(f"{home}: there is no snapshot before the current one")
+        here = keeping.in_order(state)
+        if name not in here:
+            raise UsageError(f"{home}: no snapshot {name}; there are {', '.join(here) or 'none'}")
+        if _unapplied(state, name):
+            return _without(state, name, how)
+        state.set_fact("current", name)
+        snapshot.point(home, name)
+        found = _corpus(snapshot.manifest(snapshot.folder_of(home, name)))
+        return Refreshed(home, "rollback", name, corpus=found, snapshots=len(here))
+
+
+def _planned(recipe: Recipe, plan: InputPlan, made: list[Refresh], home: Path) -> RunPlan:
+    """What is run over the new inputs, beside the runs of the lineage."""
+    runs = [run_of(home, r.name) for r in made]
+    for run in runs:
+        if not (run / IDS).is_file():
+            raise RunFailed(f"{run / IDS} is gone: put it back, or --rebuild")
+    texts = json.dumps([[r.name, r.text] for r in made])
+    digest = hashlib.sha256(texts.encode()).hexdigest()
+    ids = EarlierIds(tuple(run / IDS for run in runs), digest)
+    return plan_run(incremental.incremental(recipe, runs), plan, ids)
+
+
+def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> Refreshed:
+    """A refresh that is recorded as begun, to its end, from wherever it stands. recipe: not needed
+    to forget."""
+    home = state.home
+    made = [r for r in state.lineage(refresh.base) if r.kind != "forget"]
+    out = run_of(home, refresh.name)
+    stage = refresh.name
+    if recipe is not None and refresh.kind != "forget":
+        plan = _planned(recipe, _plan(refresh), made, home)
+        stage = plan.corpus_key
+        if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
+            run_planned(plan, out, Options(how.workers, how.quiet))
+            _keep_ids(plan, out)
+    entries = state.removals()
+    base = snapshot.folder_of(home, refresh.base) if refresh.base else None
+    applied = snapshot.manifest(base)["removals"] if base else 0
+    removals = Removals.of(entries)
+    of_base = removals if applied < len(entries) else Removals()
+    source = snapshot.Source(
+        base=base,
+        of_base=replace(of_base, superseded=_superseded(out)),
+        new=None if refresh.kind == "forget" else out / "corpus",
+        of_new=removals,
+        stage=stage,
+        about={
+            "parent": refresh.plan["parent"],
+            "base": refresh.base,
+            "made_by": refresh.kind,
+            "recipe": _digest(refresh, made),
+            "removals": len(entries),
+        },
+    )
+    manifest = snapshot.build(home, refresh.name, source)
+    snapshot.point(home, refresh.name)
+    before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
+    done = Refreshed(
+        home,
+        refresh.kind,
+        refresh.name,
+        known=refresh.plan.get("known", 0),
+        corpus=_corpus(manifest),
+        forgotten=manifest["removed"] - before["removed"],
+        superseded=manifest["superseded"] - before["superseded"],
+    )
+    if refresh.kind != "forget":
+        done.inputs = len(refresh.plan["inputs"]["files"])
+        done.totals = json.loads((out / "run.json").read_text(encoding="utf-8"))["totals"]
+    state.end(refresh.name, done.json())
+    keeping.tidy(state)
+    return done
+
+
+def _superseded(out: Path) -> frozenset[str]:
+    """Ids of earlier documents that newer versions among a run's replace."""
+    import pyarrow.parquet as pq
+
+    found: set[str] = set()
+    for path in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.OWN}/{SUPERSEDED}")):
+        found.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
+    return frozenset(found)
+
+
+def _digest(refresh: Refresh, made: list[Refresh]) -> str:
+    """Of the recipe that made the snapshot's documents."""
+    plan = refresh.plan if "recipe" in refresh.plan else made[-1].plan
+    return hashlib.sha256(json.dumps(plan["recipe"], sort_keys=True).encode()).hexdigest()
+
+
+def _keep_ids(plan: RunPlan, out: Path) -> None:
+    """Links the ids that a run gave into its folder, for refreshes after it."""
+    aside = out / f".{IDS}"
+    aside.unlink(missing_ok=True)
+    link(stage_folder(out, plan.stages[0].folder_name) / ISSUED, aside)
+    aside.replace(out / IDS)
+    aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
+
+
+def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str]:
+    """What a refresh would take in, for `--dry-run`."""
+    incremental.check(recipe)
+    if not (home / FILE).exists():
+        found = look(inputs or list(recipe.input), {})
+        return _told(found.new, found.known, home)
+    with opened(home) as state:
+        pending = state.pending()
+        if pending:
+            return [f"{home}: would go on with the unfinished refresh {pending.name}"]
+        made = [r for r in state.lineage(state.current) if r.kind != "forget"]
+        if made and not how.rebuild:
+            incremental.same_recipe(made[-1].plan["recipe"], incremental.described(recipe))
+        files, _, known = _new_files(state, made, recipe, inputs, how)
+        return _told(files, known, home)
+
+
+def _told(files: list[Any], known: int, home: Path) -> list[str]:
+    size = sum(f.size for f in files)
+    head = f"{home}: {len(files):,} new inputs, {size:,} bytes; {known:,} are known"
+    return [head, *(f"  {f.path}" for f in files[:20]), *(["  ..."] if len(files) > 20 else [])]

@@ -1,0 +1,159 @@
+"""Snapshots: HOME/corpus/NAME, each a whole corpus that is never changed.
+
+Parts that were in the snapshot before are hard links to the same files, so a snapshot takes the
+space of its new documents, and to remove one takes nothing from the others. `manifest.json` has, of
+each part, documents, bytes of text and sha256, and says what the snapshot went on from;
+`_removed.parquet` lists documents that were asked to be forgotten, and those that newer versions of
+their pages replaced (no text).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.assemble import MANIFESTS, file_record, total_ids, write_manifest
+from curate.atomic import TEMPORARY, replacing, sync_folder
+from curate.errors import RunFailed
+from curate.indexes import link
+from curate.refresh.removals import Removals
+from curate.table_writer import writing
+
+FOLDER, CURRENT, GONE = "corpus", "current", "_removed.parquet"
+
+
+def folder_of(home: Path, name: str) -> Path:
+    """Where a snapshot lies."""
+    return home / FOLDER / name
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    """A snapshot's manifest; RunFailed where it cannot be read."""
+    try:
+        found: dict[str, Any] = json.loads((folder / MANIFESTS["corpus"]).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFailed(
+            f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
+            " --rollback, or --rebuild"
+        ) from None
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a snapshot is made of. base: the snapshot it goes on from, and what goes of it; new: the
+    corpus of a run, and what goes of that; about: for the manifest."""
+
+    base: Path | None
+    of_base: Removals
+    new: Path | None
+    of_new: Removals
+    stage: str
+    about: dict[str, Any]
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a snapshot stands there: it is renamed into place with its manifest."""
+    return (folder / MANIFESTS["corpus"]).is_file()
+
+
+def build(home: Path, name: str, source: Source) -> dict[str, Any]:
+    """Makes the snapshot unless it is there; returns its manifest."""
+    target = folder_of(home, name)
+    if is_whole(target):
+        return manifest(target)
+    aside = target.with_name(f".{name}-new")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    files: list[dict[str, Any]] = []
+    gone: list[pa.Table] = []
+    if source.base is not None:
+        before = manifest(source.base)
+        for part, entry in before["files"].items():
+            record = {"name": part, **entry}
+            _take(source.base / part, record, source.of_base, aside, files, gone, name)
+        if (source.base / GONE).exists():
+            gone.insert(0, pq.read_table(source.base / GONE))
+    if source.new is not None:
+        number = 1 + max((int(f["name"][5:-8]) for f in files), default=-1)
+        entries = manifest(source.new)["files"]
+        filled = {p: e for p, e in entries.items() if e["documents"]}
+        if not filled and not files:  # an empty corpus still has columns
+            filled = dict(list(entries.items())[:1])
+        for part, entry in filled.items():
+            record = {**entry, "name": f"part-{number:05d}.parquet"}
+            _take(source.new / part, record, source.of_new, aside, files, gone, name)
+            number += 1
+    removed = pa.concat_tables(gone) if gone else None
+    if removed is not None and removed.num_rows:
+        with replacing(aside / GONE) as path:
+            pq.write_table(removed, path)
+    by = removed["by"].to_pylist() if removed is not None else []
+    superseded = by.count("superseded")
+    about = {**source.about, "removed": len(by) - superseded, "superseded": superseded}
+    write_manifest(aside, MANIFESTS["corpus"], files, source.stage, about)
+    sync_folder(aside)
+    aside.rename(target)
+    sync_folder(target.parent)
+    return manifest(target)
+
+
+def _take(
+    path: Path,
+    record: dict[str, Any],
+    removals: Removals,
+    aside: Path,
+    files: list[dict[str, Any]],
+    gone: list[pa.Table],
+    name: str,
+) -> None:
+    """Links a part into the snapshot, or writes it anew without what is to be forgotten."""
+    target = aside / record["name"]
+    found = removals.in_part(path, name) if removals else None
+    if found is None or found.num_rows == 0:
+        try:
+            link(path, target)
+        except OSError as error:
+            raise RunFailed(f"{path}: {error.strerror}; --rollback or --rebuild") from None
+        files.append(record)
+        return
+    gone.append(found)
+    size = 0
+    with pq.ParquetFile(path) as file, writing(target) as writer:
+        writer.write(file.schema_arrow.empty_table())
+        for batch in file.iter_batches(use_threads=False):
+            table = pa.Table.from_batches([batch])
+            left = table.filter(pc.invert(pc.is_in(table["id"], value_set=found["id"])))
+            size += pc.sum(pc.binary_length(left["text"])).as_py() or 0
+            writer.write(left)
+    files.append({**file_record(target), "name": record["name"], "text_bytes": size})
+
+
+def ids_hash(found: dict[str, Any]) -> str:
+    """The hash of the set of ids, as `kept_ids` of a run."""
+    return total_ids(f["ids"] for f in found["files"].values())
+
+
+def point(home: Path, name: str) -> None:
+    """Makes HOME/current mean a snapshot, from one moment to the next."""
+    aside = home / f"{TEMPORARY}{os.getpid()}-{CURRENT}"
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(Path(FOLDER) / name)
+    aside.replace(home / CURRENT)
+    sync_folder(home)
+
+
+def standing(home: Path) -> list[str]:
+    """Names of the snapshots that are there, the oldest first."""
+    folder = home / FOLDER
+    if not folder.is_dir():
+        return []
+    return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".") and p.is_dir())

@@ -1,0 +1,75 @@
+"""What the tests of refreshes share: small inputs with copies, a HOME, the corpus it holds."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from curate.recipe import parse
+from curate.refresh import run
+from curate.refresh.outcome import How, Refreshed
+
+WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
+START = datetime(2026, 11, 20, 6, 0, tzinfo=timezone.utc)
+Row = dict[str, Any]
+
+
+def text(draw: random.Random) -> str:
+    lines = [" ".join(draw.choices(WORDS, k=12)).capitalize() + "." for _ in range(7)]
+    return "\n".join(lines)
+
+
+def inputs(count: int = 40, seed: int = 3) -> list[list[Row]]:
+    """Three inputs; later ones have copies and near copies of earlier ones, and ids that stood
+    there."""
+    draw = random.Random(seed)
+    earlier: list[str] = []
+    found = []
+    for name in "abc":
+        rows = []
+        for i in range(count):
+            kind = draw.random() if earlier else 1.0
+            new = text(draw)
+            if kind < 0.2:
+                new = draw.choice(earlier)
+            elif kind < 0.4:
+                new = f"{draw.choice(earlier)} And one more."
+            elif kind < 0.5:
+                new = "\n".join([*new.split("\n")[:4], *draw.choice(earlier).split("\n")[2:6]])
+            earlier.append(new)
+            # Of three in four the path makes the id; the others share theirs among inputs.
+            own = {"id": f"d{i}"} if i % 4 == 0 else {"id": f"{name}{i}"}
+            rows.append({**own, "text": new, "url": f"https://h{i % 5}.test/{name}/{i}"})
+        found.append(rows)
+    return found
+
+
+class Home:
+    """A HOME in a test's folder. steps: of its recipe."""
+
+    def __init__(self, bench: Any, steps: list[Any], name: str = "home") -> None:
+        self.bench, self.steps, self.path = bench, steps, bench.folder / name
+        self._minutes = 0
+
+    def refresh(self, *given: Path | str, steps: list[Any] | None = None, **how: Any) -> Refreshed:
+        """One refresh in this process, a minute after the one before."""
+        self._minutes += 1
+        now = START + timedelta(minutes=self._minutes)
+        recipe = parse(json.dumps({"steps": steps or self.steps}), "recipe.yaml")
+        options = How(**{"workers": 1, "quiet": True, "now": now, **how})
+        return run.refresh(recipe, [str(g) for g in given], self.path, options)
+
+    def rows(self, snapshot: str | None = None) -> list[Row]:
+        """All rows of the current snapshot, or of another."""
+        folder = self.path / "corpus" / snapshot if snapshot else self.path / "current"
+        paths = sorted(folder.glob("part-*.parquet"))
+        return [row for p in paths for row in pq.ParquetFile(p).read().to_pylist()]
+
+    def ids(self, snapshot: str | None = None) -> list[str]:
+        """Their ids."""
+        return [row["id"] for row in self.rows(snapshot)]

@@ -1,0 +1,114 @@
+"""What is to be forgotten is gone from all snapshots from then on, and on record."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from growing import Home
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.dedup.exact import normal_url
+from curate.refresh.removals import Removals, hosts
+
+PAGES = [
+    ("a", "https://www.one.test/page?utm_source=x"),
+    ("b", "http://deep.sub.one.test:80/other"),
+    ("c", "https://notone.test/page"),
+    ("d", "https://user@two.test./x"),
+    ("e", None),
+    ("f", "https://three.test/one.test/"),
+]
+ROWS = [{"id": n, "url": u, "text": f"Text of {n}."} for n, u in PAGES]
+
+
+def test_urls_in_normal_form_domains_with_all_below_and_ids():
+    ids, urls = (pa.array(c, pa.string()) for c in zip(*PAGES, strict=True))
+
+    def gone(*entries):
+        by = Removals.of(entries).by(ids, urls).to_pylist()
+        return [name for name, reason in zip("abcdef", by, strict=True) if reason]
+
+    assert gone(("url", "http://one.test/page/")) == ["a"]
+    assert gone(("domain", "one.test")) == ["a", "b"]
+    assert gone(("domain", "sub.one.test"), ("id", "e")) == ["b", "e"]
+    assert gone(("domain", "two.test"), ("url", "https://three.test/one.test")) == ["d", "f"]
+    assert gone(("domain", "test")) == ["a", "b", "c", "d", "f"]
+    assert gone(("id", "A"), ("url", "page")) == []
+    both = Removals.of([("domain", "one.test"), ("id", "a")]).by(ids, urls).to_pylist()
+    assert both[:3] == ["id", "domain", None]
+
+
+@given(st.text(st.sampled_from("ab:/?&#@.=w\n utm_ref"), max_size=30))
+def test_urls_are_compared_as_exact_dedup_does(rest):
+    url = f"https://{rest}"
+    ids = pa.array(["x"])
+    for given_ in (url, normal_url(url)):
+        by = Removals.of([("url", given_)]).by(ids, pa.array([url])).to_pylist()
+        assert by == ["url"] or normal_url(given_) != normal_url(url)
+
+
+@pytest.mark.parametrize("url", ["", "x", "https://", "https:///path", "http://:80/", "\0"])
+def test_a_url_without_a_host_is_of_no_domain(url):
+    assert hosts(pa.array([url])).to_pylist()[0] in (None, "")
+
+
+@pytest.fixture
+def home(bench):
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(bench.jsonl("one.jsonl", ROWS))
+    return home
+
+
+def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
+    first = home.path.joinpath("current").resolve().name
+    listed = home.bench.folder / "list.txt"
+    listed.write_text("# a takedown\ndomain One.test\nhttps://three.test/one.test/\n")
+    done = home.bench.command("forget", home.path, "--list", listed, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "1 older snapshots may hold them still" in done.stderr
+    assert "domain one.test: 2 documents so far" in done.stderr
+    assert home.ids() == ["c", "d", "e"] and len(home.ids(first)) == 6
+    rows = pq.read_table(home.path / "current" / "_removed.parquet").to_pylist()
+    assert [(r["id"], r["by"]) for r in rows] == [("a", "domain"), ("b", "domain"), ("f", "url")]
+    now = json.loads(done.stdout.splitlines()[-1])["snapshot"]
+    assert {r["snapshot"] for r in rows} == {now}
+    again = [{"id": "g", "url": "https://one.test/new", "text": "New."}, {"text": "Newer."}]
+    taken = home.refresh(home.bench.jsonl("two.jsonl", again), keep=1)
+    assert taken.forgotten == 1 and taken.totals["kept"] == 2
+    assert home.ids() == ["c", "d", "e", "two.jsonl#1"]
+    manifest = json.loads((home.path / "current/manifest.json").read_text())
+    assert manifest["removed"] == 4 and manifest["documents"] == 4
+    assert [p.name for p in (home.path / "corpus").iterdir()] == [taken.name]
+
+
+def test_going_back_brings_nothing_forgotten_back(home):
+    first = home.path.joinpath("current").resolve().name
+    home.refresh(home.bench.jsonl("two.jsonl", [{"text": "More."}]))
+    home.bench.command("forget", home.path, "--id", "a")
+    done = home.bench.command("refresh", "--rollback", first, "-o", home.path)
+    assert done.returncode == 0 and home.ids() == ["b", "c", "d", "e", "f"]
+    assert home.refresh(home.bench.folder / "two.jsonl").inputs == 1
+
+
+def test_purging_removes_the_snapshots_that_hold_them(home):
+    done = home.bench.command("forget", home.path, "--id", "a", "--purge")
+    assert done.returncode == 0 and len(list((home.path / "corpus").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say what to forget"),
+        (("--domain", "http://x.test/"), "write a host name"),
+        (("--list", "none.txt"), "none.txt: No such file"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_use_is_one_line(home, arguments, said):
+    done = home.bench.command("forget", home.path, *arguments)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert len(home.ids()) == 6

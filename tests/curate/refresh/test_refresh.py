@@ -1,0 +1,283 @@
+"""A corpus that grows by refreshes equals one made at once, and stays readable all the time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+from growing import Home, inputs
+
+from curate.errors import LockHeld, RunFailed, UsageError
+from curate.refresh.state import State
+
+BLOOM = {"dedup_bloom": {"expected": 30_000, "ngram": 5, "threshold": 0.3, "false_positives": 0.05}}
+STEPS = [{"dedup_exact": {}}, {"dedup_minhash": {}}, BLOOM]
+
+
+@pytest.fixture(scope="module")
+def grown(shared_bench):
+    """(HOME after refreshes of A, B and C, each in its own; their files)."""
+    files = [
+        shared_bench.jsonl(f"{n}.jsonl", rows) for n, rows in zip("abc", inputs(), strict=True)
+    ]
+    home = Home(shared_bench, STEPS)
+    for file in files:
+        assert home.refresh(file).new
+    return home, files
+
+
+def test_refreshes_keep_what_one_run_over_all_inputs_keeps(grown):
+    home, files = grown
+    first = [
+        {"dedup_exact": {"survivor": "first"}},
+        {"dedup_minhash": {"survivor": "first"}},
+        BLOOM,
+    ]
+    home.bench.run(first, *files, out="whole")
+    whole = home.bench.rows("whole")
+    assert [(r["id"], r["text"]) for r in home.rows()] == [(r["id"], r["text"]) for r in whole]
+    rules = {(r["step"], r["id"]) for r in home.bench.rows("whole", "rejected")}
+    assert {step for step, _ in rules} == {"dedup_exact", "dedup_minhash", "dedup_bloom"}
+    assert any("~2" in r["id"] for r in whole) and any("~3" in r["id"] for r in whole)
+    refreshed = set()
+    for name in sorted(p.name for p in (home.path / "runs").iterdir()):
+        rows = home.bench.rows(f"home/runs/{name}", "rejected")
+        refreshed |= {(r["step"], r["id"]) for r in rows}
+    assert refreshed == rules
+
+
+def test_lines_are_cut_as_one_run_over_all_inputs_cuts_them(bench):
+    files = [bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(15), strict=True)]
+    step = {"unit": "line", "min_sentences": 1}
+    home = Home(bench, [{"dedup_passages": step}])
+    for file in files:
+        home.refresh(file)
+    bench.run([{"dedup_passages": {**step, "survivor": "first"}}], *files, out="whole")
+    whole = bench.rows("whole")
+    assert [(r["id"], r["text"]) for r in home.rows()] == [(r["id"], r["text"]) for r in whole]
+    assert any(r["edits"] for r in whole)
+
+
+def test_explain_knows_kept_and_dropped_documents_of_every_refresh(grown):
+    home, _ = grown
+    for name in home.ids()[::40]:
+        done = home.bench.command("explain", name, "--in", home.path)
+        assert done.returncode == 0 and done.stdout.startswith(f"{name}: kept"), done.stderr
+    last = max((home.path / "runs").iterdir()).name
+    gone = home.bench.rows(f"home/runs/{last}", "rejected")[0]
+    done = home.bench.command("explain", gone["id"], "--in", home.path)
+    assert f"{gone['id']}: rejected" in done.stdout and last in done.stdout
+
+
+def test_parts_of_earlier_snapshots_are_the_same_files(grown):
+    home, _ = grown
+    one, two, three = sorted(p for p in (home.path / "corpus").iterdir())
+    parts = [sorted(p.name for p in s.glob("part-*")) for s in (one, two, three)]
+    assert [len(p) for p in parts] == [1, 2, 3]
+    assert (one / parts[0][0]).stat().st_ino == (three / parts[0][0]).stat().st_ino
+    found = json.loads((three / "manifest.json").read_text())
+    assert found["parent"] == two.name and list(found["files"]) == parts[2]
+    assert found["documents"] == len(home.rows())
+    assert (home.path / "current").resolve() == three
+    left = [p.name for p in home.path.rglob("*") if p.name.startswith(".") or p.name == "stages"]
+    assert left == []
+
+
+def test_nothing_new_makes_no_snapshot(grown):
+    home, files = grown
+    done = home.refresh(*files)
+    assert not done.new and done.known == 3
+    assert len(list((home.path / "corpus").iterdir())) == 3
+
+
+def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
+    a, b, c = inputs(10)
+    bench.jsonl("in/a.jsonl", a)
+    home = Home(bench, [{"dedup_exact": {}}])
+    assert home.refresh(bench.folder / "in").inputs == 1
+    bench.jsonl("in/deep/b.jsonl", b)
+    done = home.refresh(bench.folder / "in" / "**" / "*.jsonl")
+    assert (done.inputs, done.known) == (1, 1)
+    bench.jsonl("in/c.jsonl", c)
+    (bench.folder / "day.paths").write_text("in/a.jsonl\nin/c.jsonl\n\n")
+    from curate.refresh.inputs import expanded
+
+    done = home.refresh(*expanded([str(bench.folder / "day.paths")]))
+    assert (done.inputs, done.known) == (1, 1)
+    assert len(home.ids()) == len({r["text"] for rows in (a, b, c) for r in rows})
+
+
+def test_a_list_of_common_crawl_begins_at_its_server(tmp_path):
+    import gzip
+
+    from curate.refresh.inputs import expanded
+
+    lines = "crawl-data/CC-MAIN-2026-47/warc/a.warc.gz\nother/b.warc.gz\n/abs/c.warc.gz\n"
+    path = tmp_path / "warc.paths.gz"
+    path.write_bytes(gzip.compress(lines.encode()))
+    server = "https://data.commoncrawl.org/crawl-data/CC-MAIN-2026-47/warc/a.warc.gz"
+    assert expanded([str(path), "d.jsonl"]) == [
+        server,
+        f"{tmp_path}/other/b.warc.gz",
+        "/abs/c.warc.gz",
+        "d.jsonl",
+    ]
+    assert expanded([], [str(path)], "s3://bucket/x/")[0] == f"s3://bucket/x/{lines.split()[0]}"
+
+
+def test_an_input_that_changed_is_named_and_taken_or_left_by_option(bench):
+    a, b, _ = inputs(6)
+    source = bench.jsonl("in/a.jsonl", a)
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(source)
+    bench.jsonl("in/a.jsonl", [*a, *b])
+    with pytest.raises(UsageError, match=r"a\.jsonl changed since it was taken in: with --changed"):
+        home.refresh(source)
+    assert not home.refresh(source, changed="skip").new
+    done = home.refresh(source, changed="new")
+    assert done.totals["read"] == len(a) + len(b)
+    assert sorted({r["text"] for r in home.rows()}) == sorted({r["text"] for r in [*a, *b]})
+    assert not home.refresh(source).new  # it is known as it is now
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ({"dedup_passages": {"unit": "paragraph", "keep": "none"}}, "removes all copies"),
+        ({"dedup_exact": {"key": "text", "survivor": "longest"}}, "may choose a later copy"),
+        ({"dedup_bloom": {}}, "set `expected`"),
+        ({"dedup_semantic": {}}, "decides by the whole corpus"),
+        ({"dedup_suffix_array": {"keep": "none"}}, "earlier snapshots"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_step_that_needs_later_documents_is_refused_by_name(bench, step, reason):
+    source = bench.jsonl("a.jsonl", inputs(3)[0])
+    with pytest.raises(UsageError, match=reason) as refused:
+        Home(bench, [step]).refresh(source)
+    assert next(iter(step)) in str(refused.value)
+    assert not (bench.folder / "home").exists()
+
+
+def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):
+    a, b, _ = inputs(8)
+    one, two = bench.jsonl("in/x/a.jsonl", a), bench.jsonl("in/x/b.jsonl", b)
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(bench.folder / "in")
+    changed = [{"dedup_exact": {"normalize": True}}]
+    with pytest.raises(UsageError, match=r"step dedup_exact .*normalize: None before, True now"):
+        home.refresh(bench.folder / "in", steps=changed)
+    with pytest.raises(UsageError, match="step document_length is new"):
+        home.refresh(one, steps=[*home.steps, {"document_length": {"min": 2}}])
+    before = home.ids()
+    done = home.refresh(bench.folder / "in", steps=changed, rebuild=True)
+    assert done.kind == "rebuild" and done.inputs == 2 and home.ids() == before
+    bench.jsonl("in/y/b.jsonl", [{"text": b[0]["text"].upper()}, {"text": "Something else."}])
+    assert home.refresh(bench.folder / "in", steps=changed).totals["kept"] == 1
+    assert two.exists()
+
+
+def test_going_back_makes_later_inputs_new_again(bench):
+    a, b, c = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(8), strict=True))
+    home = Home(bench, [{"dedup_exact": {}}])
+    first = home.refresh(a)
+    second = home.refresh(b)
+    from curate.refresh import run
+    from curate.refresh.outcome import How
+
+    back = run.roll_back(home.path, "parent", How(quiet=True))
+    assert back.name == first.name and home.ids() == home.ids(first.name)
+    third = home.refresh(c)
+    assert home.ids()[: len(home.ids(first.name))] == home.ids(first.name)
+    fourth = home.refresh(b, keep=2)
+    assert fourth.inputs == 1 and len(home.ids()) == len({r["text"] for x in inputs(8) for r in x})
+    assert fourth.removed_snapshots == [first.name, second.name]
+    runs = {p.name for p in (home.path / "runs").iterdir()}
+    assert runs == {first.name, third.name, fourth.name}  # what nothing came from is gone
+    with pytest.raises(UsageError, match="no snapshot nowhere; there are"):
+        run.roll_back(home.path, "nowhere", How(quiet=True))
+
+
+def test_snapshots_stay_for_days_and_the_current_one_always(bench):
+    from datetime import timedelta
+
+    from growing import START
+
+    home = Home(bench, [{"dedup_exact": {}}])
+    files = [bench.jsonl(f"{i}.jsonl", [{"text": f"Text {i}."}]) for i in range(4)]
+    for day, file in enumerate(files):
+        done = home.refresh(file, keep_days=1.5, now=START + timedelta(days=day))
+    assert len(list((home.path / "corpus").iterdir())) == 2
+    done = home.refresh(*files, keep_days=1, now=START + timedelta(days=30))
+    assert not done.new and [p.name for p in (home.path / "corpus").iterdir()] == [done.name]
+    assert len(home.ids()) == 4  # all documents of those that are gone
+
+
+def test_columns_of_earlier_inputs_stay_columns(bench):
+    one = bench.jsonl("a.jsonl", [{"text": "One.", "score": 1}])
+    two = bench.jsonl("b.jsonl", [{"text": "Two."}])
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(one)
+    home.refresh(two)
+    assert [(r["text"], r["score"]) for r in home.rows()] == [("One.", 1), ("Two.", None)]
+
+
+def test_an_unfinished_refresh_whose_input_changed_is_named_or_abandoned(bench, monkeypatch):
+    from curate.refresh import run
+
+    a, b, _ = inputs(5)
+    one, two = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(one)
+    before = home.ids()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run.snapshot, "point", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        home.refresh(two)
+    assert home.ids() == before
+    bench.jsonl("b.jsonl", b[:3])
+    with pytest.raises(UsageError, match=r"b\.jsonl of an unfinished refresh changed.*--abandon"):
+        home.refresh(two)
+    assert home.refresh(two, abandon=True).totals["read"] == 3
+
+
+def test_a_home_in_use_or_of_something_else_is_refused(bench):
+    source = bench.jsonl("a.jsonl", inputs(3)[0])
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(source)
+    held = State(home.path)
+    pid = os.getppid()
+    import psutil
+
+    created = psutil.Process(pid).create_time()
+    held._db.execute("UPDATE lock SET pid = ?, created = ?", (pid, created))
+    with pytest.raises(LockHeld) as busy:
+        home.refresh(source)
+    assert busy.value.exit_code == 75
+    held._db.execute("DELETE FROM lock")
+    held.close()
+    other = Home(bench, home.steps, "other")
+    other.path.mkdir()
+    (other.path / "mine.txt").write_text("x")
+    with pytest.raises(UsageError, match="no refresh wrote"):
+        other.refresh(source)
+    with pytest.raises(UsageError, match="lies in HOME"):
+        home.refresh(home.path / "current")
+    shutil.rmtree(home.path)
+
+
+def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
+    a, b, _ = inputs(4)
+    one, two = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
+    home = Home(bench, [{"dedup_exact": {}}])
+    name = home.refresh(one).name
+    for path in (
+        home.path / "corpus" / name / "manifest.json",
+        home.path / "runs" / name / "ids.parquet",
+    ):
+        path.rename(bench.folder / "aside")
+        with pytest.raises(RunFailed, match=f"{name}.*--rebuild"):
+            home.refresh(two)
+        (bench.folder / "aside").rename(path)
+    assert home.refresh(two).totals["read"] == len(b)

@@ -1,0 +1,121 @@
+"""A refresh that ends anywhere goes on as the same one and leaves the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+
+import pytest
+from cli_here import ROOT
+from growing import Home, inputs
+
+from curate.refresh import keeping, run, snapshot
+from curate.refresh.state import State
+
+
+class Died(Exception):
+    pass
+
+
+# Where it ends, in order: (object, name, whether the work is done before it dies).
+MOMENTS = [
+    (State, "begin", True),
+    (run, "run_planned", False),
+    (run, "run_planned", True),
+    (run, "_keep_ids", True),
+    (snapshot, "write_manifest", False),
+    (snapshot, "sync_folder", False),
+    (snapshot, "point", False),
+    (snapshot, "point", True),
+    (State, "end", True),
+]
+
+
+def parts(home: Home) -> dict[str, str]:
+    paths = sorted((home.path / "current").glob("part-*.parquet"))
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
+
+
+def test_a_refresh_that_dies_at_any_step_goes_on_as_the_same_one(bench, monkeypatch):
+    a, b, c = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(20), strict=True))
+    calm = Home(bench, [{"dedup_exact": {}}], "calm")
+    home = Home(bench, calm.steps)
+    for one in (calm, home):
+        one.refresh(a)
+    calm.refresh(b)
+    before = parts(home)
+    for owner, name, done in MOMENTS:
+        work = getattr(owner, name)
+
+        def dies(*args, work=work, done=done, **more):
+            if done:
+                work(*args, **more)
+            raise Died
+
+        with monkeypatch.context() as patch, pytest.raises(Died):
+            patch.setattr(owner, name, dies)
+            home.refresh(b)
+        # A reader sees the old corpus or the new one.
+        assert parts(home) in (before, parts(calm))
+    done = home.refresh(b)
+    assert not done.new  # the last death came when all was recorded
+    assert parts(home) == parts(calm) and home.rows() == calm.rows()
+    assert len(list((home.path / "corpus").iterdir())) == 2
+    names = [p.name for p in home.path.rglob("*") if p.name.startswith(".")]
+    assert names == []
+    for one in (calm, home):
+        one.refresh(c)
+    assert parts(home) == parts(calm)
+    assert [p.name for p in home.path.glob("runs/*/stages")] == []
+
+
+def test_what_is_new_beside_an_unfinished_refresh_waits_for_the_next(bench, monkeypatch):
+    a, b, c = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(5), strict=True))
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(a)
+    with monkeypatch.context() as patch, pytest.raises(Died):
+
+        def dies(*args):
+            raise Died
+
+        patch.setattr(keeping, "tidy", dies)
+        home.refresh(b)
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(snapshot, "point", dies)
+        home.refresh(c)
+    done = home.refresh(bench.folder / "a.jsonl", b, bench.jsonl("d.jsonl", [{"text": "New."}]))
+    assert done.inputs == 1 and done.totals["read"] == 5
+    assert home.refresh(bench.folder / "d.jsonl").totals["kept"] == 1
+
+
+@pytest.mark.slow  # the test above ends refreshes at every step in every run of the tests
+def test_killed_twenty_times_refreshes_keep_what_one_run_keeps():
+    script = ROOT / "scripts/kill_refresh.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--kills", "20"],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("  killed input") == 20
+
+
+def test_killed_by_a_signal_it_goes_on(bench):
+    (bench.folder / "r.yaml").write_text("steps:\n  - dedup_exact\n")
+    files = [bench.jsonl(f"{n}.jsonl", r) for n, r in zip("ab", inputs(30)[:2], strict=True)]
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(files[0])
+    process = bench.start("refresh", "r.yaml", files[1], "-o", home.path, "--workers", 1)
+    for line in process.stderr:
+        if "resolving" in line:
+            process.kill()
+            break
+    process.wait()
+    process.stderr.close()
+    assert process.returncode == -9
+    name = [p.name for p in (home.path / "runs").iterdir()]
+    done = home.refresh(files[1])
+    assert done.new and done.name in name and done.totals["read"] == 30
