@@ -15,6 +15,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from curate.documents import Documents
+    from curate.steps import Settings
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,8 @@ def decide(docs: Documents, limits: Iterable[Limit]) -> Documents:
         detail = None if limit.detail is None else [limit.detail] * len(docs)
         docs = docs.drop(mask, rule, column(limit.column), limit.threshold, detail)
     return docs
+
+
+def columns_of(steps: Iterable[Settings]) -> dict[str, str]:
+    """`step.rule` to the `step.column` that it looks at, of all limits of these steps."""
+    return {f"{s.label}.{x.rule}": f"{s.label}.{x.column}" for s in steps for x in s.limits()}

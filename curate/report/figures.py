@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from curate.report import ages, duplicates, examples, rules, unsure
@@ -42,16 +44,19 @@ class Figures:
         }
 
 
-def gather(out: Path, by_date: bool = False) -> Figures:
+def gather(
+    out: Path, by_date: bool = False, declared: Mapping[str, str] = MappingProxyType({})
+) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
-    by_date: a dedup chose by date, so that ages are of interest.
+    by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
+    it looks at.
     """
     found = Figures()
     with opened(out) as store:
         if store is None:
             return found
-        found.rules = rules.gather(store)
+        found.rules = rules.gather(store, declared)
         found.examples = examples.gather(store, found.rules.rules)
         found.duplicates = duplicates.gather(store)
         found.languages = _languages(store)

@@ -87,6 +87,7 @@ def write_records(outcome: Outcome) -> None:
     run.json comes first and once more with the report's figures: whatever fails in a report, what
     was counted is there.
     """
+    from curate.limits import columns_of
     from curate.report.figures import Figures, gather
     from curate.report.page import failed, render
 
@@ -98,7 +99,8 @@ def write_records(outcome: Outcome) -> None:
     _write_json(outcome.out / "run.json", data)
     try:
         by_date = any(s["settings"].get("survivor") == "newest" for s in data["steps"])
-        figures = gather(outcome.out, by_date) if outcome.plan.stages else Figures()
+        limits = columns_of(outcome.plan.recipe.document_steps)
+        figures = gather(outcome.out, by_date, limits) if outcome.plan.stages else Figures()
         data["figures"] = figures.dump()
     except Exception as error:
         figures = Figures()

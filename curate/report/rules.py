@@ -1,15 +1,17 @@
 """What each rule did: how many documents it marked, first or alone, and which rules go together.
 
 A step measures every document of its stage, also one that an earlier rule marked already; so the
-overlap between rules of one stage is known exactly. Which annotation a rule looked at is not
-declared anywhere: it is the numeric column `step.*` that holds the rule's value in every document
-it marked, with all kept documents on the other side.
+overlap between rules of one stage is known exactly. Which annotation a rule looked at its step's
+limits say; of a rule without one it is the numeric column `step.*` that holds the rule's value in
+every document it marked, with all kept documents on the other side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -76,8 +78,11 @@ class RuleFigures:
         }
 
 
-def gather(store: Store) -> RuleFigures:
-    """Reads the rejected documents' reasons and the numeric columns of all documents."""
+def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> RuleFigures:
+    """Reads the rejected documents' reasons and the numeric columns of all documents.
+
+    declared: rule to the column that it looks at, where that is known.
+    """
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE marks AS
         SELECT r.step || '.' || r.rule AS rule, r.value AS value, r.threshold AS threshold
@@ -93,6 +98,9 @@ def gather(store: Store) -> RuleFigures:
         both.most = max(kept[name].most, gone[name].most)
         both.total = kept[name].total + gone[name].total
         found.ranges[name] = both
+    for name, rule in found.rules.items():
+        if declared.get(name) in store.columns:
+            rule.column = declared[name]
     _find_columns(store, found.rules, kept)
     _histograms(store, found)
     return found
@@ -137,7 +145,8 @@ def _overlap(store: Store, found: RuleFigures) -> None:
 def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) -> None:
     for step in dict.fromkeys(r.step for r in rules.values()):
         mine = [c for c in store.columns if c.startswith(step + ".") and c in store.names]
-        valued = [r for r in rules.values() if r.step == step and r.least is not None]
+        sought = (r for r in rules.values() if r.step == step and r.column is None)
+        valued = {r.name for r in sought if r.least is not None}
         if not mine or not valued:
             continue
         differ = ", ".join(
@@ -150,6 +159,8 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
             WHERE r.step = ? AND r.value IS NOT NULL GROUP BY 1""",
             [step],
         ):
+            if name not in valued:
+                continue
             rule = rules[name]
             same = [c for c, n in zip(mine, wrong, strict=True) if n == 0]
             fitting = [c for c in same if _apart(rule, kept[c])]

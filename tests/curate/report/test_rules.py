@@ -80,6 +80,18 @@ def test_a_column_that_does_not_part_kept_from_dropped_is_not_the_rules(
     assert figures.rules["judge.nine"].column is None
 
 
+def test_a_column_that_the_step_declares_is_the_rules(out: Path, figures: RuleFigures) -> None:
+    said = {"judge.nine": "judge.half", "judge.silent": "judge.gone"}
+    with opened(out) as store:
+        assert store is not None
+        found = rules.gather(store, said)
+    assert found.rules["judge.nine"].column == "judge.half"
+    assert sum(found.rules["judge.nine"].dump()["histogram"]["marked"]) == 40
+    # One that no file has is none, and the others are found as without.
+    assert found.rules["judge.silent"].column is None
+    assert found.rules["judge.few"].dump() == figures.rules["judge.few"].dump()
+
+
 def test_the_side_on_which_a_rule_drops_is_known_from_its_values(figures: RuleFigures) -> None:
     assert figures.rules["judge.few"].above is False and figures.rules["judge.odd"].above is True
     assert figures.rules["judge.nine"].above is None
