@@ -215,7 +215,7 @@ def library(out: Path) -> Iterator[Library]:
     with opened(out, ".spill-browse") as store:
         if store is None:
             raise UsageError(
-                f"{out} holds no corpus/ and rejected/: no step on documents ran there"
+                f"{out} holds no corpus/ and rejected/: name the OUT of a run of filters"
             )
         yield Library(out, store, record)
 

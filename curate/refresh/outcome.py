@@ -50,7 +50,8 @@ class Refreshed:
         where = self.name or "no snapshot yet"
         documents = self.corpus.get("documents", 0)
         if self.kind == "nothing":
-            return f"{self.home}: nothing new among {self.known:,} inputs; {where} stays"
+            stays = f"{self.name} stays" if self.name else where
+            return f"{self.home}: nothing new among {self.known:,} inputs; {stays}"
         if self.kind == "rollback":
             return f"{self.home}: back to {where}, {documents:,} documents"
         gone = f", {self.superseded:,} older versions replaced" if self.superseded else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from curate.report import charts
@@ -142,39 +143,48 @@ def example(found: Example) -> str:
 
 def overlap(figures: Figures) -> tuple[str, str, str]:
     """How many documents each pair of rules marks together."""
-    rules = [r for r in figures.rules.rules.values() if r.marked][:MATRIX]
-    pairs = figures.rules.pairs
-    if len(rules) < 2 or not pairs:
+    return overlap_matrix(
+        [(r.name, r.marked) for r in figures.rules.rules.values() if r.marked],
+        figures.rules.pairs,
+        "marks",
+        "Of the documents that the rule of a row marks, how many percent the rule of a column"
+        " marks too. Two rules that both say 100 could do without each other; rules of"
+        " different stages never meet, since a stage sees only what the one before it kept.",
+    )
+
+
+def overlap_matrix(
+    rules: Sequence[tuple[str, int]], pairs: Mapping[tuple[str, str], int], does: str, text: str
+) -> tuple[str, str, str]:
+    """The chapter of it, of the first rules.
+
+    rules: names, and of how many documents; pairs: names in order to how many have both; does: what
+    rules do to a document, as the head of the column has it.
+    """
+    shown_rules = rules[:MATRIX]
+    if len(shown_rules) < 2 or not pairs:
         return section("overlap", "Overlap")
 
-    def cell(a: Rule, b: Rule) -> str:
-        if a is b:
-            return "<td>-</td>"
-        both = pairs.get((min(a.name, b.name), max(a.name, b.name)), 0)
-        share = both / a.marked if a.marked else 0.0
-        strength = round(55 * share)
-        colour = f"background:color-mix(in srgb,var(--accent) {strength}%,transparent)"
-        said = f"{both} of {a.marked}"
-        if not both:
-            return "<td></td>"
-        return f'<td style="{colour}" title="{said}">{100 * share:.0f}</td>'
+    def cell(one: str, many: int, other: str) -> str:
+        both = pairs.get((min(one, other), max(one, other)), 0)
+        if one == other or not both:
+            return "<td>-</td>" if one == other else "<td></td>"
+        share = both / many
+        colour = f"background:color-mix(in srgb,var(--accent) {55 * share:.0f}%,transparent)"
+        return f'<td style="{colour}" title="{both} of {many}">{100 * share:.0f}</td>'
 
-    head = "".join(f"<th>{i + 1}</th>" for i in range(len(rules)))
+    head = "".join(f"<th>{i + 1}</th>" for i in range(len(shown_rules)))
     rows = "".join(
-        f"<tr><td>{i + 1}&ensp;{name(a.name)}</td><td>{count(a.marked)}</td>"
-        + "".join(cell(a, b) for b in rules)
+        f"<tr><td>{i + 1}&ensp;{name(one)}</td><td>{count(many)}</td>"
+        + "".join(cell(one, many, other) for other, _ in shown_rules)
         + "</tr>"
-        for i, a in enumerate(rules)
+        for i, (one, many) in enumerate(shown_rules)
     )
     return section(
         "overlap",
         "Overlap",
-        lead(
-            "Of the documents that the rule of a row marks, how many percent the rule of a column"
-            " marks too. Two rules that both say 100 could do without each other; rules of"
-            " different stages never meet, since a stage sees only what the one before it kept."
-        ),
-        "<div class=wide tabindex=0><table class=matrix><thead><tr><th>rule</th><th>marks</th>"
+        lead(text),
+        f"<div class=wide tabindex=0><table class=matrix><thead><tr><th>rule</th><th>{does}</th>"
         f"{head}</tr></thead><tbody>{rows}</tbody></table></div>",
     )
 

@@ -6,9 +6,10 @@ from curate.report import charts
 from curate.report.funnel import amount
 from curate.report.html import bar, count, lead, name, number, percent, section, shown, table
 from curate.report.page import frame
+from curate.report.page_rules import overlap_matrix
 from curate.whatif.figures import Amount, Answer, RuleFigures
 
-MOST_RULES, MATRIX = 60, 12
+MOST_RULES = 60
 Chapter = tuple[str, str, str]
 
 
@@ -134,31 +135,12 @@ def _amount(of: Amount, found: Answer) -> list[str]:
 
 
 def _matrix(found: Answer) -> Chapter:
-    rules = sorted((r for r in found.rules if r.marks), key=lambda r: (-r.marks, r.name))[:MATRIX]
-    if len(rules) < 2 or not found.overlap:
-        return section("overlap", "Overlap")
-
-    def cell(a: RuleFigures, b: RuleFigures) -> str:
-        both = found.overlap.get((min(a.name, b.name), max(a.name, b.name)), 0)
-        if a is b or not both:
-            return "<td>-</td>" if a is b else "<td></td>"
-        share = both / a.marks
-        colour = f"background:color-mix(in srgb,var(--accent) {55 * share:.0f}%,transparent)"
-        return f'<td style="{colour}" title="{both} of {a.marks}">{100 * share:.0f}</td>'
-
-    head = "".join(f"<th>{i + 1}</th>" for i in range(len(rules)))
-    body = "".join(
-        f"<tr><td>{i + 1}&ensp;{name(a.name)}</td><td>{count(a.marks)}</td>"
-        + "".join(cell(a, b) for b in rules)
-        + "</tr>"
-        for i, a in enumerate(rules)
-    )
-    return section(
-        "overlap",
-        "Overlap",
-        lead("Of the documents that a row's rule fails, how many percent a column's fails too."),
-        "<div class=wide tabindex=0><table class=matrix><thead><tr><th>rule</th><th>fails</th>"
-        f"{head}</tr></thead><tbody>{body}</tbody></table></div>",
+    rules = sorted((r for r in found.rules if r.marks), key=lambda r: (-r.marks, r.name))
+    return overlap_matrix(
+        [(r.name, r.marks) for r in rules],
+        found.overlap,
+        "fails",
+        "Of the documents that a row's rule fails, how many percent a column's fails too.",
     )
 
 
