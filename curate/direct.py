@@ -50,7 +50,8 @@ class DirectInput:
                         by_rule[f"read.{mark.rule}"] += len(mark.rows)
                 table = self._with_ordinals(batch.docs.table, batch.ids, part, before)
                 without = table.num_rows
-                table = table.filter(pc.is_valid(table["text"]))
+                if table["text"].null_count:  # or all of it would be copied
+                    table = table.filter(pc.is_valid(table["text"]))
                 without -= table.num_rows
                 refused += without
                 if without:
