@@ -46,14 +46,14 @@ def _weight(values: pa.ChunkedArray | pa.Array) -> int:
 
 
 class TableWriter:
-    """A parquet file whose row groups depend on the rows alone, in place when closed. opened: makes
-    a file object of the temporary path, for who writes otherwise than Arrow does: `sink`."""
+    """A parquet file whose row groups depend on the rows alone, in place when closed. sink: makes
+    the file object that it writes to of the temporary path; None: Arrow's own."""
 
-    def __init__(self, path: Path, opened: Callable[[Path], Any] | None = None) -> None:
+    def __init__(self, path: Path, sink: Callable[[Path], Any] | None = None) -> None:
         self._path = path
         self._context = replacing(path)
         self._aside = self._context.__enter__()
-        self.sink = opened(self._aside) if opened else None
+        self.sink: Any = sink(self._aside) if sink else None
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._rows = self._bytes = 0
@@ -115,11 +115,9 @@ class TableWriter:
 
 
 @contextmanager
-def writing(
-    path: Path, opened: Callable[[Path], Any] | None = None
-) -> Iterator[TableWriter]:
+def writing(path: Path, sink: Callable[[Path], Any] | None = None) -> Iterator[TableWriter]:
     """A writer that is finished at the end of the block, or leaves nothing after an error."""
-    writer = TableWriter(path, opened)
+    writer = TableWriter(path, sink)
     done = False
     try:
         yield writer

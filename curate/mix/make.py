@@ -68,7 +68,8 @@ def prepare(
     path = scratch / "measured.parquet"
     near = _near(mix, sources, scratch)
     try:
-        measured = measure(sources, strata, size, mix.seed, path, mix.overlap == "exact", near, copy)
+        hashed = mix.overlap == "exact"
+        measured = measure(sources, strata, size, mix.seed, path, hashed, near, copy)
     except BaseException:
         if near is not None:
             near.close(failed=True)

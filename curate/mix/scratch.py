@@ -1,4 +1,4 @@
-"""Files that are written once from end to end: read in pieces and thrown away, or a part of the mix.
+"""Files that are written once from end to end: to be read in pieces and thrown away, or to stay.
 
 Where the system can, they go past the page cache: pages that nobody reads twice would cost more
 than the disk (3 s of CPU a GB in a virtual machine whose memory is not yet backed) and would push
@@ -39,8 +39,8 @@ def _cached(handle: int) -> None:
 
 
 def _anonymous(size: int) -> mmap.mmap:
-    """Memory at an address that is a multiple of BLOCK, in large pages where the system has them."""
-    room = mmap.mmap(-1, size)
+    """Memory at a multiple of BLOCK, in large pages where there are any: fewer faults."""
+    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
             room.madvise(mmap.MADV_HUGEPAGE)
@@ -98,13 +98,11 @@ class Appended:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-            self._room.close()
+            del self._room
 
 
 class Hashed(Appended):
     """A file that stays, as Arrow writes to one; sha256: of its bytes, as they come."""
-
-    closed = False
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, ROOM // 4, 0o666)
@@ -122,9 +120,14 @@ class Hashed(Appended):
     def flush(self) -> None:
         """Does nothing: `close` writes what is left, and whoever renames the file makes it last."""
 
+    @property
+    def closed(self) -> bool:
+        return self._handle < 0
+
     def close(self) -> None:
-        super().close()
-        os.truncate(self.path, self.size)
+        if not self.closed:
+            super().close()
+            os.truncate(self.path, self.size)
 
 
 class Scratch:

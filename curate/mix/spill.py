@@ -121,7 +121,8 @@ class Copy:
 
     def runs(self, size: int) -> Iterator[Held]:
         """All rows, so many bytes of text at a time, about. Each run holds until the next one."""
-        run, filled = [], 0
+        run: list[Stretch] = []
+        filled = 0
         for stretch in self._stretches:
             if run and filled + stretch.text[1] > size:
                 yield self._file.read(run)

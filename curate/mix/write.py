@@ -1,7 +1,7 @@
 """The mix as a corpus: its parts in order, out of core, the same bytes for any number of workers.
 
-The documents lie on disk since they were measured, decoded. From there every copy of a document goes
-to disk with its position, and each part of the mix is then ordered and written by itself. What is in
+The documents lie on disk since they were measured, decoded. From there every copy of a document
+goes to disk with its position, and each part of the mix is then ordered and written by itself. In
 memory is a run of rows, and a part for each worker.
 """
 
@@ -59,7 +59,8 @@ def write_mix(
         spill.close()
         threads = max(1, min(layout.workers, layout.parts, MOST_THREADS))
         with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(lambda part: _write_part(spill, part, folder), range(layout.parts)))
+            parts = range(layout.parts)
+            return list(pool.map(lambda part: _write_part(spill, part, folder), parts))
     finally:
         spill.remove()
         shutil.rmtree(scratch, ignore_errors=True)
