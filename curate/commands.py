@@ -28,6 +28,13 @@ class How:
     as_json: bool = False
     dry_run: bool = False
     quiet: bool = False
+    engine: str = "local"
+    address: str | None = None
+
+    def options(self, workers: int | None = None) -> Options:
+        """How a run is made. workers: instead of those asked for."""
+        count = self.workers if workers is None else workers
+        return Options(count, self.quiet, self.engine, self.address)
 
 
 def run(recipe: str, inputs: list[str], sets: tuple[str, ...], how: How) -> Outcome:
@@ -304,7 +311,7 @@ def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome
         print(describe(plan, out))
         return Outcome(out, plan)
     workers = how.workers or (space.workers if space else 0)
-    outcome = run_planned(plan, out, Options(workers, how.quiet))
+    outcome = run_planned(plan, out, how.options(workers))
     tell(outcome, how)
     return outcome
 

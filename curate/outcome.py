@@ -17,9 +17,11 @@ class Options:
 
     workers: int = 0  # 0: as many as there are cores
     quiet: bool = False
+    engine: str = "local"  # where the partitions are worked on: local, ray
+    address: str | None = None  # of a Ray cluster
 
     def count(self) -> int:
-        """Worker processes."""
+        """Worker processes on this machine."""
         if self.workers:
             return self.workers
         if hasattr(os, "sched_getaffinity"):
