@@ -9,6 +9,7 @@ to another worker.
 from __future__ import annotations
 
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ from curate.version import __version__
 
 LOST = 3  # so often a task's machine may be lost
 OBJECT_STORE = 80 << 20  # bytes; nothing of size lies in it
+REACH_SECONDS = 10
+# Variables that decide what steps do, and where they are.
+HANDED_ON = ("LLMCURATE_", "PYTHONPATH")
 INSTALL = 'pip install "llmcurate[ray]"'
 
 
@@ -64,34 +68,35 @@ class RayEngine:
         except ImportError:
             raise UsageError(f"--engine ray needs Ray: {INSTALL}") from None
         self._ray = ray
-        if not ray.is_initialized():
-            self._mine = True
-            quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-            try:
-                if self._address:
-                    ray.init(self._address, **quiet)
-                else:
-                    cpus = self._asked or len(os.sched_getaffinity(0))
-                    ray.init(
-                        "local",
-                        num_cpus=cpus,
-                        include_dashboard=False,
-                        object_store_memory=OBJECT_STORE,
-                        **quiet,
-                    )
-            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-                where = f"at {self._address}" if self._address else "here"
-                said = str(error).strip().splitlines() or [type(error).__name__]
-                raise UsageError(f"no Ray cluster {where} ({said[0]}): is it running?") from None
+        try:
+            if self._address:
+                _reach(self._address)
+            if not ray.is_initialized():
+                self._mine = True
+                self._init(ray)
+        except (OSError, RuntimeError, ValueError) as error:
+            where = f"at {self._address}" if self._address else "here"
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            raise UsageError(f"no Ray cluster {where} ({said[0]}): is it running?") from None
         known = int(ray.cluster_resources().get("CPU", 0))
         count = self._asked or max(1, known)
         if known < 1:
             raise UsageError("the Ray cluster has no CPU to give")
         self._count = count if self._most is None else min(count, max(1, self._most))
 
+    def _init(self, ray: Any) -> None:
+        """Connects to the cluster, or starts one."""
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self._address:
+            ray.init(self._address, **quiet)
+            return
+        cpus = self._asked or len(os.sched_getaffinity(0))
+        store = {"object_store_memory": OBJECT_STORE}
+        ray.init("local", num_cpus=cpus, include_dashboard=False, **store, **quiet)
+
     def _start(self) -> None:
         """Asks for one more worker; it is idle when it has answered."""
-        environment = {k: v for k, v in os.environ.items() if k.startswith("LLMCURATE_")}
+        environment = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
         make = self._ray.remote(Host).options(num_cpus=1, scheduling_strategy="SPREAD")
         actor = make.remote(environment, str(Path.cwd()))
         self._busy[actor.hello.remote(self._shared)] = (actor, None)
@@ -200,3 +205,14 @@ class RayEngine:
             if self._mine:
                 self._ray.shutdown()
         self._ray = None
+
+
+def _reach(address: str) -> None:
+    """OSError where nobody listens at HOST:PORT; Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        if address != "auto":
+            raise OSError("an address is HOST:PORT, ray://HOST:PORT or auto")
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS):
+        pass

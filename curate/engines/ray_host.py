@@ -23,11 +23,12 @@ class _Died(Exception):
 
 
 class Host:
-    """environment: variables that decide what steps do (LLMCURATE_*), as the driver has them;
+    """environment: variables that decide what steps do, as the driver has them;
     here: the driver's working folder, which relative paths start from."""
 
     def __init__(self, environment: dict[str, str], here: str) -> None:
-        self._engine = LocalEngine(1, environment=environment)
+        os.environ.update(environment)
+        self._engine = LocalEngine(1)
         if Path(here).is_dir():
             os.chdir(here)
 
