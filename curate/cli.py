@@ -24,6 +24,7 @@ from curate.cli_options import (
     Json,
     Out,
     Quiet,
+    Scratch,
     Sets,
     Workers,
     how_of,
@@ -90,6 +91,7 @@ def run(
     workers: Workers = 0,
     engine: EngineName = "local",
     address: Address = None,
+    scratch: Scratch = None,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -100,7 +102,7 @@ def run(
     """
     from curate import commands
 
-    how = how_of(out, workers, as_json, dry_run, quiet, engine, address)
+    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch)
     commands.run(recipe, inputs or [], tuple(sets or ()), how)
 
 

@@ -16,6 +16,7 @@ from curate.cli_options import (
     Json,
     Out,
     Quiet,
+    Scratch,
     Sets,
     Workers,
     how_of,
@@ -153,6 +154,7 @@ def dedup(
     workers: Workers = 0,
     engine: EngineName = "local",
     address: Address = None,
+    scratch: Scratch = None,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -206,7 +208,7 @@ def dedup(
         "prototypicality": prototypicality,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    how = how_of(out, workers, as_json, dry_run, quiet, engine, address)
+    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch)
     commands.dedup(method, given, tuple(sets or ()), inputs or [], how)
 
 

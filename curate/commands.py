@@ -13,6 +13,7 @@ from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.plan import RunPlan, plan_run, stage_folder
 from curate.progress import say
+from curate.publish import Store, publish, scratch_of, url_of
 from curate.recipe import Recipe, build, compose, load, make_step
 from curate.report import funnel
 from curate.report.records import record
@@ -30,6 +31,7 @@ class How:
     quiet: bool = False
     engine: str = "local"
     address: str | None = None
+    scratch: Path | None = None
 
     def options(self, workers: int | None = None) -> Options:
         """How a run is made. workers: instead of those asked for."""
@@ -307,11 +309,21 @@ def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome
         out = space.out_for(title, plan.digest)
     else:
         raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
+    url = url_of(out)
+    out = scratch_of(url, how.scratch) if url else out
+    if how.scratch is not None and not url:
+        raise UsageError(f"--scratch is for an OUT that is a URL; {out} is a folder")
     if how.dry_run:
         print(describe(plan, out))
         return Outcome(out, plan)
+    store = Store(url) if url else None
+    if store is not None:
+        store.check()
     workers = how.workers or (space.workers if space else 0)
     outcome = run_planned(plan, out, how.options(workers))
+    if store is not None:
+        say(f"putting what is new into {store.url}", how.quiet)
+        outcome.published = {"url": store.url, **publish(out, store)}
     tell(outcome, how)
     return outcome
 
@@ -372,6 +384,12 @@ def tell(outcome: Outcome, how: How) -> None:
         if outcome.nothing_new:
             print(f"all is done in {outcome.out}: same input, same settings")
         print(funnel.text(record(outcome)))
+        if (put := outcome.published) is not None:
+            size = funnel.amount(put["bytes"])
+            print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.out / 'report.html'}")
     if how.as_json:
-        print(json.dumps({**outcome.totals(), "paths": outcome.paths()}, ensure_ascii=False))
+        found = {**outcome.totals(), "paths": outcome.paths()}
+        if outcome.published is not None:
+            found["published"] = outcome.published
+        print(json.dumps(found, ensure_ascii=False))

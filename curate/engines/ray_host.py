@@ -13,6 +13,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from curate.engines import ahead
 from curate.engines.base import Death, Task, WorkerBug
 from curate.engines.local import LocalEngine
 from curate.errors import CurateError
@@ -28,9 +29,10 @@ class Host:
 
     def __init__(self, environment: dict[str, str], here: str) -> None:
         os.environ.update(environment)
-        self._engine = LocalEngine(1)
         if Path(here).is_dir():
             os.chdir(here)
+        ahead.start()  # so that it loads its libraries while others are still being placed
+        self._engine = LocalEngine(1)
 
     def hello(self, files: list[str]) -> dict[str, Any]:
         """Who this is, and which of the driver's files cannot be seen from here."""
