@@ -23,6 +23,7 @@ from curate.version import __version__
 LOST = 3  # so often a task's machine may be lost
 OBJECT_STORE = 80 << 20  # bytes; nothing of size lies in it
 REACH_SECONDS = 10
+END_SECONDS = 5
 # Variables that decide what steps do, and where they are.
 HANDED_ON = ("LLMCURATE_", "PYTHONPATH")
 INSTALL = 'pip install "llmcurate[ray]"'
@@ -197,13 +198,16 @@ class RayEngine:
         if self._ray is None:
             return
         actors = [*self._idle, *(actor for actor, _ in self._busy.values())]
-        self._idle.clear()
-        self._busy.clear()
         if self._ray.is_initialized():
+            ending = [actor.end.remote() for actor in self._idle]
+            if ending:
+                self._ray.wait(ending, num_returns=len(ending), timeout=END_SECONDS)
             for actor in actors:
                 self._ray.kill(actor)
             if self._mine:
                 self._ray.shutdown()
+        self._idle.clear()
+        self._busy.clear()
         self._ray = None
 
 

@@ -41,6 +41,11 @@ class Host:
         missing = [f for f in files if not Path(f).exists()]
         return {"version": __version__, "node": socket.gethostname(), "missing": missing}
 
+    def end(self) -> None:
+        """Ends the worker process; the actor is of no use afterwards."""
+        self._engine.close()
+        ahead.stop()
+
     def run(self, function: str, task: Task) -> dict[str, Any]:
         """{"result": ...}, {"death": [status, documents]} or {"error": ...} of one task."""
         deaths: list[Death] = []

@@ -54,9 +54,18 @@ def children() -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        if "curate.engines.worker" in line and process.parent().name().startswith("ray::"):
+        parent = process.parent() if "curate.engines.worker" in line else None
+        if parent is not None and parent.name().startswith("ray::"):
             found.append(process.pid)
     return found
+
+
+def all_ended(seconds: float = 20) -> bool:
+    """Whether no worker process is left, after a while."""
+    limit = time.monotonic() + seconds
+    while children() and time.monotonic() < limit:
+        time.sleep(0.1)
+    return not children()
 
 
 def servers() -> set[int]:
@@ -73,7 +82,7 @@ def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench):
     outcome = bench.run(STEPS, source, out="there", workers=2, read=SMALL, engine="ray")
     assert len(outcome.plan.inputs.partitions) > 4
     assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert not children()
+    assert all_ended()
 
 
 def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(cluster, bench):
@@ -183,10 +192,7 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     before = len(list(done.rglob("part-*.kept.parquet")))
-    limit = time.monotonic() + 60
-    while children() and time.monotonic() < limit:
-        time.sleep(0.2)
-    assert not children()
+    assert all_ended(60)
     assert before < len(bench.bytes_of("here"))
     again = bench.process(*line)
     assert again.returncode == 0, again.stderr
