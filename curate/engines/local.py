@@ -10,7 +10,6 @@ import json
 import os
 import selectors
 import signal
-import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -48,7 +47,7 @@ class WorkerBug(RunFailed):
 
 @dataclass
 class _Worker:
-    process: subprocess.Popen[bytes]
+    process: ahead.Process
     task: Task | None = None
     buffer: bytearray = field(default_factory=bytearray)
     documents: tuple[int, int] | None = None
@@ -82,6 +81,7 @@ class LocalEngine:
 
     def _start(self) -> _Worker:
         began = None
+        process: ahead.Process
         waiting = None if self._environment else ahead.take()
         if waiting is not None:
             process, began = waiting
