@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -24,7 +23,7 @@ from curate.errors import RunFailed
 
 @dataclass
 class _Worker:
-    process: subprocess.Popen[bytes]
+    process: ahead.Process
     task: Task | None = None
     buffer: bytearray = field(default_factory=bytearray)
     documents: tuple[int, int] | None = None
@@ -58,6 +57,7 @@ class LocalEngine:
 
     def _start(self) -> _Worker:
         began = None
+        process: ahead.Process
         waiting = None if self._environment else ahead.take()
         if waiting is not None:
             process, began = waiting

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate import indexes
+from curate.engines import ahead
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.carried import join_columns
 from curate.formats.inputs import InputPlan, plan_files
@@ -21,7 +22,7 @@ from curate.outcome import Options
 from curate.plan import EarlierIds, RunPlan, plan_run, stage_folder
 from curate.progress import say
 from curate.recipe import Recipe
-from curate.refresh import incremental, keeping, snapshot
+from curate.refresh import incremental, keeping, products, snapshot
 from curate.refresh.inputs import look, same
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.removals import Removals
@@ -71,12 +72,11 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
     """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
     began = time.perf_counter()
     incremental.check(recipe)
-    if recipe.products:
+    if how.products:
+        products.check(recipe)
+    elif recipe.products:
         names = ", ".join(p.label for p in recipe.products)
-        say(
-            f"a refresh makes no products ({names}): make them from {home / snapshot.CURRENT}",
-            how.quiet,
-        )
+        say(f"left out: {names}; --products makes them of the whole snapshot", how.quiet)
     with opened(home) as state:
         if state.current and not how.rebuild:
             snapshot.manifest(
@@ -85,6 +85,9 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         _point_again(state)
         keeping.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
+        if how.products and state.current:
+            done.products = products.folder_of(home, state.current)
+            done.built = products.make(home, state.current, recipe, how)
         done.removed_snapshots = keeping.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
     done.seconds = time.perf_counter() - began
@@ -259,7 +262,10 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         plan = _planned(recipe, _plan(refresh), made, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
-            run_planned(plan, out, Options(how.workers, how.quiet))
+            options = Options(how.workers, how.quiet)
+            if min(options.count(), len(plan.inputs.partitions)) == 1:
+                ahead.copy()
+            run_planned(plan, out, options)
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from curate.outcome import Outcome
     from curate.steps import Settings
 
-LIBRARIES = (
-    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "matplotlib", "tokenizers", "torch"
-)  # fmt: skip
+LIBRARIES = ("pyarrow", "numpy", "numba", "duckdb", "resiliparse", "tokenizers", "torch")
 
 
 def _versions() -> dict[str, str]:
