@@ -291,10 +291,6 @@ _NO_RUN = {
 
 def main() -> None:
     """The console script: one line for an error, its exit code, a traceback only with --debug."""
-    from curate.engines import ahead, quick
-
-    quick.numba()
-    ahead.alone()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]
     debug = "--debug" in arguments

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,7 +24,7 @@ from curate.errors import RunFailed
 
 @dataclass
 class _Worker:
-    process: ahead.Process
+    process: subprocess.Popen[bytes]
     task: Task | None = None
     buffer: bytearray = field(default_factory=bytearray)
     documents: tuple[int, int] | None = None
@@ -57,7 +58,6 @@ class LocalEngine:
 
     def _start(self) -> _Worker:
         began = None
-        process: ahead.Process
         waiting = None if self._environment else ahead.take()
         if waiting is not None:
             process, began = waiting
