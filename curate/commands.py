@@ -359,12 +359,13 @@ def describe(plan: RunPlan, out: Path) -> str:
     return "\n".join(lines)
 
 
-def tell(outcome: Outcome, how: How) -> None:
-    """Prints the outcome: the funnel and where things are, or one line of JSON."""
+def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None:
+    """Prints the outcome: the funnel and where things are, or one line of JSON; more: for that."""
     if not how.quiet or not how.as_json:
         if outcome.nothing_new:
             print(f"all is done in {outcome.out}: same input, same settings")
         print(funnel.text(record(outcome)))
         print(f"report: {outcome.out / 'report.html'}")
     if how.as_json:
-        print(json.dumps({**outcome.totals(), "paths": outcome.paths()}, ensure_ascii=False))
+        said = {**outcome.totals(), **(more or {}), "paths": outcome.paths()}
+        print(json.dumps(said, ensure_ascii=False))
