@@ -378,8 +378,8 @@ def describe(plan: RunPlan, out: Path) -> str:
     return "\n".join(lines)
 
 
-def tell(outcome: Outcome, how: How) -> None:
-    """Prints the outcome: the funnel and where things are, or one line of JSON."""
+def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None:
+    """Prints the outcome: the funnel and where things are, or one line of JSON; more: for that."""
     if not how.quiet or not how.as_json:
         if outcome.nothing_new:
             print(f"all is done in {outcome.out}: same input, same settings")
@@ -389,7 +389,7 @@ def tell(outcome: Outcome, how: How) -> None:
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.out / 'report.html'}")
     if how.as_json:
-        found = {**outcome.totals(), "paths": outcome.paths()}
+        said = {**outcome.totals(), **(more or {}), "paths": outcome.paths()}
         if outcome.published is not None:
-            found["published"] = outcome.published
-        print(json.dumps(found, ensure_ascii=False))
+            said["published"] = outcome.published
+        print(json.dumps(said, ensure_ascii=False))

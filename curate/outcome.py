@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.plan import RunPlan
+from curate.errors import RunFailed
+from curate.plan import MapStage, RunPlan
+from curate.traces import KINDS, cut_examples
 
 
 @dataclass
@@ -29,6 +31,25 @@ class Options:
         return os.cpu_count() or 1
 
 
+@dataclass(frozen=True)
+class Measured:
+    """How many documents a stage's steps saw in this run, and of how many it stored sketches; the
+    others are as an earlier run left them. documents: that reached the stage; why: why an earlier
+    run did not help."""
+
+    stage: str
+    documents: int
+    measured: int
+    sketched: int
+    why: str
+
+    @classmethod
+    def of(cls, stage: MapStage, record: dict[str, Any], counted: Counter[str]) -> Measured:
+        """From the stage's record and the counts of the partitions that were worked on."""
+        why = stage.why if counted["measured"] else ""
+        return cls(stage.folder_name, record["read"], counted["measured"], counted["sketched"], why)
+
+
 @dataclass
 class Outcome:
     """What a run did, for `run.json`, `--json` and the terminal."""
@@ -41,6 +62,7 @@ class Outcome:
     seconds: float = 0.0
     published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
+    measured: list[Measured] = field(default_factory=list)  # of each stage
 
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
@@ -80,3 +102,26 @@ class Outcome:
             else:
                 paths[product["makes"]] = at
         return paths
+
+
+def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """One record of a stage from those of its partitions."""
+    record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
+    for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
+        record[name] = sum(r[name] for r in results)
+    for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
+        total: Counter[str] = Counter()
+        for r in results:
+            total.update(r[name])
+        record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
+    for name in KINDS:  # absent from partitions that an older version did
+        of_steps: Counter[str] = Counter()
+        for r in results:
+            of_steps.update(r.get(name, {}))
+        record[name] = dict(of_steps)
+    record["cut_examples"] = cut_examples(results)
+    record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
+    record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
+    if record["read"] != record["kept"] + record["rejected"]:
+        raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
+    return record
