@@ -124,7 +124,7 @@ def sketch_batches(
                 if file.corpus:
                     ids = [f"{MARK}{file.corpus}{MARK}{i}" for i in table["id"].to_pylist()]
                     table = table.set_column(len(wanted) - 1, "id", pa.array(ids, pa.string()))
-                part = pa.array([file.part] * len(table), pa.int32())
+                part = pa.repeat(pa.scalar(file.part, pa.int32()), len(table))
                 table = table.rename_columns(wanted).add_column(len(columns), "part", part)
                 yield from table.combine_chunks().to_batches()
 

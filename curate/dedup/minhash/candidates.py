@@ -67,11 +67,7 @@ def write_rows(task: Task) -> dict[str, Any]:
     of c, a batch at a time."""
     mine = Picked.load(task)
     columns = list(task["columns"])
-    wanted = [*columns, "n", "id"]
-    known = pq.read_schema(mine.group.files[0].path)
-    fields = [known.field(name) for name in wanted]
-    fields.insert(len(columns), pa.field("part", pa.int32()))
-    schema = pa.schema([*fields, pa.field("c", pa.uint32())])
+    schema = mine.schema(columns).append(pa.field("c", pa.uint32()))
     c = mine.before
     with (
         replacing(mine.folder / _rows_name(mine)) as aside,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numba import njit
 
 from curate.dedup.shuffle.groups import Group
@@ -93,6 +94,13 @@ class Picked:
     def reads(self) -> list[str]:
         """The files that it reads."""
         return [*self.group.reads(), str(self.bits)]
+
+    def schema(self, columns: list[str]) -> pa.Schema:
+        """Of what `batches` gives."""
+        known = pq.read_schema(self.group.files[0].path)
+        fields = [known.field(name) for name in columns]
+        number, name = known.field("n"), pa.field("id", pa.string())
+        return pa.schema([*fields, pa.field("part", pa.int32()), number, name])
 
     def batches(self, columns: list[str], rows: int = BATCH) -> Iterator[pa.RecordBatch]:
         """The sketches of its candidates, as `sketch_batches` gives them."""

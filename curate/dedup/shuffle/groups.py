@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from curate.sketches import Run, SketchFile, Task, run_here
 
+MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
 GROUP = 200_000  # sketches that a task is given; a file that holds more is a group by itself
 
 

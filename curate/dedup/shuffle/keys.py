@@ -16,13 +16,12 @@ import pyarrow.parquet as pq
 
 from curate.atomic import replacing
 from curate.dedup.shuffle import partitions
-from curate.dedup.shuffle.groups import Group, run_tasks
+from curate.dedup.shuffle.groups import MOST, Group, run_tasks
 from curate.dedup.shuffle.partitions import PairFiles, PartitionWriter, partition_bits
 from curate.errors import RunFailed
 from curate.sketches import Run, Task
 
 READ = 1_000_000  # keys of sketches that are read at once
-MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
 
 
 def fixed_rows(column: pa.FixedSizeBinaryArray, dtype: Any) -> np.ndarray:

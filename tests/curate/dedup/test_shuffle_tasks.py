@@ -20,6 +20,8 @@ from test_minhash_resolve import sketched, texts, write
 from curate import deaths
 from curate.atomic import TEMPORARY
 from curate.database import database
+from curate.dedup import exact_resolve
+from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.shuffle import groups as shuffle_groups
 from curate.dedup.shuffle import partitions as shuffle_partitions
@@ -28,10 +30,17 @@ from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
 from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
 
+LATER = {
+    "bands": [],
+    "exact": ["write_members"],
+    "shingles": ["shingle_group"],
+    "signatures": ["sign_group"],
+}
 HERE = Path(__file__).parent
 STEPS = {
     "bands": DedupMinhash(bands=12, rows=3),
     "shingles": DedupMinhash(bands=12, rows=3, verify=0.6),
+    "exact": DedupExact(normalize=True),
     "signatures": DedupMinhash(bands=12, rows=3, verify=0.6, verify_by="signature", bits=5),
 }
 
@@ -51,7 +60,9 @@ def decide(folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = ru
 def many(monkeypatch) -> None:
     """Groups and partitions so small that there are several of each."""
     monkeypatch.setattr(shuffle_groups, "GROUP", 70)
-    monkeypatch.setattr(shuffle_partitions, "PARTITION", 150)
+    monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
+    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
+    monkeypatch.setattr(exact_resolve, "SLICE", 50)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +84,9 @@ def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, monkeyp
     files = write(tmp_path, sketched(step, texts(200)), parts=5)
     want = decide(tmp_path, files, step)
     assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
-    monkeypatch.setattr(shuffle_partitions, "PARTITION", 150)
+    monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
+    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
+    monkeypatch.setattr(exact_resolve, "SLICE", 50)
     for most in (1, 90, 1000):
         monkeypatch.setattr(shuffle_groups, "GROUP", most)
         assert decide(tmp_path, files, step, through(engine)) == want
@@ -118,8 +131,7 @@ def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, many, name):
     alone = Alone(folder, tmp_path / "aside")
     assert decide(folder, files, step, alone) == want
     assert min(alone.seen.values()) > 1
-    names = {"bands": [], "shingles": ["shingle_group"], "signatures": ["sign_group"]}[name]
-    assert [*alone.seen] == ["write_keys", "write_buckets", "write_rows", *names]
+    assert [*alone.seen] == ["write_keys", "write_buckets", "write_rows", *LATER[name]]
 
 
 VICTIMS = [
