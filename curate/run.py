@@ -249,7 +249,7 @@ class _Run:
             record["decided"] = self._once(
                 stage.decisions_key + ":resolved",
                 self._decisions(stage),
-                lambda: self._resolve(stage, record),
+                lambda: self._resolve(stage, record, engine),
             )
             guard(stage.sketch, record["decided"])
             decided = record["decided"].get("seconds")
@@ -322,11 +322,12 @@ class _Run:
         folder = stage_folder(self.out, stage.folder_name)
         return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
 
-    def _resolve(self, stage: MapStage, record: dict[str, Any]) -> dict[str, Any]:
+    def _resolve(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> dict[str, Any]:
         from curate.resolving import resolve
 
         assert stage.sketch is not None
-        say(f"{stage.sketch.label}: resolving", self.options.quiet)
+        label = stage.sketch.label
+        say(f"{label}: resolving", self.options.quiet)
         return resolve(
             stage.sketch,
             self._corpus(stage),
@@ -334,6 +335,7 @@ class _Run:
             self._decisions(stage),
             (record["kept"], record["bytes_out"]),
             self.options.count(),
+            lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
         )
 
     def _indexes(self) -> list[indexes.Made]:
