@@ -20,7 +20,9 @@ Out = Annotated[
 ]
 Workers = Annotated[int, typer.Option(help="Worker processes; 0: one a core.", min=0)]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan, what it would take, and stop.")
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 Sets = Annotated[
     Optional[list[str]],  # noqa: UP045
