@@ -96,13 +96,14 @@ class EarlierIds:
 @dataclass
 class RunPlan:
     """Everything that a run will do. earlier: where ids go on from those of earlier runs; then all
-    ids of this one are left in the first stage's folder, too."""
+    ids of this one are left in the first stage's folder, too. cpu: seconds that planning took."""
 
     recipe: Recipe
     inputs: InputPlan
     stages: list[MapStage]
     products: list[ProductStage]
     earlier: EarlierIds | None = None
+    cpu: float = 0.0
 
     @property
     def digest(self) -> str:
