@@ -10,11 +10,12 @@ gopher_quality.min_words=80 --json` runs in a process of its own: the first time
 long the texts are, and that is said apart; the median of the later ones is compared with the
 target. Exit status 1 beyond 2 s a million.
 
-With `--apply`: CPU seconds of a run over made-up texts (by default 20,000 of 60 to 700 words; one
-in eight is a copy of another with a few words changed) through filters, MinHash, a step that cuts
-lines, and personal data, against those of `whatif --apply` with a limit that admits 1 % of the
-documents, both with their reports, in turns. Exit status 1 where the bytes differ from a run with
-these settings, or apply takes more than half of its CPU seconds.
+With `--apply`: CPU seconds of a run over an archive of made-up pages (by default 50,000, with texts
+of 60 to 700 words between links; one in eight is a copy of another with a few words changed)
+through extraction, filters, MinHash, a step that cuts lines, and personal data, against those of
+`whatif --apply` with a limit that admits 1 % of the documents, both with their reports, in turns.
+Exit status 1 where the bytes differ from a run with these settings, or apply takes more than half
+of its CPU seconds.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ def values(column: str, number: int, draw):
 
 RECIPE = """
 steps:
+  - extract
   - gopher_repetition
   - gopher_quality: {min_words: MIN}
   - fineweb_quality
@@ -120,8 +122,10 @@ steps:
 SHARE, MOST = 0.01, 0.5  # admitted; of a run's CPU seconds
 
 
-def texts(path: Path, documents_: int) -> tuple[int, int]:
-    """Writes documents; returns two limits on words between which 1 % of them lie."""
+def pages(path: Path, documents_: int) -> tuple[int, int]:
+    """Writes an archive of pages; returns two limits on words between which 1 % of them lie."""
+    import gzip
+
     import numpy as np
 
     draw = np.random.default_rng(2)
@@ -130,21 +134,32 @@ def texts(path: Path, documents_: int) -> tuple[int, int]:
     known += ["".join(draw.choice(letters, int(n))) for n in draw.integers(3, 10, 8000)]
     odds = 1 / np.arange(1, len(known) + 1) ** 0.8
     odds /= odds.sum()
+    links = "".join(f"<li><a href='/{w}'>{w.title()}</a></li>" for w in known[8:60])
     counts, before = [], []
-    with path.open("w") as f:
+    with path.open("wb") as f:
         for i in range(documents_):
             words = [known[k] for k in draw.choice(len(known), draw.integers(60, 700), p=odds)]
             if i % 8 == 7:
                 words = list(before[draw.integers(len(before))])
                 words[5:8] = ["quite", "another", f"copy{i}"]
             before = [*before[-200:], words]
-            lines = []
-            for start in range(0, len(words), 14):
-                lines.append(" ".join(words[start : start + 14]).capitalize() + ".")
-                if start % 70 == 0:
-                    lines.append(f"See {words[start]}")
-            counts.append(sum(len(line.split()) for line in lines))
-            f.write(json.dumps({"id": f"d{i}", "text": "\n".join(lines)}) + "\n")
+            counts.append(len(words))
+            lines = [
+                " ".join(words[at : at + 28]).capitalize() + "." for at in range(0, len(words), 28)
+            ]
+            body = "".join(f"<p>{line}</p>\n" for line in lines)
+            html = (
+                f"<html><head><title>{words[0]} {i}</title></head><body><ul>{links}</ul>"
+                f"<div><h1>{words[1]} {i}</h1>{body}</div><ul>{links}</ul></body></html>"
+            ).encode()
+            http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + html
+            head = (
+                f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:{i}>\r\n"
+                f"WARC-Target-URI: http://a.test/{i}\r\nWARC-Date: 2024-01-01T00:00:00Z\r\n"
+                "Content-Type: application/http; msgtype=response\r\n"
+                f"Content-Length: {len(http)}\r\n\r\n"
+            ).encode()
+            f.write(gzip.compress(head + http + b"\r\n\r\n", 1))
     at = np.sort(counts)
     high = int(np.quantile(at, 0.2))
     low = int(at[int(np.searchsorted(at, high)) - round(SHARE * documents_)])
@@ -181,7 +196,7 @@ def applied(documents_: int, times: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "in").mkdir()
-        high, low = texts(home / "in" / "texts.jsonl", documents_)
+        high, low = pages(home / "in" / "pages.warc.gz", documents_)
         recipe = home / "recipe.yaml"
         recipe.write_text(RECIPE.replace("MIN", str(high)))
         changed = ("--set", f"gopher_quality.min_words={low}")
@@ -217,7 +232,7 @@ def main() -> int:
     parser.add_argument("--times", type=int)
     given = parser.parse_args()
     if given.apply:
-        return applied(given.documents or 20_000, given.times or 3)
+        return applied(given.documents or 50_000, given.times or 2)
     given.documents, given.times = given.documents or 1_000_000, given.times or 5
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), given.documents)
