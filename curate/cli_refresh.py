@@ -55,6 +55,9 @@ def refresh(
     abandon: Annotated[
         bool, typer.Option("--abandon", help="Give up an unfinished refresh and begin anew.")
     ] = False,
+    products: Annotated[
+        bool, typer.Option("--products", help="Make the recipe's products of the whole snapshot.")
+    ] = False,
     logs: Annotated[str, typer.Option(help="On stderr: text, or json (a line each).")] = "text",
     metrics: Annotated[
         Optional[Path], _option("A .prom file for Prometheus' textfile collector.")
@@ -93,7 +96,7 @@ def refresh(
         metrics,
         Hooks(on_failure, webhook),
     )
-    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon)
+    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)
     code = command.refresh(asked, how)
     if code:
         raise typer.Exit(code)

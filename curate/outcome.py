@@ -19,9 +19,11 @@ class Options:
 
     workers: int = 0  # 0: as many as there are cores
     quiet: bool = False
+    engine: str = "local"  # where the partitions are worked on: local, ray
+    address: str | None = None  # of a Ray cluster
 
     def count(self) -> int:
-        """Worker processes."""
+        """Worker processes on this machine."""
         if self.workers:
             return self.workers
         if hasattr(os, "sched_getaffinity"):
@@ -58,6 +60,7 @@ class Outcome:
     stages: list[dict[str, Any]] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
     measured: list[Measured] = field(default_factory=list)  # of each stage
 
@@ -87,16 +90,17 @@ class Outcome:
 
     def paths(self) -> dict[str, str]:
         """What the run left and where."""
+        at = self.published["url"] if self.published else str(self.out)
         names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
-        paths = {n.split(".")[0]: str(self.out / n) for n in names if (self.out / n).exists()}
+        paths = {n.split(".")[0]: f"{at}/{n}" for n in names if (self.out / n).exists()}
         for stage in self.plan.stages:
             for name in stage.sketch.leaves() if stage.sketch else ():
-                paths[name.split(".")[0]] = str(self.out / name)
+                paths[name.split(".")[0]] = f"{at}/{name}"
         for product in self.products:
             if product["makes"] == "corpus":
-                paths[product["folder"]] = str(self.out / product["folder"])
+                paths[product["folder"]] = f"{at}/{product['folder']}"
             else:
-                paths[product["makes"]] = str(self.out)
+                paths[product["makes"]] = at
         return paths
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from curate import assemble, deaths, indexes, interrupt
 from curate.atomic import clear_temporary, write_text
-from curate.engines.local import LocalEngine, Task
+from curate.engines.base import Engine, Task
+from curate.engines.choose import check_engine, open_engine
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan, plan_inputs
 from curate.ledger import Ledger
@@ -42,6 +43,7 @@ def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -
 
 def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
     """Runs a plan into `out`."""
+    check_engine(options.engine, options.address)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     _check_out(plan, out)
@@ -144,7 +146,7 @@ class _Run:
         self.ledger.begin_run(self.plan.digest)
         clear_temporary(self.out)
         assemble.clear_unfinished(self.out)
-        with LocalEngine(min(self.options.count(), max(1, self.parts)), self.ledger.beat) as engine:
+        with self._engine() as engine:
             for stage in self.plan.stages:
                 self._map_stage(stage, engine)
             if self.plan.stages:
@@ -156,6 +158,18 @@ class _Run:
         self._write_records()
         self.ledger.end_run()
         return self.outcome
+
+    def _engine(self) -> Engine:
+        options = self.options
+        inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
+        return open_engine(
+            options.engine,
+            options.address,
+            (options.workers, options.count()),
+            self.parts,
+            self.ledger.beat,
+            [str(self.ledger.path), *inputs[:1]],
+        )
 
     # -- what is there already -------------------------------------------------------------
 
@@ -190,7 +204,7 @@ class _Run:
 
     # -- map stages ------------------------------------------------------------------------
 
-    def _map_stage(self, stage: MapStage, engine: LocalEngine) -> None:
+    def _map_stage(self, stage: MapStage, engine: Engine) -> None:
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
@@ -334,7 +348,7 @@ class _Run:
 
     # -- corpus and rejected ---------------------------------------------------------------
 
-    def _assemble(self, engine: LocalEngine) -> None:
+    def _assemble(self, engine: Engine) -> None:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
         decided = [self._decisions(s) for s in self.plan.stages if s.sketch]

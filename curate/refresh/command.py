@@ -98,6 +98,8 @@ def _tell(done: Refreshed, how: How, as_json: bool) -> None:
     # Cron mails what is printed: with --quiet, only where something happened.
     if (done.new and not as_json) or not how.quiet:
         print(done.line())
+    if done.products and not how.quiet:
+        print(f"products: {done.products}")
     if done.totals and not how.quiet:
         print(f"report: {done.home / 'runs' / str(done.name) / 'report.html'}")
     if as_json:

@@ -15,7 +15,7 @@ from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import DONE, State
 
-RUNS = "runs"
+RUNS, PRODUCTS = "runs", "products"
 
 
 def remove_folder(path: Path) -> None:
@@ -98,6 +98,12 @@ def tidy(state: State) -> None:
         if refresh.name not in tips:
             for filter_ in run.glob("index/dedup_bloom*"):
                 remove_folder(filter_)
-    for folder in (home / RUNS, home / snapshot.FOLDER):
+    for path in (home / PRODUCTS).glob("[!.]*"):
+        if path.is_symlink():
+            if path.readlink().name not in standing:
+                path.unlink()
+        elif path.name not in standing:
+            remove_folder(path)
+    for folder in (home / RUNS, home / snapshot.FOLDER, home / PRODUCTS):
         for path in folder.glob(".*-old") if folder.is_dir() else ():
             shutil.rmtree(path, ignore_errors=True)

@@ -19,6 +19,7 @@ class How:
     keep_days: float | None = None
     rebuild: bool = False
     abandon: bool = False
+    products: bool = False  # those of the recipe, of the whole snapshot
     now: datetime | None = None  # for the name; the clock's by default
 
 
@@ -39,11 +40,13 @@ class Refreshed:
     removed_snapshots: list[str] = field(default_factory=list)
     snapshots: int = 0
     seconds: float = 0.0
+    products: Path | None = None  # their folder, where they were asked for
+    built: bool = False  # whether a product was not there yet
 
     @property
     def new(self) -> bool:
-        """Whether there is a new snapshot."""
-        return self.kind != "nothing"
+        """Whether there is a new snapshot, or product."""
+        return self.kind != "nothing" or self.built
 
     def line(self) -> str:
         """One line for people."""
@@ -51,6 +54,7 @@ class Refreshed:
         documents = self.corpus.get("documents", 0)
         if self.kind == "nothing":
             stays = f"{self.name} stays" if self.name else where
+            stays += f"; products in {self.products}" if self.built else ""
             return f"{self.home}: nothing new among {self.known:,} inputs; {stays}"
         if self.kind == "rollback":
             return f"{self.home}: back to {where}, {documents:,} documents"
@@ -87,4 +91,5 @@ class Refreshed:
             "removed_snapshots": self.removed_snapshots,
             "seconds": round(self.seconds, 3),
             "home": str(self.home),
+            "products": str(self.products) if self.products else None,
         }

@@ -21,7 +21,7 @@ from curate.outcome import Options
 from curate.plan import EarlierIds, RunPlan, plan_run, stage_folder
 from curate.progress import say
 from curate.recipe import Recipe
-from curate.refresh import incremental, keeping, snapshot
+from curate.refresh import incremental, keeping, products, snapshot
 from curate.refresh.inputs import look, same
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.removals import Removals
@@ -71,12 +71,11 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
     """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
     began = time.perf_counter()
     incremental.check(recipe)
-    if recipe.products:
+    if how.products:
+        products.check(recipe)
+    elif recipe.products:
         names = ", ".join(p.label for p in recipe.products)
-        say(
-            f"a refresh makes no products ({names}): make them from {home / snapshot.CURRENT}",
-            how.quiet,
-        )
+        say(f"left out: {names}; --products makes them of the whole snapshot", how.quiet)
     with opened(home) as state:
         if state.current and not how.rebuild:
             snapshot.manifest(
@@ -85,6 +84,9 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         _point_again(state)
         keeping.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
+        if how.products and state.current:
+            done.products = products.folder_of(home, state.current)
+            done.built = products.make(home, state.current, recipe, how)
         done.removed_snapshots = keeping.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
     done.seconds = time.perf_counter() - began

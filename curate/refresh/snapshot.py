@@ -142,11 +142,12 @@ def ids_hash(found: dict[str, Any]) -> str:
     return total_ids(f["ids"] for f in found["files"].values())
 
 
-def point(home: Path, name: str) -> None:
-    """Makes HOME/current mean a snapshot, from one moment to the next."""
+def point(home: Path, name: str, within: str = FOLDER) -> None:
+    """Makes HOME/current mean a snapshot, from one moment to the next. within: the folder of HOME
+    that has it."""
     aside = home / f"{TEMPORARY}{os.getpid()}-{CURRENT}"
     aside.unlink(missing_ok=True)
-    aside.symlink_to(Path(FOLDER) / name)
+    aside.symlink_to(Path(within) / name)
     aside.replace(home / CURRENT)
     sync_folder(home)
 
