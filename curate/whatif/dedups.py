@@ -17,13 +17,13 @@ most follows from what such a step can do (`CorpusStep.reach`) and from its clus
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.report.corpora import Corpus
 from curate.steps import CorpusStep
 from curate.whatif.question import READER, Question
 from curate.whatif.verdicts import Decider, Verdicts
@@ -75,7 +75,7 @@ def resolved(question: Question, decider: Decider, now: Verdicts) -> list[Resolv
         if any(place <= at for place in unknown):
             more = fewer = len(now.scores)
         if reaching.admitted.any() or reaching.gone.any() or more or fewer:
-            found.append(_bounds(question.out, step, reaching, now, more, fewer))
+            found.append(_bounds(question.corpus, step, reaching, now, more, fewer))
     return found
 
 
@@ -92,7 +92,7 @@ def _reaching(question: Question, decider: Decider, now: Verdicts, at: int) -> _
 
 
 def _bounds(
-    out: Path,
+    corpus: Corpus,
     step: CorpusStep,
     of: _Reaching,
     now: Verdicts,
@@ -110,7 +110,7 @@ def _bounds(
     least, returned, rows = 0, marked, np.flatnonzero(of.marked)
     if reach != "any":
         returned = min(marked, lost) if reach == "one" else marked if lost else 0
-        clusters = _clusters(out, step, of) if gone and not fewer else None
+        clusters = _clusters(corpus, step, of) if gone and not fewer else None
         if clusters is not None:
             least, returned, rows = clusters
     size = now.scores.bytes
@@ -133,16 +133,18 @@ def _largest(sizes: np.ndarray, count: int) -> int:
     return int(np.partition(sizes, len(sizes) - count)[len(sizes) - count :].sum())
 
 
-def _clusters(out: Path, step: CorpusStep, of: _Reaching) -> tuple[int, int, np.ndarray] | None:
+def _clusters(
+    corpus: Corpus, step: CorpusStep, of: _Reaching
+) -> tuple[int, int, np.ndarray] | None:
     """(least, most, rows of those) that return, by the clusters that lose a document; None where
     decisions do not tell."""
-    method, path = getattr(step, "method", None), out / "decisions.parquet"
-    if method is None or not path.exists():
+    method = getattr(step, "method", None)
+    if method is None or len(corpus.decisions) != 1 or corpus.is_home:
         return None
-    table = pq.read_table(path, columns=["id", "cluster", "method", "span_start"])
+    table = pq.read_table(corpus.decisions[0], columns=["id", "cluster", "method", "span_start"])
     table = table.filter(pc.equal(table["method"], method))
     wanted = np.flatnonzero(of.gone | of.marked | of.passed)
-    at = pc.index_in(table["id"], value_set=_ids(out).take(pa.array(wanted)))
+    at = pc.index_in(table["id"], value_set=_ids(corpus).take(pa.array(wanted)))
     known = at.is_valid().to_numpy(zero_copy_only=False)
     rows = wanted[at.filter(pa.array(known)).to_numpy()]
     cluster = table["cluster"].filter(pa.array(known)).to_numpy()
@@ -163,9 +165,9 @@ def _clusters(out: Path, step: CorpusStep, of: _Reaching) -> tuple[int, int, np.
     return int(np.count_nonzero(headless)), int(of_each[loses].sum()), back
 
 
-def _ids(out: Path) -> pa.ChunkedArray:
+def _ids(corpus: Corpus) -> pa.ChunkedArray:
     """Ids of all documents, those of corpus/ first."""
-    paths = [p for n in ("corpus", "rejected") for p in sorted((out / n).glob("part-*.parquet"))]
+    paths = [*corpus.kept, *corpus.gone]
     return pa.chunked_array(
         [chunk for p in paths for chunk in pq.read_table(p, columns=["id"])["id"].chunks],
         pa.string(),

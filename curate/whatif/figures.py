@@ -172,7 +172,7 @@ class Answer:
 def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
     """What the run in OUT would have kept with these settings. UsageError as in question.py."""
     question = ask(out, sets)
-    scores = read(out, question.columns)
+    scores = read(question.corpus, question.columns)
     decider = Decider(question, scores)
     now = decider.decide()
     was = np.arange(len(scores)) < scores.kept
@@ -352,6 +352,7 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
             f" others that it kept {_range(one.displaced)} may go, of the {one.of[1]:,} that it"
             f" dropped {_range(one.returned)} come back; --apply resolves it again"
         )
+    notes += question.corpus.notes
     rows = int(np.count_nonzero(now.unmeasured))
     if rows:
         notes.append(
