@@ -33,6 +33,7 @@ from curate.plan import (
 from curate.progress import Progress, say
 from curate.recipe import Recipe
 from curate.sketches import SketchedCorpus
+from curate.stage_files import part_path, same_columns
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
@@ -278,8 +279,6 @@ class _Run:
 
     def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
-        from curate.stage_files import part_path
-
         done = self.ledger.done_parts(key) if key else {}
         for part in list(done):
             if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
@@ -291,6 +290,9 @@ class _Run:
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
+        entered = stage.reuse["input"] if stage.reuse else None
+        if previous and entered and not same_columns(previous, Path(entered)):
+            stage.reuse, stage.why = None, "its input has other columns"
         spec = {
             "folder": str(folder),
             "input": str(previous) if previous else None,
