@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
+from curate.formats.input_lists import expanded
 from curate.progress import say
-from curate.refresh.inputs import CHANGED, expanded
+from curate.refresh.inputs import CHANGED
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.telling import Hooks, json_logs, write_metrics
 
