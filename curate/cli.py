@@ -16,7 +16,19 @@ from curate.cli_fetch import fetch
 from curate.cli_language import language_app
 from curate.cli_mix import mix
 from curate.cli_model import model_app
-from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_options import (
+    Address,
+    DryRun,
+    EngineName,
+    Inputs,
+    Json,
+    Out,
+    Quiet,
+    Scratch,
+    Sets,
+    Workers,
+    how_of,
+)
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
 from curate.cli_refresh import forget, refresh
@@ -77,6 +89,9 @@ def run(
     out: Out = None,
     sets: Sets = None,
     workers: Workers = 0,
+    engine: EngineName = "local",
+    address: Address = None,
+    scratch: Scratch = None,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -87,9 +102,8 @@ def run(
     """
     from curate import commands
 
-    commands.run(
-        recipe, inputs or [], tuple(sets or ()), how_of(out, workers, as_json, dry_run, quiet)
-    )
+    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch)
+    commands.run(recipe, inputs or [], tuple(sets or ()), how)
 
 
 @app.command()
@@ -277,10 +291,6 @@ _NO_RUN = {
 
 def main() -> None:
     """The console script: one line for an error, its exit code, a traceback only with --debug."""
-    from curate.engines import ahead, quick
-
-    quick.numba()
-    ahead.alone()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
@@ -293,7 +303,9 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
     from curate.engines import ahead
 
     command = typer.main.get_command(app)
-    if arguments[:1] and arguments[0] in _ON_DOCUMENTS and not _NO_RUN.intersection(arguments):
+    elsewhere = any(a.startswith("--engine") for a in arguments)
+    here = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS and not elsewhere
+    if here and not _NO_RUN.intersection(arguments):
         ahead.start()
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)

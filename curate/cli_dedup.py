@@ -8,7 +8,19 @@ from typing import Annotated, Optional
 import typer
 
 from curate.cli_group import DEFAULT, DefaultGroup
-from curate.cli_options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli_options import (
+    Address,
+    DryRun,
+    EngineName,
+    Inputs,
+    Json,
+    Out,
+    Quiet,
+    Scratch,
+    Sets,
+    Workers,
+    how_of,
+)
 from curate.cli_trials import clusters, compare, evaluate
 
 dedup_app = typer.Typer(cls=DefaultGroup, rich_markup_mode=None, help="Keep one of each copy.")
@@ -140,6 +152,9 @@ def dedup(
     ] = None,
     sets: Sets = None,
     workers: Workers = 0,
+    engine: EngineName = "local",
+    address: Address = None,
+    scratch: Scratch = None,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -193,7 +208,7 @@ def dedup(
         "prototypicality": prototypicality,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    how = how_of(out, workers, as_json, dry_run, quiet)
+    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch)
     commands.dedup(method, given, tuple(sets or ()), inputs or [], how)
 
 

@@ -16,9 +16,21 @@ Inputs = Annotated[
 ]
 Out = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("-o", "--out", help="Folder to write; in a workspace: the next run."),
+    typer.Option("-o", "--out", help="Folder (or URL) to write; in a workspace: the next run."),
 ]
 Workers = Annotated[int, typer.Option(help="Worker processes; 0: one a core.", min=0)]
+EngineName = Annotated[
+    str,
+    typer.Option("--engine", metavar="local|ray", help="Where the work is done: here, or on Ray."),
+]
+Address = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="HOST:PORT", help="ray: a cluster that runs; without it one starts here."),
+]
+Scratch = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="Where the run works if OUT is a URL: by default in the user's cache."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
@@ -28,8 +40,17 @@ Sets = Annotated[
 ]
 
 
-def how_of(out: Path | None, workers: int, as_json: bool, dry_run: bool, quiet: bool) -> How:
+def how_of(
+    out: Path | None,
+    workers: int,
+    as_json: bool,
+    dry_run: bool,
+    quiet: bool,
+    engine: str = "local",
+    address: str | None = None,
+    scratch: Path | None = None,
+) -> How:
     """The shared options as one value."""
     from curate.commands import How
 
-    return How(out, workers, as_json, dry_run, quiet)
+    return How(out, workers, as_json, dry_run, quiet, engine, address, scratch)

@@ -13,6 +13,7 @@ from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.plan import RunPlan, plan_run, stage_folder
 from curate.progress import say
+from curate.publish import Store, publish, scratch_of, url_of
 from curate.recipe import Recipe, build, compose, load, make_step
 from curate.report import funnel
 from curate.report.records import record
@@ -28,6 +29,14 @@ class How:
     as_json: bool = False
     dry_run: bool = False
     quiet: bool = False
+    engine: str = "local"
+    address: str | None = None
+    scratch: Path | None = None
+
+    def options(self, workers: int | None = None) -> Options:
+        """How a run is made. workers: instead of those asked for."""
+        count = self.workers if workers is None else workers
+        return Options(count, self.quiet, self.engine, self.address)
 
 
 def run(recipe: str, inputs: list[str], sets: tuple[str, ...], how: How) -> Outcome:
@@ -305,11 +314,21 @@ def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome
         out = space.out_for(title, plan.digest)
     else:
         raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
+    url = url_of(out)
+    out = scratch_of(url, how.scratch) if url else out
+    if how.scratch is not None and not url:
+        raise UsageError(f"--scratch is for an OUT that is a URL; {out} is a folder")
     if how.dry_run:
         print(describe(plan, out))
         return Outcome(out, plan)
+    store = Store(url) if url else None
+    if store is not None:
+        store.check()
     workers = how.workers or (space.workers if space else 0)
-    outcome = run_planned(plan, out, Options(workers, how.quiet))
+    outcome = run_planned(plan, out, how.options(workers))
+    if store is not None:
+        say(f"putting what is new into {store.url}", how.quiet)
+        outcome.published = {"url": store.url, **publish(out, store)}
     tell(outcome, how)
     return outcome
 
@@ -364,12 +383,18 @@ def describe(plan: RunPlan, out: Path) -> str:
     return "\n".join(lines)
 
 
-def tell(outcome: Outcome, how: How) -> None:
-    """Prints the outcome: the funnel and where things are, or one line of JSON."""
+def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None:
+    """Prints the outcome: the funnel and where things are, or one line of JSON; more: for that."""
     if not how.quiet or not how.as_json:
         if outcome.nothing_new:
             print(f"all is done in {outcome.out}: same input, same settings")
         print(funnel.text(record(outcome)))
+        if (put := outcome.published) is not None:
+            size = funnel.amount(put["bytes"])
+            print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.out / 'report.html'}")
     if how.as_json:
-        print(json.dumps({**outcome.totals(), "paths": outcome.paths()}, ensure_ascii=False))
+        said = {**outcome.totals(), **(more or {}), "paths": outcome.paths()}
+        if outcome.published is not None:
+            said["published"] = outcome.published
+        print(json.dumps(said, ensure_ascii=False))

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable
 
-from curate.engines.local import Death, Task
+from curate.engines.base import Death, OnDeath, Task
 from curate.errors import RunFailed
 from curate.plan import MapStage, RunPlan
 from curate.progress import say
@@ -26,7 +25,7 @@ def _killed(where: str, death: Death) -> RunFailed:
     )
 
 
-def once_more(what: str) -> Callable[[Task, Death], Task]:
+def once_more(what: str) -> OnDeath:
     """For work that touches no document alone: each partition is tried twice."""
     seen: Counter[int] = Counter()
 
@@ -42,7 +41,7 @@ def once_more(what: str) -> Callable[[Task, Death], Task]:
     return decide
 
 
-def search(plan: RunPlan, stage: MapStage, quiet: bool) -> Callable[[Task, Death], Task]:
+def search(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
     """For documents on their way through a stage: after a death the partition runs again with the
     batch in question document by document; a document that kills its worker there as well is
     quarantined, and the partition runs again without it."""

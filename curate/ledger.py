@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from curate.errors import CurateError, LockHeld, RunFailed, disk_error
+from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
+from curate.publish import url_of
 
 STALE_SECONDS = 300  # a holder on another machine that has not written for so long is dead
 BEAT_SECONDS = 10
@@ -48,6 +49,8 @@ class Ledger:
     tables = _TABLES
 
     def __init__(self, out: Path) -> None:
+        if url := url_of(out):
+            raise UsageError(f"OUT {url}: this command writes into a folder; give one")
         self.path = out / self.file
         out.mkdir(parents=True, exist_ok=True)
         try:

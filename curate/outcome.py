@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.plan import RunPlan
+from curate.errors import RunFailed
+from curate.plan import MapStage, RunPlan
+from curate.traces import KINDS, cut_examples
 
 
 @dataclass
@@ -17,14 +19,35 @@ class Options:
 
     workers: int = 0  # 0: as many as there are cores
     quiet: bool = False
+    engine: str = "local"  # where the partitions are worked on: local, ray
+    address: str | None = None  # of a Ray cluster
 
     def count(self) -> int:
-        """Worker processes."""
+        """Worker processes on this machine."""
         if self.workers:
             return self.workers
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How many documents a stage's steps saw in this run, and of how many it stored sketches; the
+    others are as an earlier run left them. documents: that reached the stage; why: why an earlier
+    run did not help."""
+
+    stage: str
+    documents: int
+    measured: int
+    sketched: int
+    why: str
+
+    @classmethod
+    def of(cls, stage: MapStage, record: dict[str, Any], counted: Counter[str]) -> Measured:
+        """From the stage's record and the counts of the partitions that were worked on."""
+        why = stage.why if counted["measured"] else ""
+        return cls(stage.folder_name, record["read"], counted["measured"], counted["sketched"], why)
 
 
 @dataclass
@@ -37,7 +60,9 @@ class Outcome:
     stages: list[dict[str, Any]] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
+    measured: list[Measured] = field(default_factory=list)  # of each stage
 
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
@@ -65,14 +90,38 @@ class Outcome:
 
     def paths(self) -> dict[str, str]:
         """What the run left and where."""
+        at = self.published["url"] if self.published else str(self.out)
         names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
-        paths = {n.split(".")[0]: str(self.out / n) for n in names if (self.out / n).exists()}
+        paths = {n.split(".")[0]: f"{at}/{n}" for n in names if (self.out / n).exists()}
         for stage in self.plan.stages:
             for name in stage.sketch.leaves() if stage.sketch else ():
-                paths[name.split(".")[0]] = str(self.out / name)
+                paths[name.split(".")[0]] = f"{at}/{name}"
         for product in self.products:
             if product["makes"] == "corpus":
-                paths[product["folder"]] = str(self.out / product["folder"])
+                paths[product["folder"]] = f"{at}/{product['folder']}"
             else:
-                paths[product["makes"]] = str(self.out)
+                paths[product["makes"]] = at
         return paths
+
+
+def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """One record of a stage from those of its partitions."""
+    record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
+    for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
+        record[name] = sum(r[name] for r in results)
+    for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
+        total: Counter[str] = Counter()
+        for r in results:
+            total.update(r[name])
+        record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
+    for name in KINDS:  # absent from partitions that an older version did
+        of_steps: Counter[str] = Counter()
+        for r in results:
+            of_steps.update(r.get(name, {}))
+        record[name] = dict(of_steps)
+    record["cut_examples"] = cut_examples(results)
+    record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
+    record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
+    if record["read"] != record["kept"] + record["rejected"]:
+        raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
+    return record

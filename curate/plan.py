@@ -29,7 +29,8 @@ def _hash(*parts: Any) -> str:
 @dataclass
 class MapStage:
     """Documents to documents. apply: decided before it; sketch: resolved after it; reuse: where an
-    earlier run with other limits stored what its steps measure (whatif/apply.py)."""
+    earlier run with other settings stored what its steps measure (whatif/apply.py); why: why there
+    is no such place."""
 
     index: int
     key: str
@@ -37,6 +38,7 @@ class MapStage:
     steps: list[Step]
     sketch: CorpusStep | None = None
     reuse: dict[str, Any] | None = None
+    why: str = ""
 
     @property
     def folder_name(self) -> str:
@@ -181,3 +183,13 @@ def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
 def stage_folder(out: Path, name: str) -> Path:
     """Where a stage keeps its files."""
     return out / "stages" / name
+
+
+def sketch_kind(stage: MapStage) -> str:
+    """The name of the stage's sketch files; empty without one."""
+    return f"sketch-{stage.sketch_key}" if stage.sketch else ""
+
+
+def decisions_path(out: Path, stage: MapStage) -> Path:
+    """Where the decisions over a stage's sketches are."""
+    return stage_folder(out, stage.folder_name) / f"decisions-{stage.decisions_key}.parquet"

@@ -16,16 +16,23 @@ from typing import Any
 
 from curate import assemble, deaths, indexes, interrupt
 from curate.atomic import clear_temporary, write_text
-from curate.engines.local import LocalEngine, Task
+from curate.engines.base import Engine, Task
+from curate.engines.choose import check_engine, open_engine
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan, plan_inputs
 from curate.ledger import Ledger
-from curate.outcome import Options, Outcome
-from curate.plan import MapStage, RunPlan, plan_run, stage_folder
+from curate.outcome import Measured, Options, Outcome, sum_up
+from curate.plan import (
+    MapStage,
+    RunPlan,
+    decisions_path,
+    plan_run,
+    sketch_kind,
+    stage_folder,
+)
 from curate.progress import Progress, say
 from curate.recipe import Recipe
 from curate.sketches import SketchedCorpus
-from curate.traces import KINDS, cut_examples
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
@@ -35,6 +42,7 @@ def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -
 
 def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
     """Runs a plan into `out`."""
+    check_engine(options.engine, options.address)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     _check_out(plan, out)
@@ -141,7 +149,7 @@ class _Run:
         self.ledger.begin_run(self.plan.digest)
         clear_temporary(self.out)
         assemble.clear_unfinished(self.out)
-        with LocalEngine(min(self.options.count(), max(1, self.parts)), self.ledger.beat) as engine:
+        with self._engine() as engine:
             for stage in self.plan.stages:
                 self._map_stage(stage, engine)
             if self.plan.stages:
@@ -153,6 +161,18 @@ class _Run:
         self._write_records()
         self.ledger.end_run()
         return self.outcome
+
+    def _engine(self) -> Engine:
+        options = self.options
+        inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
+        return open_engine(
+            options.engine,
+            options.address,
+            (options.workers, options.count()),
+            self.parts,
+            self.ledger.beat,
+            [str(self.ledger.path), *inputs[:1]],
+        )
 
     # -- what is there already -------------------------------------------------------------
 
@@ -187,7 +207,7 @@ class _Run:
 
     # -- map stages ------------------------------------------------------------------------
 
-    def _map_stage(self, stage: MapStage, engine: LocalEngine) -> None:
+    def _map_stage(self, stage: MapStage, engine: Engine) -> None:
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
@@ -195,8 +215,9 @@ class _Run:
         first = ("ids",) if stage.index == 0 else ()
         done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
         missing = [p for p in range(self.parts) if p not in done]
-        sketched = self._intact(stage.sketch_key, folder, _sketch_kind(stage))
-        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in missing]
+        sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
+        tasks = self._tasks(stage, spec, missing)
+        measured: Counter[str] = Counter()
         with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
             progress.update(len(done))
             for task, result in engine.map(
@@ -205,6 +226,7 @@ class _Run:
                 deaths.search(self.plan, stage, self.options.quiet),
             ):
                 done[task["part"]] = result
+                measured.update({k: result[k] for k in ("measured", "sketched")})
                 self.ledger.commit_part(stage.key, task["part"], result)
                 if stage.sketch:
                     self.ledger.commit_part(stage.sketch_key, task["part"], {})
@@ -216,9 +238,10 @@ class _Run:
             ]
             again = deaths.once_more(stage.folder_name)
             for task, result in engine.map("curate.stage:sketch_partition", left, again):
+                measured["sketched"] += result["sketched"]
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
         clear_temporary(folder)  # what workers that died left
-        record = _sum_up(stage, [done[p] for p in range(self.parts)])
+        record = sum_up(stage, [done[p] for p in range(self.parts)])
         if stage.index == 0:
             record["renamed"] = self._once(
                 stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
@@ -238,6 +261,15 @@ class _Run:
                 record["seconds"][f"{stage.sketch.label}: deciding"] = decided
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
+        self.outcome.measured.append(Measured.of(stage, record, measured))
+
+    def _tasks(self, stage: MapStage, spec: Path, parts: list[int]) -> list[Task]:
+        """A stage that is decided anew without its input needs what was recorded of that."""
+        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in parts]
+        if stage.reuse and stage.index == 0:
+            was = self.ledger.done_parts(stage.reuse["key"])
+            tasks = [t | {"was": was.get(t["part"])} for t in tasks]
+        return tasks
 
     def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
@@ -264,7 +296,7 @@ class _Run:
             "decisions": str(self._decisions(before)) if before and stage.apply else None,
             "steps": [s.identity() for s in stage.steps],
             "sketch": stage.sketch.identity() if stage.sketch else None,
-            "sketch_kind": _sketch_kind(stage),
+            "sketch_kind": sketch_kind(stage),
             "reuse": stage.reuse,
         }
         path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
@@ -285,15 +317,14 @@ class _Run:
         return settle_ids(self.plan.inputs, folder, self.plan.earlier)
 
     def _decisions(self, stage: MapStage) -> Path:
-        folder = stage_folder(self.out, stage.folder_name)
-        return folder / f"decisions-{stage.decisions_key}.parquet"
+        return decisions_path(self.out, stage)
 
     def _own(self, stage: MapStage) -> Path:
         return stage_folder(self.out, stage.folder_name) / f"resolve-{stage.folder_key}"
 
     def _corpus(self, stage: MapStage) -> SketchedCorpus:
         folder = stage_folder(self.out, stage.folder_name)
-        return SketchedCorpus(folder, self.parts, _sketch_kind(stage), stage.index == 0)
+        return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
 
     def _resolve(self, stage: MapStage, record: dict[str, Any]) -> dict[str, Any]:
         from curate.resolving import resolve
@@ -319,7 +350,7 @@ class _Run:
 
     # -- corpus and rejected ---------------------------------------------------------------
 
-    def _assemble(self, engine: LocalEngine) -> None:
+    def _assemble(self, engine: Engine) -> None:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
         decided = [self._decisions(s) for s in self.plan.stages if s.sketch]
@@ -396,30 +427,3 @@ class _Run:
         from curate.report.records import write_records
 
         write_records(self.outcome)
-
-
-def _sketch_kind(stage: MapStage) -> str:
-    return f"sketch-{stage.sketch_key}" if stage.sketch else ""
-
-
-def _sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """One record of a stage from those of its partitions."""
-    record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
-    for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
-        record[name] = sum(r[name] for r in results)
-    for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
-        total: Counter[str] = Counter()
-        for r in results:
-            total.update(r[name])
-        record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
-    for name in KINDS:  # absent from partitions that an older version did
-        of_steps: Counter[str] = Counter()
-        for r in results:
-            of_steps.update(r.get(name, {}))
-        record[name] = dict(of_steps)
-    record["cut_examples"] = cut_examples(results)
-    record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
-    record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
-    if record["read"] != record["kept"] + record["rejected"]:
-        raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
-    return record

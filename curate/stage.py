@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -37,13 +37,13 @@ from curate.stage_files import (
     with_ids,
 )
 from curate.steps import CorpusStep, Step, step_class
-from curate.table_writer import TableWriter, writing
+from curate.table_writer import TableWriter, conform, writing
 from curate.text.buffers import one_array
 from curate.traces import Traces
 from curate.verdicts import counts
 
 if TYPE_CHECKING:
-    from curate.whatif.stored import Stored
+    from curate.whatif.reused import Reused
 
 READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
@@ -93,10 +93,11 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
         writer.write(sketch_rows(spec["sketch"], schema.empty_table(), part))
         for table in read_kept(folder, part, spec["read"].batch_rows):
             writer.write(sketch_rows(spec["sketch"], table, part))
-    return {"seconds": {spec["sketch"].label: round(time.perf_counter() - start, 4)}}
+    seconds = {spec["sketch"].label: round(time.perf_counter() - start, 4)}
+    return {"seconds": seconds, "sketched": writer.rows}
 
 
-class _Work:
+class Work:
     """One partition on its way through a stage."""
 
     def __init__(self, spec: dict[str, Any], part: int) -> None:
@@ -107,6 +108,8 @@ class _Work:
             k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
         }
         self.read = self.kept = self.rejected = self.bytes_out = 0
+        self.measured = self.sketched = 0  # documents
+        self.schemas: tuple[pa.Schema, pa.Schema] | None = None  # of kept and rejected rows
         self.traces = Traces(part)
         self.writers = {
             k: TableWriter(part_path(self.folder, part, kind)) for k, kind in self._kinds().items()
@@ -120,16 +123,16 @@ class _Work:
             kinds["ids"] = "ids"
         return kinds
 
-    def steps(self, docs: Documents, traced: bool = True) -> Documents:
-        """The batch through every step of the stage."""
+    def steps(self, docs: Documents, traced: bool = True, first: int = 0) -> Documents:
+        """The batch through every step of the stage from place `first` on."""
         corpus_step: CorpusStep | None = self.spec["apply"]
         chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
-        for step in (*chain, *self.spec["steps"]):
+        for step in (*chain, *self.spec["steps"])[first:]:
             start = time.perf_counter()
             before = docs
             entering = docs.within(step.label)
             if step is corpus_step:
-                docs = corpus_step.apply(entering, self._decided(docs))
+                docs = corpus_step.apply(entering, self.decided(docs))
             else:
                 docs = step.apply(entering)
             self.seconds[step.label] += time.perf_counter() - start
@@ -137,7 +140,8 @@ class _Work:
                 self.traces.step(step.label, before, docs)
         return docs
 
-    def _decided(self, docs: Documents) -> pa.Table:
+    def decided(self, docs: Documents) -> pa.Table:
+        """The decisions on the documents of a batch."""
         if not hasattr(self, "_decisions"):
             self._decisions = pq.read_table(
                 self.spec["decisions"], filters=[("part", "=", self.part)]
@@ -161,29 +165,14 @@ class _Work:
         """Splits the batch and writes both streams."""
         start = time.perf_counter()
         kept, rejected = docs.split()
-        self._write(kept, rejected, counts(docs, rejected), len(docs), start, reading)
+        if self.schemas is None:
+            self.schemas = kept.schema, rejected.schema
+        self.write(kept, rejected, counts(docs, rejected), len(docs), start, reading)
+        if not reading:
+            self.measured += len(docs)
+            self.sketch(kept)
 
-    def redecide(self, docs: Documents, stored: Stored) -> None:
-        """Writes both streams from what an earlier run of the stage stored of these documents;
-        its steps see only those that it must measure again."""
-        from curate.whatif.stored import merged, stored_counts, with_batch_edits
-
-        start = time.perf_counter()
-        found = stored.decide(docs)
-        kept, rejected = found.kept, found.rejected
-        if found.again.any():
-            table = docs.table.filter(pa.array(found.again)).combine_chunks()
-            fresh = self.steps(Documents(table), traced=False).split()
-            kept = merged(fresh[0].schema, [kept, fresh[0]])
-            rejected = merged(fresh[1].schema, [rejected, fresh[1]])
-        labels = [s.label for s in self.spec["steps"]]
-        if self.spec["apply"] is not None:
-            labels.append(self.spec["apply"].label)
-        kept, rejected = with_batch_edits(docs, kept, rejected, labels)
-        counted = stored_counts(kept, rejected, labels)
-        self._write(kept, rejected, counted, len(docs), start, False)
-
-    def _write(
+    def write(
         self,
         kept: pa.Table,
         rejected: pa.Table,
@@ -192,6 +181,8 @@ class _Work:
         start: float,
         reading: bool,
     ) -> None:
+        """Writes documents of both streams, or those alone that are refused in reading; counted: as
+        verdicts.counts has it; read: how many there are; start: since when they are worked on."""
         self.read += read
         self.kept += kept.num_rows
         self.rejected += rejected.num_rows
@@ -204,15 +195,23 @@ class _Work:
             return
         self.writers["kept"].write(public(kept))
         self.writers["keys"].write(keys(kept))
-        data = Documents(kept).buffers()[1]
-        self.bytes_out += int(data[-1] - data[0])
+        self.bytes_out += _text_size(kept)
         self.seconds["write"] += time.perf_counter() - start
-        sketch: CorpusStep | None = self.spec["sketch"]
-        if sketch is not None:
-            start = time.perf_counter()
-            self.writers["sketch"].write(sketch_rows(sketch, kept, self.part))
-            self.seconds[sketch.label] += time.perf_counter() - start
-            self.traces.counters["worked"][sketch.label] += int(data[-1] - data[0])
+
+    def sketch(self, kept: pa.Table, others: Sequence[pa.Table] = ()) -> None:
+        """Writes the sketches of kept documents, among others that there are already."""
+        step: CorpusStep | None = self.spec["sketch"]
+        if step is None:
+            return
+        start = time.perf_counter()
+        rows = sketch_rows(step, kept, self.part)
+        if others:
+            rows = pa.concat_tables([rows, *(conform(t, rows.schema) for t in others)])
+            rows = rows.sort_by("n").combine_chunks()
+        self.writers["sketch"].write(rows)
+        self.sketched += kept.num_rows
+        self.seconds[step.label] += time.perf_counter() - start
+        self.traces.counters["worked"][step.label] += _text_size(kept)
 
     def close(self, failed: bool) -> None:
         """Closes all files, also where one of them cannot be finished."""
@@ -224,6 +223,12 @@ class _Work:
                 problem = problem or error
         if problem is not None and not failed:
             raise problem
+
+
+def _text_size(table: pa.Table) -> int:
+    """Bytes of text."""
+    offsets = Documents(table).buffers()[1]
+    return int(offsets[-1] - offsets[0])
 
 
 def _with_edits(docs: Documents) -> Documents:
@@ -243,7 +248,7 @@ def _empty(spec: dict[str, Any]) -> Documents:
     return Documents(pa.schema(fields).empty_table())
 
 
-def _single(work: _Work, docs: Documents, careful: list[int]) -> Documents:
+def _single(work: Work, docs: Documents, careful: list[int]) -> Documents:
     """The batch through the steps, the suspected rows one at a time, each announced."""
     numbers = docs.table[NUMBER].to_numpy()
     if not ((numbers >= careful[0]) & (numbers <= careful[1])).any():
@@ -275,47 +280,24 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
-    work = _Work(spec, part)
-    stored = _stored(spec, part) if spec.get("reuse") and not careful else None
+    work = Work(spec, part)
+    reuse = _reused(spec, payload) if spec.get("reuse") and not careful else None
+    account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
     done = False
     began = time.perf_counter()
     try:
         work.commit(work.steps(_with_edits(_empty(spec))))
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
-        reader = PartitionReader(spec["plan"], part, spec["read"]) if spec["plan"] else None
-        changed = changed_ids(spec["ids"], part)
-        batches: Iterator[Any] = (
-            iter(reader)
-            if reader
-            else read_kept(Path(spec["input"]), part, spec["read"].batch_rows)
-        )
-        for batch in batches:
-            if isinstance(batch, Batch):
-                work.writers["ids"].write(batch.ids)
-                if batch.refused is not None:
-                    work.commit(_keep_marks(batch.refused), reading=True)
-                docs = batch.docs
-            else:
-                docs = Documents(with_ids(batch, changed))
-            if len(docs) == 0:
-                continue
-            numbers = docs.table[NUMBER]
-            worker.beat(numbers[0].as_py(), numbers[-1].as_py())
-            docs = _with_edits(docs)
-            if quarantine:
-                docs, held = _without(docs, quarantine)
-                if held is not None:
-                    work.commit(held, reading=True)
-            if stored is not None:
-                work.redecide(docs, stored)
-            else:
-                work.commit(_single(work, docs, careful) if careful else work.steps(docs))
-            worker.beat(*READING)
-        account = reader.account if reader else None
-        if account and account.corrupt:
-            with replacing(part_path(work.folder, part, "corrupt")) as aside:
-                pq.write_table(pa.Table.from_pylist(account.corrupt, CORRUPT), aside)
+        if reuse is not None and reuse.unread is not None:
+            account = reuse.write(work)
+        else:
+            for docs in _read(work, account, quarantine):
+                if reuse is not None:
+                    reuse.decide(work, docs)
+                else:
+                    work.commit(_single(work, docs, careful) if careful else work.steps(docs))
+                worker.beat(*READING)
         done = True
     finally:
         work.close(failed=not done)
@@ -325,11 +307,10 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "read": work.read,
         "kept": work.kept,
         "rejected": work.rejected,
-        "bytes_in": account.bytes_in if account else 0,
+        "measured": work.measured,
+        "sketched": work.sketched,
         "bytes_out": work.bytes_out,
-        "skipped": account.skipped if account else {},
-        "corrupt": len(account.corrupt) if account else 0,
-        "corrupt_examples": account.corrupt[:20] if account else [],
+        **account,
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
         "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
@@ -337,11 +318,53 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _stored(spec: dict[str, Any], part: int) -> Stored:
-    from curate.whatif.stored import Stored
+def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> Iterator[Documents]:
+    """The batches of the stage's input. account: gets what the input was."""
+    spec, part = work.spec, work.part
+    reader = PartitionReader(spec["plan"], part, spec["read"]) if spec["plan"] else None
+    changed = changed_ids(spec["ids"], part)
+    sizes = []
+    batches: Iterator[Any] = (
+        iter(reader) if reader else read_kept(Path(spec["input"]), part, spec["read"].batch_rows)
+    )
+    for batch in batches:
+        if isinstance(batch, Batch):
+            work.writers["ids"].write(batch.ids)
+            sizes.append(len(batch.ids))
+            if batch.refused is not None:
+                work.commit(_keep_marks(batch.refused), reading=True)
+            docs = batch.docs
+        else:
+            docs = Documents(with_ids(batch, changed))
+        if len(docs) == 0:
+            continue
+        numbers = docs.table[NUMBER]
+        worker.beat(numbers[0].as_py(), numbers[-1].as_py())
+        docs = _with_edits(docs)
+        if quarantine:
+            docs, held = _without(docs, quarantine)
+            if held is not None:
+                work.commit(held, reading=True)
+        yield docs
+    if reader is None:
+        return
+    found = reader.account
+    if found.corrupt:
+        with replacing(part_path(work.folder, part, "corrupt")) as aside:
+            pq.write_table(pa.Table.from_pylist(found.corrupt, CORRUPT), aside)
+    account |= {
+        "bytes_in": found.bytes_in,
+        "skipped": found.skipped,
+        "corrupt": len(found.corrupt),
+        "corrupt_examples": found.corrupt[:20],
+        "batches": sizes,
+    }
 
-    folder = Path(spec["reuse"]["folder"])
-    return Stored(folder, part, spec["reuse"]["steps"], spec["steps"], spec["apply"])
+
+def _reused(spec: dict[str, Any], payload: dict[str, Any]) -> Reused:
+    from curate.whatif.reused import Reused
+
+    return Reused(spec, payload)
 
 
 def _keep_marks(docs: Documents) -> Documents:

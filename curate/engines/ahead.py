@@ -3,7 +3,7 @@
 The command line starts one before its own imports where documents are sure to be worked on, so that
 both load their libraries at once. Where one process runs several recipes, `keep` lets engines leave
 their idle workers to the next; these have their libraries and machine code loaded. Workers that
-nobody takes end with this process. Where there is little to do, `copy` makes one of this process.
+nobody takes end with this process.
 """
 
 from __future__ import annotations
@@ -16,20 +16,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from curate.engines.forked import ONE_THREAD, Forked, possible
-from curate.engines.forked import fork as forked
-
-Process = subprocess.Popen[bytes] | Forked
 # Workers, each with the folder and environment that it was started in.
-_waiting: list[tuple[Process, object]] = []
+_waiting: list[tuple[subprocess.Popen[bytes], object]] = []
 _kept = 0
-_alone = False
-
-
-def alone() -> None:
-    """Says that this process does nothing but its command, so that `copy` may copy it."""
-    global _alone
-    _alone = True
 
 
 def keep(count: int) -> None:
@@ -52,7 +41,7 @@ def spawn(environment: Mapping[str, str], *modules: str) -> subprocess.Popen[byt
     home = str(Path(__file__).resolve().parents[2])
     paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     path = os.pathsep.join(dict.fromkeys(paths))
-    one = dict.fromkeys(ONE_THREAD, "1")
+    one = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     return subprocess.Popen(
         [sys.executable, "-m", "curate.engines.worker", str(os.getpid()), *modules],
         stdin=subprocess.PIPE,
@@ -69,14 +58,7 @@ def start() -> None:
             _waiting.append((spawn({}, "curate.stage", "curate.text.warm"), here()))
 
 
-def copy() -> None:
-    """Makes a worker of this process that somebody will take, where that can be done."""
-    if _alone and not _waiting and possible():
-        with suppress(OSError):
-            _waiting.append((forked(), here()))
-
-
-def take() -> tuple[Process, object] | None:
+def take() -> tuple[subprocess.Popen[bytes], object] | None:
     """A waiting worker that lives and was started as one would be now, and what `give` needs."""
     now = here() if _waiting else None
     for place, (process, began) in enumerate(_waiting):
@@ -85,7 +67,7 @@ def take() -> tuple[Process, object] | None:
     return None
 
 
-def give(process: Process, began: object) -> bool:
+def give(process: subprocess.Popen[bytes], began: object) -> bool:
     """Leaves an idle worker to the next engine; whether it was taken."""
     if len(_waiting) >= _kept or process.poll() is not None:
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
+import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -18,36 +18,13 @@ from types import MappingProxyType
 from typing import Any
 
 from curate.engines import ahead
-from curate.errors import CurateError, RunFailed
-
-Task = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Death:
-    """How a worker ended: status as subprocess gives it (negative: a signal), and what it did."""
-
-    status: int
-    documents: tuple[int, int] | None
-
-    def describe(self) -> str:
-        """For people: `signal SIGSEGV` or `exit status 3`."""
-        if self.status < 0:
-            return f"signal {signal.Signals(-self.status).name}"
-        return f"exit status {self.status}"
-
-
-class WorkerBug(RunFailed):
-    """An exception in a worker that no rule foresaw; carries the worker's traceback."""
-
-    def __init__(self, message: str, trace: str) -> None:
-        super().__init__(message)
-        self.trace = trace
+from curate.engines.base import Death, OnDeath, Task, failure
+from curate.errors import RunFailed
 
 
 @dataclass
 class _Worker:
-    process: ahead.Process
+    process: subprocess.Popen[bytes]
     task: Task | None = None
     buffer: bytearray = field(default_factory=bytearray)
     documents: tuple[int, int] | None = None
@@ -81,7 +58,6 @@ class LocalEngine:
 
     def _start(self) -> _Worker:
         began = None
-        process: ahead.Process
         waiting = None if self._environment else ahead.take()
         if waiting is not None:
             process, began = waiting
@@ -97,10 +73,7 @@ class LocalEngine:
         return worker
 
     def map(
-        self,
-        function: str,
-        tasks: Iterable[Task],
-        on_death: Callable[[Task, Death], Task] | None = None,
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
     ) -> Iterator[tuple[Task, dict[str, Any]]]:
         """(task, result) in the order of arrival. RunFailed ends everything."""
         waiting = deque(tasks)
@@ -121,7 +94,7 @@ class LocalEngine:
                     elif "beat" in message:
                         worker.documents = (message["beat"][0], message["beat"][1])
                     elif "error" in message:
-                        raise _failure(message["error"])
+                        raise failure(message["error"])
                     else:
                         worker.task = None
                         yield task, message["result"]
@@ -185,16 +158,3 @@ class LocalEngine:
         self._pool.clear()
         self._selector.close()
         self._selector = selectors.DefaultSelector()
-
-
-def _failure(error: dict[str, Any]) -> CurateError:
-    if error["kind"] == "memory":
-        return RunFailed(
-            "a worker ran out of memory: use fewer --workers or a smaller read.batch_bytes and run"
-            " again, it resumes"
-        )
-    if error["kind"] == "known":
-        failure = RunFailed(error["message"])
-        failure.exit_code = error["code"]
-        return failure
-    return WorkerBug(error["message"], error["traceback"])

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -81,32 +80,23 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def serve(parent: int, tasks: Iterable[bytes], answers: int, modules: Iterable[str] = ()) -> None:
-    """Does tasks, a line of JSON each, until they end. answers: where to write, a file descriptor;
-    modules: what the first task will need."""
+def main() -> None:
+    """Serves tasks until stdin ends."""
     global _answers
-    _answers = answers
+    _answers = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
-    _end_with(parent)
+    _end_with(int(sys.argv[1]))
     keep_memory()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     import pyarrow as pa
 
-    from curate.engines import quick
-
-    quick.numba()
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    for module in modules:
+    for module in sys.argv[2:]:  # what the first task will need
         importlib.import_module(module)
-    for line in tasks:
+    for line in sys.stdin.buffer:
         send(_run(json.loads(line)))
-
-
-def main() -> None:
-    """Serves tasks of stdin on stdout."""
-    serve(int(sys.argv[1]), sys.stdin.buffer, os.dup(1), sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -218,6 +219,12 @@ class QualityShare(Scored, CorpusStep):
             "kept": kept,
             "dropped": documents - kept,
         }
+
+    def applied(self, decisions: pa.Table) -> pa.Table:
+        """The score, and the threshold of those below it, whose reasons name it."""
+        score, threshold = decisions["score"], decisions["threshold"]
+        named = pc.if_else(pc.less(score, threshold), threshold, None)
+        return pa.table({"score": score, "threshold": named})
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         score = np.zeros(len(docs))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from curate import indexes
-from curate.engines import ahead
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.carried import join_columns
 from curate.formats.inputs import InputPlan, plan_files
@@ -278,10 +277,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         plan = _planned(recipe, _plan(refresh), made, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
-            options = Options(how.workers, how.quiet)
-            if min(options.count(), len(plan.inputs.partitions)) == 1:
-                ahead.copy()
-            run_planned(plan, out, options)
+            run_planned(plan, out, Options(how.workers, how.quiet))
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None

@@ -1,33 +1,40 @@
-"""Charts of a report: documents by value, curves, yields of thresholds, shares in a square."""
+"""Charts as inline SVG, drawn by matplotlib: the same bytes for the same figures.
+
+matplotlib loads when the first chart is drawn. Colours are names of CSS variables, so that a page
+decides them, in the dark too; text stays text, in the page's font.
+"""
 
 from __future__ import annotations
 
+import io
+import logging
 import math
+import re
+import warnings
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from html import escape
 from typing import Any
 
-from curate.report.svg import (
-    ACCENT,
-    FONT,
-    GONE,
-    GRID,
-    INK,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Chart,
-    Scale,
-    number,
-    round_ticks,
-    span,
-)
+WIDTH, HEIGHT = 460, 150  # in CSS pixels; drawn at this size or smaller
+FONT = 11
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24
+# Colours that stand for CSS variables until the SVG is written.
+INK, MUTED, ACCENT, GONE, GRID = "#010101", "#020202", "#030303", "#040404", "#050505"
+VARIABLES = {INK: "ink", MUTED: "muted", ACCENT: "accent", GONE: "gone", GRID: "line"}
+SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "llmcurate",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": FONT * 0.72,  # points of the 72 to an inch that 100 pixels are drawn as
+    "axes.linewidth": 0.8,
+    "path.simplify": False,
+}
+Chart = Callable[..., str]
 
-Drawing = Callable[..., str]
 
-
-def drawn(chart: Drawing) -> Drawing:
+def drawn(chart: Chart) -> Chart:
     """A chart that cannot be drawn is a line of text: it must not cost the run its report."""
 
     @wraps(chart)
@@ -41,6 +48,59 @@ def drawn(chart: Drawing) -> Drawing:
     return safe
 
 
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no advice about its font cache
+    import matplotlib
+    from matplotlib.backends import backend_svg
+
+    return matplotlib, backend_svg
+
+
+def _figure(height: int = HEIGHT) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH / 100, height / 100), dpi=100)
+    box = (
+        LEFT / WIDTH,
+        BOTTOM / height,
+        (WIDTH - LEFT - RIGHT) / WIDTH,
+        (height - TOP - BOTTOM) / height,
+    )
+    axes = figure.add_axes(box)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(MUTED)
+    axes.tick_params(length=0, colors=MUTED, pad=4)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    return figure, axes
+
+
+def _svg(draw: Callable[[], Any], label: str) -> str:
+    """The figure that `draw` makes, as an SVG element."""
+    matplotlib, backend = _library()
+    out = io.StringIO()
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a glyph that its fonts lack: the page's may have it
+        matplotlib.rcdefaults()  # a user's own settings must not change the page
+        matplotlib.rcParams.update(SETTINGS)
+        figure = draw()
+        backend.FigureCanvasSVG(figure)
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<g) id="[^"]*"', r"\1", svg)  # else each chart has its own `figure_1`
+    svg = re.sub(r"font: (?:\d+ )?([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    for colour, name in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    view = re.search(r'viewBox="([^"]*)"', svg)
+    head = f'<svg viewBox="{view.group(1) if view else ""}" role=img aria-label="{escape(label)}">'
+    body = svg[svg.index(">") + 1 :]
+    return head + re.sub(r"\s*\n\s*", " ", body).strip()
+
+
 def short(value: float) -> str:
     """A tick's label: 1.2k, 3M, 0.05."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -49,44 +109,42 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _place(scale: str) -> Scale:
+def _place(scale: str) -> Callable[[float], float]:
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
     return lambda v: v
 
 
-def _x_axis(chart: Chart, edges: Sequence[float], scale: str, open_end: bool) -> None:
+def _x_ticks(axes: Any, edges: Sequence[float], scale: str, open_end: bool) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     low, high = edges[0], edges[-1]
     if scale == "log":
         decades = [0.0, *(10.0**k for k in range(0, 16))]
         values = [v for v in decades if low <= v <= high]
         if len(values) < 4:
             values = [v for d in decades for v in (d, 3 * d) if low <= v <= high]
-        values = sorted(set(values))[:: max(1, math.ceil(len(values) / 7))]
+        values = sorted(set(values))[:: math.ceil(len(values) / 7)]
     else:
         whole = len(edges) > 1 and edges[0] % 1 == 0.5
-        values = round_ticks(low, high, 6, whole)
+        locator = MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10])
+        values = [float(v) for v in locator.tick_values(low, high) if low <= v <= high]
     place = _place(scale)
-    ticks = [(place(v), short(v)) for v in values]
+    labels = [short(v) for v in values]
     if open_end:
-        ticks = [*ticks[:-1], (place(high), f"{short(high)} and more")]
-    chart.x_axis(ticks, "right" if open_end else "center")
+        values, labels = [*values[:-1], high], [*labels[:-1], f"{short(high)} and more"]
+    axes.set_xticks([place(v) for v in values], labels)
+    if open_end:
+        axes.get_xticklabels()[-1].set_horizontalalignment("right")
 
 
-def _root_ticks(most: float) -> list[tuple[float, str]]:
-    """Ticks of a square root axis: about 0, 1/10, 1/2 and all of a round number."""
+def _root_ticks(axes: Any, most: float) -> None:
+    """Ticks of a square root axis: about 0, 1/16, 1/4 and all of a round number."""
+    axes.set_ylim(0, math.sqrt(most) * 1.02 if most else 1)
     power = 10.0 ** math.floor(math.log10(most)) if most >= 1 else 1.0
     top = max(m * power for m in (1, 2, 5) if m * power <= max(most, 1))
     values = sorted({0.0, *(v for v in (top / 10, top / 2 if top > 1 else top, top) if v >= 1)})
-    return [(math.sqrt(v), short(round(v))) for v in values]
-
-
-def _stairs(values: Sequence[float], edges: Sequence[float]) -> list[tuple[float, float]]:
-    """The outline of bars that stand side by side."""
-    points = [(edges[0], 0.0)]
-    for value, left, right in zip(values, edges, edges[1:], strict=False):
-        points += [(left, value), (right, value)]
-    return [*points, (edges[-1], 0.0)]
+    axes.set_yticks([math.sqrt(v) for v in values], [short(round(v)) for v in values])
 
 
 @drawn
@@ -108,27 +166,45 @@ def histogram(
     """
     counts = data["counts"]
     gone = list(counts) if only_marked else list(marked) or [0] * len(counts)
-    place = _place(data["scale"])
-    edges = [place(e) for e in data["edges"]]
-    most = max(counts, default=0)
-    chart = Chart(span(edges[0], edges[-1]), (0, math.sqrt(most) * 1.02 if most else 1))
-    chart.y_axis(_root_ticks(most))
-    stay = [c - g for c, g in zip(counts, gone, strict=True)]
-    for values, colour in ((counts, GONE), (stay, ACCENT)):
-        if any(values):
-            chart.path(_stairs([math.sqrt(max(0, v)) for v in values], edges), colour)
-    _x_axis(chart, data["edges"], data["scale"], data.get("open", False))
-    # Between two whole numbers, where the threshold itself is on the side that stays.
-    shift = (0.5 if above else -0.5) if data["edges"][0] % 1 == 0.5 and above is not None else 0
-    marks = [(place(v), what, "center") for v, what in lines]
-    if len(lines) == 2:  # may stand close together
-        marks = [(*marks[0][:2], "right"), (*marks[1][:2], "left")]
-    if threshold is not None:
-        marks.append((place(threshold + shift), f"limit {short(threshold)}", "center"))
-    for at, what, side in marks:
-        if edges[0] <= at <= edges[-1]:
-            chart.mark(at, what, side)
-    return chart.svg(label)
+
+    def draw() -> Any:
+        figure, axes = _figure()
+        place = _place(data["scale"])
+        edges = [place(e) for e in data["edges"]]
+        for values, colour in (
+            (counts, GONE),
+            ([c - g for c, g in zip(counts, gone, strict=True)], ACCENT),
+        ):
+            if any(values):
+                roots = [math.sqrt(max(0, v)) for v in values]
+                axes.stairs(roots, edges, fill=True, color=colour, linewidth=0)
+        axes.set_xlim(edges[0], edges[-1])
+        _x_ticks(axes, data["edges"], data["scale"], data.get("open", False))
+        _root_ticks(axes, max(counts, default=0))
+        # Between two whole numbers, where the threshold itself is on the side that stays.
+        shift = (0.5 if above else -0.5) if data["edges"][0] % 1 == 0.5 and above is not None else 0
+        drawn_at = [(place(v), what, "center") for v, what in lines]
+        if len(lines) == 2:  # may stand close together
+            drawn_at = [(*drawn_at[0][:2], "right"), (*drawn_at[1][:2], "left")]
+        if threshold is not None:
+            drawn_at.append((place(threshold + shift), f"limit {short(threshold)}", "center"))
+        for at, what, side in drawn_at:
+            if not edges[0] <= at <= edges[-1]:
+                continue
+            axes.axvline(at, color=INK, linewidth=1.2)
+            share = (at - edges[0]) / (edges[-1] - edges[0])
+            axes.text(
+                at,
+                1.03,
+                what,
+                transform=axes.get_xaxis_transform(),
+                ha="left" if share < 0.15 else "right" if share > 0.85 else side,
+                va="bottom",
+                color=INK,
+            )
+        return figure
+
+    return _svg(draw, label)
 
 
 @drawn
@@ -142,27 +218,27 @@ def curve(
 
     doublings: the ticks of an x axis on which a doubling is as far everywhere.
     """
-    place: Scale = math.log2 if doublings else lambda v: v
-    finite = [
-        [(place(x), y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-        for points in lines
-    ]
-    xs = [x for points in finite for x, _ in points] + [place(tick) for tick in doublings]
-    ys = [y for points in finite for _, y in points]
-    x, y = span(min(xs), max(xs), 0.02), span(min(ys), max(ys), 0.12)
-    chart = Chart(x, y, height=200)
-    chart.y_axis([(v, short(v)) for v in round_ticks(*y, 5)])
-    ticks = [(place(t), f"{t:,}") for t in doublings]
-    chart.x_axis(ticks or [(v, short(v)) for v in round_ticks(*x, 5)])
-    for points, colour, dashes in zip(
-        finite, (ACCENT, INK), ("", ' stroke-dasharray="5 2.5"'), strict=False
-    ):
-        if points:
-            chart.path(points, colour, 1.4, dashes)
-        for at, value in points if dashes else ():
-            chart.add("circle", colour, cx=chart.across(at), cy=chart.down(value), r=2.2)
-    chart.text(WIDTH - RIGHT, TOP - 6, x_name, side="right")
-    return chart.svg(label)
+
+    def draw() -> Any:
+        from matplotlib.ticker import MaxNLocator
+
+        figure, axes = _figure(height=200)
+        styles = ({"color": ACCENT}, {"color": INK, "linestyle": "--", "marker": "o"})
+        for points, style in zip(lines, styles, strict=False):
+            xs, ys = zip(*points, strict=True)
+            axes.plot(xs, ys, linewidth=1.4, markersize=3.5, **style)
+        axes.margins(x=0.02, y=0.12)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        if doublings:
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(doublings, [f"{tick:,}" for tick in doublings])
+            axes.minorticks_off()
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.set_title(x_name, loc="right", color=MUTED, fontsize=FONT * 0.72)
+        return figure
+
+    return _svg(draw, label)
 
 
 @drawn
@@ -173,49 +249,64 @@ def yields(
     marks: Sequence[tuple[float, str]],
 ) -> str:
     """What is kept at thresholds: (threshold, surely, at most), and lines at chosen thresholds."""
-    place = _place(scale)
-    low, high = points[0][0], points[-1][0]
-    end = place(high) if high > low else place(low) + 1
-    top = max(1.0, max(m for _, _, m in points) * 1.08)
-    chart = Chart((place(low), end), (0, top))
-    chart.y_axis([(v, short(v)) for v in round_ticks(0, top, 4, whole=True)])
-    sure = [(place(t), s) for t, s, _ in points]
-    chart.path([*sure, *((place(t), m) for t, _, m in reversed(points))], GONE)
-    chart.path(sure, ACCENT, 1.6)
-    _x_axis(chart, [low, high], scale, False)
-    inside = sorted((at, what) for at, what in marks if low <= at <= high)
-    for nth, (at, what) in enumerate(inside):
-        # Two may stand close together.
-        side = "center" if len(inside) != 2 else "left" if nth else "right"
-        chart.mark(place(at), what, side)
-    return chart.svg(label)
+
+    def draw() -> Any:
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+        figure, axes = _figure()
+        place = _place(scale)
+        xs = [place(t) for t, _, _ in points]
+        sure, most = [s for _, s, _ in points], [m for _, _, m in points]
+        axes.fill_between(xs, sure, most, color=GONE, linewidth=0)
+        axes.plot(xs, sure, color=ACCENT, linewidth=1.6)
+        low, high = points[0][0], points[-1][0]
+        axes.set_xlim(place(low), place(high) if high > low else place(low) + 1)
+        _x_ticks(axes, [low, high], scale, False)
+        axes.set_ylim(0, max(1.0, max(most) * 1.08))
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
+        inside = sorted((at, what) for at, what in marks if low <= at <= high)
+        for nth, (at, what) in enumerate(inside):
+            axes.axvline(place(at), color=INK, linewidth=1.2)
+            span = place(high) - place(low)
+            share = (place(at) - place(low)) / span if span else 0.0
+            side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
+            if len(inside) == 2:  # may stand close together
+                side = "left" if nth else "right"
+            where = axes.get_xaxis_transform()
+            axes.text(place(at), 1.03, what, transform=where, ha=side, va="bottom", color=INK)
+        return figure
+
+    return _svg(draw, label)
 
 
 @drawn
 def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str) -> str:
     """A square of shares: (row, column) -> 0 to 1, the darker the more; both sides are `labels`."""
-    size = 12.0  # of a cell
-    side, edge = size * (len(labels) + 1), size * max(4, 0.6 * max(map(len, labels))) + 4
-    whole = side + edge
-    places = {name: i for i, name in enumerate(labels)}
-    chart = Chart(
-        (-0.5, len(labels) - 0.5), (len(labels) - 0.5, -0.5), whole, whole, (edge, 0, edge, 0)
-    )
-    inner = side / len(labels)
-    for (a, b), share in sorted(cells.items(), key=lambda c: (places[c[0][0]], places[c[0][1]])):
-        if share > 0:
-            # A root, so that a few texts beside many can be seen.
-            dark = round(math.sqrt(min(1.0, share)), 3)
-            faint = {"fill_opacity": f"{dark:g}"} if dark < 1 else {}
-            x, y = edge + places[b] * inner, edge + places[a] * inner
-            chart.add("rect", ACCENT, x=x, y=y, width=inner, height=inner, **faint)
-    chart.add(
-        "rect", x=edge, y=edge, width=side, height=side,
-        fill="none", stroke=f"var(--{GRID})", stroke_width=0.8,
-    )  # fmt: skip
-    for i, name in enumerate(labels):
-        middle = edge + (i + 0.5) * inner + FONT * 0.35
-        chart.text(edge - 3, middle, name, side="right")
-        turned = f"rotate(-90 {number(middle)} {number(edge - 3)})"
-        chart.text(middle, edge - 3, name, side="left", transform=turned)
-    return chart.svg(label)
+
+    def draw() -> Any:
+        from matplotlib.collections import PatchCollection
+        from matplotlib.colors import to_rgba
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
+
+        side, edge = 12 * len(labels) + 12, 12 * max(4, 0.6 * max(map(len, labels))) + 4
+        figure = Figure(figsize=((side + edge) / 100,) * 2, dpi=100)
+        share = side / (side + edge)
+        axes = figure.add_axes((1 - share, 0, share, share))
+        places = {name: i for i, name in enumerate(labels)}
+        marks = sorted((places[a], places[b], v) for (a, b), v in cells.items() if v > 0)
+        # A root, so that a few texts beside many can be seen.
+        colours = [to_rgba(ACCENT, round(math.sqrt(min(1.0, v)), 3)) for _, _, v in marks]
+        squares = [Rectangle((b - 0.5, a - 0.5), 1, 1) for a, b, _ in marks]
+        axes.add_collection(PatchCollection(squares, facecolors=colours, linewidths=0))
+        axes.set_xlim(-0.5, len(labels) - 0.5)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.set_xticks(range(len(labels)), labels, rotation=90)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.tick_params(length=0, colors=MUTED, pad=2, top=True, labeltop=True, labelbottom=False)
+        for spine in axes.spines.values():
+            spine.set_color(GRID)
+        return figure
+
+    return _svg(draw, label)

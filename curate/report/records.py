@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from curate.outcome import Outcome
     from curate.steps import Settings
 
-LIBRARIES = ("pyarrow", "numpy", "numba", "duckdb", "resiliparse", "tokenizers", "torch")
+LIBRARIES = (
+    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "matplotlib", "tokenizers", "torch"
+)  # fmt: skip
 
 
 def _versions() -> dict[str, str]:

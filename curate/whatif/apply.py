@@ -1,9 +1,11 @@
 """A run with other settings, in place or beside it: what was measured once is not measured again.
 
 It is the run that `llmcurate run` would make, over the same cache: stages before the first changed
-step are reused as they are. That step's stage is decided anew from its stored rows where only
-limits changed (stored.py), so it gives the same bytes; what stands behind a cut or a dedup sees
-other documents and is run.
+step are reused as they are. Of the others each takes over, from what it stored, the documents that
+enter it as they did before; where limits of its steps changed, it decides them anew (stored.py).
+Only documents that are new to a stage, enter it otherwise or pass an edit now are measured. Dedups
+resolve over old sketches and new ones. A stage of which that cannot be done runs as always, and
+says why.
 """
 
 from __future__ import annotations
@@ -13,15 +15,26 @@ import os
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan, find_files
 from curate.ledger import Ledger
 from curate.outcome import Options, Outcome
-from curate.plan import RunPlan, plan_run, stage_folder
-from curate.progress import say
+from curate.plan import (
+    MapStage,
+    RunPlan,
+    decisions_path,
+    plan_run,
+    sketch_kind,
+    stage_folder,
+)
 from curate.run import run_planned
+from curate.stage_files import part_path
 from curate.whatif.question import Question, ask
+from curate.whatif.stored import NEVER
+
+KEPT = ("kept", "keys", "rejected")  # the files of a partition that deciding anew needs
 
 
 def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) -> Outcome:
@@ -35,17 +48,90 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
         _beside(question, run, out)
     else:
         out = run
-    changed = [i for i, (a, b) in enumerate(zip(was.stages, now.stages, strict=True))
+    changed = [i for i, (a, b) in enumerate(zip(was.stages, now.stages, strict=False))
                if a.key != b.key]  # fmt: skip
     if changed[:1] == [0]:
         _unchanged(now.inputs)
-    if changed and _by_limits(question, was, now, changed[0]):
-        first = changed[0]
-        folder = stage_folder(out, was.stages[first].folder_name)
-        steps = [s.identity() for s in was.stages[first].steps]
-        now.stages[first].reuse = {"folder": str(folder), "steps": steps}
-        say(f"deciding anew: {now.stages[first].folder_name}", options.quiet)
+    for index in range(changed[0] if changed else len(now.stages), len(now.stages)):
+        _reuse(question, was, now, index, out)
+    if any(s.reuse and s.reuse["steps"] != [x.identity() for x in s.steps] for s in now.stages):
+        _check_scores(question)
     return run_planned(now, out, options)
+
+
+def _check_scores(question: Question) -> None:
+    """UsageError where stored scores do not give the marks that are stored."""
+    from curate.whatif.scores import read
+    from curate.whatif.verdicts import Decider
+
+    Decider(question, read(question.out, question.columns))
+
+
+def _reuse(question: Question, was: RunPlan, now: RunPlan, index: int, out: Path) -> None:
+    """Says of a stage where the first run stored what it measured, or why that is of no help."""
+    parts = len(now.inputs.partitions)
+    new = now.stages[index]
+    if index >= len(was.stages) or was.stages[index].labels != new.labels:
+        new.why = "the recipe is cut into other stages"
+        return
+    old = was.stages[index]
+    before = was.stages[index - 1] if index else None
+    entered = None
+    if before is not None and before.key != now.stages[index - 1].key:
+        entered = stage_folder(out, before.folder_name)
+    decisions = decisions_path(out, before) if before and old.apply else None
+    folders = [stage_folder(out, old.folder_name), *([entered] if entered else [])]
+    new.why = _hindrance(question, old, new, index)
+    for folder in folders:
+        if not all(part_path(folder, p, k).exists() for p in range(parts) for k in KEPT):
+            new.why = new.why or f"{folder} is gone, or lacks parts"
+    if decisions is not None and not decisions.exists():
+        new.why = new.why or f"{decisions} is gone"
+    if new.why:
+        return
+    sketched = (
+        old.sketch is not None
+        and new.sketch is not None
+        and not new.sketch.whole_batch
+        and old.sketch.sketch_identity() == new.sketch.sketch_identity()
+    )
+    new.reuse = {
+        "key": old.key,
+        "folder": str(folders[0]),
+        "steps": [s.identity() for s in old.steps],
+        "input": str(entered) if entered else None,
+        "decisions": str(decisions) if decisions else None,
+        "sketch": sketch_kind(old) if sketched else None,
+        "pages_until": _pages_until(now, index),
+    }
+
+
+def _hindrance(question: Question, old: MapStage, new: MapStage, index: int) -> str:
+    """Why, by its steps, what a stage measured is of no help; empty where it is."""
+    other = [n for n, (at, _) in question.again.items() if question.stage[at] == index]
+    own = [n for n in other if n.partition(".")[0] in {s.label for s in new.steps}]
+    if own:
+        return f"{own[0]} changes what is measured, or what is cut"
+    applied = [s.apply.identity() if s.apply else None for s in (old, new)]
+    if applied[0] != applied[1] and new.apply:
+        return f"{new.apply.label} has other settings"
+    batches = [s.label for s in (new.apply, *new.steps) if s is not None and s.whole_batch]
+    if batches:
+        return f"{batches[0]} looks at whole batches"
+    return ""
+
+
+def _pages_until(plan: RunPlan, index: int) -> int:
+    """The place of the stage's last step that reads pages; NEVER where a later stage has one."""
+
+    def reads(step: Any) -> bool:
+        return step is not None and (step.name == "extract" or step.before_extract)
+
+    if any(reads(s) for stage in plan.stages[index + 1 :] for s in stage.steps):
+        return NEVER
+    stage = plan.stages[index]
+    chain = [*([None] if stage.apply else []), *stage.steps]
+    return max((i for i, s in enumerate(chain) if reads(s)), default=-1)
 
 
 def _plans(question: Question) -> tuple[RunPlan, RunPlan]:
@@ -64,34 +150,6 @@ def _plans(question: Question) -> tuple[RunPlan, RunPlan]:
             " changed: run the recipe anew with these settings"
         )
     return was, now
-
-
-def _by_limits(question: Question, was: RunPlan, now: RunPlan, stage: int) -> bool:
-    """Whether other limits of steps are all that changed in the stage, and its rows are there."""
-    again = {question.stage[at] for at, _ in question.again.values()}
-    old, new = was.stages[stage], now.stages[stage]
-    same = (old.apply.identity() if old.apply else None) == (
-        new.apply.identity() if new.apply else None
-    )
-    return (
-        stage not in again
-        and same
-        and _whole(question, old.folder_name, len(now.inputs.partitions))
-    )
-
-
-def _whole(question: Question, name: str, parts: int) -> bool:
-    from curate.stage_files import part_path
-    from curate.whatif.verdicts import Decider
-
-    folder = stage_folder(question.out, name)
-    kinds = ("kept", "keys", "rejected")
-    if not all(part_path(folder, p, k).exists() for p in range(parts) for k in kinds):
-        return False
-    from curate.whatif.scores import read
-
-    Decider(question, read(question.out, question.columns))  # refuses scores that do not fit
-    return True
 
 
 def _unchanged(inputs: InputPlan) -> None:

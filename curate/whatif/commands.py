@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,4 +42,7 @@ def apply_settings(run: Path, sets: tuple[str, ...], how: How) -> None:
 
     if how.out is not None and how.out.suffix.lower() in (".html", ".htm"):
         raise UsageError(f"-o {how.out}: with --apply it names a folder; ask for the page before")
-    tell(apply(run, sets, how.out, Options(how.workers, how.quiet)), how)
+    outcome = apply(run, sets, how.out, Options(how.workers, how.quiet))
+    for line in terminal.measured(outcome.measured):
+        say(line, how.quiet)
+    tell(outcome, how, {"measured": [asdict(m) for m in outcome.measured]})

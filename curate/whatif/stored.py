@@ -1,15 +1,15 @@
 """A stage's stored rows decided anew: what its first run measured, under other limits.
 
-Used by a worker in the place of measuring. A document whose marks do not change stays as it is;
-one whose marks change gets other reasons, and, where a step at or behind the changed one may edit
-or cut texts, is left to be measured again. What comes out is what the stage's steps would have
-written.
+Used by a worker in the place of measuring. A document that enters the stage as it did before keeps
+what was measured of it: where its marks do not change it stays as it is, else it gets other
+reasons. Only where a step that may edit or cut texts stands between its old first mark and its new
+one, it is left to be measured again, like those that are new or enter otherwise. What comes out is
+what the stage's steps would have written.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,49 +23,87 @@ from curate.limits import Limit, marks
 from curate.stage_files import part_path
 from curate.steps import CorpusStep, Step
 from curate.text.buffers import one_array
+from curate.whatif.before import Before
+from curate.whatif.rows import by_number, places
 
 OUTSIDE = ("read", "engine")  # what marks before any step: those rows are not the stage's
+NEVER = 1 << 30  # the place of a step behind all steps
 
 
 @dataclass
 class Redecided:
-    """Of one batch. again: bool[rows], to be measured; kept, rejected: of the others, by number."""
+    """Of one batch. again: bool[rows], to be measured; kept, rejected: of the others, in pieces;
+    sketched: sketches of some of those kept; unsketched: the others of them."""
 
     again: np.ndarray
-    kept: pa.Table
-    rejected: pa.Table
+    kept: list[pa.Table] = field(default_factory=list)
+    rejected: list[pa.Table] = field(default_factory=list)
+    sketched: list[pa.Table] = field(default_factory=list)
+    unsketched: list[pa.Table] = field(default_factory=list)
+
+
+@dataclass
+class Judged:
+    """Of a table of stored rows. numbers: int64[rows]; again: bool[rows], to be measured; entry:
+    the place of the first step that marked it, or does now; other: row -> its reasons, where they
+    change."""
+
+    numbers: np.ndarray
+    again: np.ndarray
+    entry: np.ndarray
+    other: dict[int, list[dict[str, Any]]]
 
 
 class Stored:
-    """One partition of a finished stage, whose steps had other thresholds (`was`)."""
+    """One partition of a finished stage, whose steps had other thresholds (`was`).
+
+    pages_until: the place of the last step that reads pages as they came, NEVER where a later
+    stage has one: a rejected document's page is not stored, so one that is no longer rejected
+    before that step is measured again. sketch: the file of the old sketches.
+    """
 
     def __init__(
-        self, folder: Path, part: int, was: list[Step], now: list[Step], apply: CorpusStep | None
+        self,
+        folder: Path,
+        part: int,
+        was: list[Step],
+        now: list[Step],
+        apply: CorpusStep | None = None,
+        before: Before | None = None,
+        pages_until: int = -1,
+        sketch: Path | None = None,
     ) -> None:
         kept = pq.read_table(part_path(folder, part, "kept"))
         keys = pq.read_table(part_path(folder, part, "keys"))
         for name in keys.column_names:
             kept = kept.append_column(name, keys[name])
         gone = pq.read_table(part_path(folder, part, "rejected"))
-        outside = np.isin(np.array(gone["step"].to_pylist(), object), OUTSIDE)
-        self.kept, self.gone = _by_number(kept), _by_number(gone.filter(pa.array(~outside)))
-        self.now = now
-        labels = [apply.label] if apply is not None else []
-        self._place = {n: i for i, n in enumerate([*labels, *(s.label for s in now)])}
+        outside = pc.is_in(gone["step"], value_set=pa.array(OUTSIDE))
+        self.outside = gone.filter(outside)
+        self.kept, self.gone = by_number(kept), by_number(gone.filter(pc.invert(outside)))
+        self.before, self.pages_until = before, pages_until
+        self._sketches = None if sketch is None else _by_n(pq.read_table(sketch))
+        self.chain: list[CorpusStep | Step] = [*([apply] if apply is not None else []), *now]
+        self.place = {s.label: i for i, s in enumerate(self.chain)}
         self._limits = {s.label: s.limits() for s in now}
         self._changed = [
             (old, new)
             for old, new in zip(was, now, strict=True)
             if old.identity() != new.identity()
         ]
-        first = min(self._place[new.label] for _, new in self._changed)
-        self._edits = any(not s.only_measures for s in now if self._place[s.label] >= first)
-        # Of each table: the number, whether it must be measured again, other reasons by row.
-        self._of = [self._judge(self.kept, False), self._judge(self.gone, True)]
+        edits = [i for i, s in enumerate(self.chain) if not s.only_measures]
+        # Of each place and the one behind all, the next step from there on that may edit.
+        ends = np.array([*edits, NEVER])
+        self._next_edit = ends[np.searchsorted(edits, np.arange(len(self.chain) + 1))]
+        self.of = (self._judge(self.kept, False), self._judge(self.gone, True))
 
-    def _judge(self, table: pa.Table, gone: bool) -> _Judged:
+    def _judge(self, table: pa.Table, gone: bool) -> Judged:
         rows = table.num_rows
-        flips, marked = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+        flips, renamed = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+        first = np.full(rows, NEVER)
+        if gone:
+            first = np.array([self.place[s] for s in table["step"].to_pylist()], np.int64)
+        then = self._left(table) if gone and self._changed else first.copy()
         found: dict[str, dict[str, np.ndarray]] = {}
         columns: dict[str, np.ndarray] = {}
         for old, new in self._changed:
@@ -77,20 +115,39 @@ class Stored:
                 return columns[full]
 
             before, after = marks(old.limits(), column), marks(new.limits(), column)
+            other = {x.rule for x in set(new.limits()) - set(old.limits())}
             none = np.zeros(rows, np.bool_)
             for rule in before.keys() | after.keys():
                 flips |= before.get(rule, none) != after.get(rule, none)
-                marked |= after.get(rule, none)
+                if rule in other:  # reasons name their thresholds
+                    renamed |= after.get(rule, none)
+            for mask in after.values():
+                then = np.where(mask, np.minimum(then, self.place[new.label]), then)
             found[new.label] = after
-        again = flips & self._edits
-        # Reasons name their thresholds, so those of every marked document are written anew.
-        touched = np.flatnonzero((flips | (marked & gone)) & ~again)
+        entry = np.minimum(first, then)
+        until = np.maximum(first, then)
+        ends = np.minimum(entry, len(self.chain))
+        again = self._next_edit[ends] < until
+        if gone:  # its page, which a step or a later stage reads, is not stored
+            again |= (then == NEVER) & (entry <= self.pages_until)
+        touched = np.flatnonzero((flips | renamed) & ~again)
         reasons = table["reasons"].take(pa.array(touched)).to_pylist() if gone else []
-        other: dict[int, list[dict[str, Any]]] = {}
+        others: dict[int, list[dict[str, Any]]] = {}
         for nth, row in enumerate(touched.tolist()):
-            stored = reasons[nth] if gone else []
-            other[row] = self._reasons(stored, row, found, columns)
-        return _Judged(table[NUMBER].to_numpy(), again, other)
+            others[row] = self._reasons(reasons[nth] if gone else [], row, found, columns)
+        return Judged(table[NUMBER].to_numpy(), again, entry, others)
+
+    def _left(self, table: pa.Table) -> np.ndarray:
+        """int64[rows]: the place of the first reason that other limits cannot take away."""
+        limited = {f"{n.label}.{x.rule}" for _, n in self._changed for x in n.limits()}
+        lists = one_array(table["reasons"])
+        rows = np.repeat(np.arange(len(lists)), pc.list_value_length(lists))
+        every = lists.flatten()
+        then = np.full(table.num_rows, NEVER)
+        pairs = zip(every.field("step").to_pylist(), every.field("rule").to_pylist(), strict=True)
+        at = [NEVER if f"{s}.{r}" in limited else self.place.get(s, -1) for s, r in pairs]
+        np.minimum.at(then, rows, np.array(at, np.int64))
+        return then
 
     def _reasons(
         self,
@@ -111,43 +168,56 @@ class Stored:
                     limit = limits[rule]
                     own.append(_reason(label, limit, columns[f"{label}.{limit.column}"][row]))
             by_step[label] = own
-        ordered = sorted(by_step, key=lambda label: self._place.get(label, -1))
+        ordered = sorted(by_step, key=lambda label: self.place.get(label, -1))
         return [r for label in ordered for r in by_step[label]]
 
-    def decide(self, docs: Documents) -> Redecided:
-        """The batch's documents, found by their numbers."""
+    def decide(self, docs: Documents, decisions: pa.Table | None = None) -> Redecided:
+        """The batch's documents, found by their numbers. decisions: those on them."""
         numbers = docs.table[NUMBER].to_numpy()
-        again = np.ones(len(docs), np.bool_)
-        kept: list[pa.Table] = []
-        gone: list[pa.Table] = []
-        for table, judged, was_gone in zip(
-            (self.kept, self.gone), self._of, (False, True), strict=True
-        ):
-            at = np.searchsorted(judged.numbers, numbers)
-            at[at == len(judged.numbers)] = 0
-            known = np.zeros(len(docs), np.bool_)
+        as_before = (
+            np.ones(len(docs), np.bool_)
+            if self.before is None
+            else self.before.unchanged(docs.table, decisions)
+        )
+        result = Redecided(np.ones(len(docs), np.bool_))
+        for table, judged, was_gone in zip((self.kept, self.gone), self.of, (False, True),
+                                           strict=True):  # fmt: skip
+            at, known = places(judged.numbers, numbers)
             if len(judged.numbers):
-                known = (judged.numbers[at] == numbers) & ~judged.again[at]
-            again &= ~known
+                known &= as_before & ~judged.again[at]
+            result.again &= ~known
             rows = at[known]
             other = [(r, judged.other[r]) for r in rows.tolist() if r in judged.other]
             changed = np.array([r for r, _ in other], np.int64)
-            same = rows[~np.isin(rows, changed)]
-            (gone if was_gone else kept).append(table.take(pa.array(same)))
+            same = table.take(pa.array(rows[~np.isin(rows, changed)]))
+            (result.rejected if was_gone else result.kept).append(same)
+            if not was_gone:
+                self._sketch(same, result)
             held = [(r, why) for r, why in other if why]
             if held:
-                gone.append(_with_reasons(table.take(pa.array([r for r, _ in held])), held))
-            freed = np.array([r for r, why in other if not why], np.int64)
-            if len(freed):
-                kept.append(table.take(pa.array(freed)))
-        return Redecided(again, merged(self.kept.schema, kept), merged(self.gone.schema, gone))
+                rejected = _with_reasons(table.take(pa.array([r for r, _ in held])), held)
+                result.rejected.append(rejected)
+            freed = [r for r, why in other if not why]
+            if freed:
+                result.kept.append(table.take(pa.array(freed)))
+                result.unsketched.append(result.kept[-1])
+        return result
+
+    def _sketch(self, kept: pa.Table, result: Redecided) -> None:
+        """Old sketches of rows that are kept as they were."""
+        if self._sketches is None:
+            result.unsketched.append(kept)
+            return
+        at, found = places(self._sketches["n"].to_numpy(), kept[NUMBER].to_numpy())
+        result.sketched.append(self._sketches.take(pa.array(at[found])))
+        if not found.all():
+            result.unsketched.append(kept.filter(pa.array(~found)))
 
 
-@dataclass
-class _Judged:
-    numbers: np.ndarray
-    again: np.ndarray
-    other: dict[int, list[dict[str, Any]]]
+def _by_n(sketches: pa.Table) -> pa.Table:
+    """Sketches in the order of the documents' numbers."""
+    order = np.argsort(sketches["n"].to_numpy(), kind="stable")
+    return sketches.take(pa.array(order)).combine_chunks()
 
 
 def _reason(label: str, limit: Limit, value: float) -> dict[str, Any]:
@@ -167,74 +237,6 @@ def _with_reasons(table: pa.Table, rows: list[tuple[int, list[dict[str, Any]]]])
     table = table.drop_columns(have) if have else table
     reasons = pa.array([why for _, why in rows], pa.list_(REASON))
     first = pa.array([why[0] for _, why in rows], REASON)
-    for i, field in enumerate(REASON):
-        table = table.append_column(field.name, first.field(i))
+    for i, part in enumerate(REASON):
+        table = table.append_column(part.name, first.field(i))
     return table.append_column("reasons", reasons)
-
-
-def merged(schema: pa.Schema, tables: list[pa.Table]) -> pa.Table:
-    """All rows in one schema, in the order of their numbers."""
-    from curate.table_writer import conform
-
-    found = pa.concat_tables([schema.empty_table(), *(conform(t, schema) for t in tables)])
-    return _by_number(found.combine_chunks())
-
-
-def _by_number(table: pa.Table) -> pa.Table:
-    numbers = table[NUMBER].to_numpy()
-    if len(numbers) and (np.diff(numbers) > 0).all():
-        return table
-    return table.take(pa.array(np.argsort(numbers, kind="stable")))
-
-
-def with_batch_edits(
-    docs: Documents, kept: pa.Table, rejected: pa.Table, labels: list[str]
-) -> tuple[pa.Table, pa.Table]:
-    """Both tables with the edits column as the batch has it: where the stage edits any of its
-    documents, the others have an empty list; else all have what they came with."""
-    edited = any(
-        label in labels
-        for table in (kept, rejected)
-        for label in one_array(table["edits"]).flatten().field("step").unique().to_pylist()
-    )
-    numbers = docs.table[NUMBER].to_numpy()
-    found = []
-    for table in (kept, rejected):
-        if edited:
-            edits = one_array(table["edits"])
-            edits = pc.fill_null(edits, pa.scalar([], edits.type))
-        else:
-            at = np.searchsorted(numbers, table[NUMBER].to_numpy())
-            edits = one_array(docs.table["edits"].take(pa.array(at)))
-        place = table.column_names.index("edits")
-        found.append(table.set_column(place, "edits", edits))
-    return found[0], found[1]
-
-
-def stored_counts(
-    kept: pa.Table, rejected: pa.Table, labels: list[str]
-) -> dict[str, dict[str, int]]:
-    """What verdicts.counts says of a batch, from its two tables. labels: of the stage's steps."""
-    primary = Counter(
-        f"{s}.{r}"
-        for s, r in zip(rejected["step"].to_pylist(), rejected["rule"].to_pylist(), strict=True)
-    )
-    every = one_array(rejected["reasons"]).flatten()
-    reasons = Counter(
-        f"{s}.{r}"
-        for s, r in zip(
-            every.field("step").to_pylist(), every.field("rule").to_pylist(), strict=True
-        )
-    )
-    cut: Counter[str] = Counter()
-    size: Counter[str] = Counter()
-    for edit in one_array(kept["edits"]).flatten().to_pylist():
-        if edit["step"] in labels:
-            cut[f"{edit['step']}.{edit['rule']}"] += 1
-            size[f"{edit['step']}.{edit['rule']}"] += edit["end"] - edit["start"]
-    return {
-        "primary": dict(primary),
-        "reasons": dict(reasons),
-        "cut": dict(cut),
-        "cut_bytes": dict(size),
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from curate.outcome import Measured
 from curate.report.charts import short
 from curate.report.funnel import amount
 from curate.report.html import number, plain
@@ -28,6 +29,17 @@ def text(found: Answer) -> str:
     lines += _languages(found)
     lines += [f"\n{note}" for note in found.notes]
     return "\n".join(lines)
+
+
+def measured(stages: list[Measured]) -> list[str]:
+    """Of each stage how many documents `--apply` measured anew."""
+    lines = []
+    for one in stages:
+        line = f"{one.stage}: measured {one.measured:,} of {one.documents:,} documents"
+        if one.sketched:
+            line += f", sketched {one.sketched:,}"
+        lines.append(line + (f" ({one.why})" if one.why else ""))
+    return lines
 
 
 def _asked(found: Answer) -> str:

@@ -49,12 +49,13 @@ class Bench:
         workers: int = 1,
         read: dict[str, Any] | None = None,
         sets: tuple[str, ...] = (),
+        engine: str = "local",
     ) -> Outcome:
         """Runs in this process; recipe: YAML text or a list of steps."""
         if isinstance(recipe, list):
             recipe = json.dumps({"steps": recipe, "read": read or {}})
         parsed = parse(recipe, "recipe.yaml", sets)
-        options = Options(workers=workers, quiet=True)
+        options = Options(workers=workers, quiet=True, engine=engine)
         return run_recipe(parsed, [str(i) for i in inputs], self.folder / out, options)
 
     def rows(self, out: str = "out", kind: str = "corpus") -> list[dict[str, Any]]:

@@ -54,6 +54,7 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys, curate.cli\n"
         "try: curate.cli.invoke(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'torch','numba','pyarrow','pydantic','numpy','duckdb','fasttext_pybind'}\n"
+        "heavy |= {'matplotlib'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.engines.local import WorkerBug
+from curate.engines.base import WorkerBug
 from curate.errors import CurateError, RunFailed
 
 PLUGINS = Path(__file__).parent / "plugins"

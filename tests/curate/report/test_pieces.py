@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,6 @@ from curate.report import charts
 from curate.report.bins import Range, edges_of
 from curate.report.diff import word_diff
 from curate.report.html import number, percent, plain, shown, table
-from curate.report.svg import round_ticks
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12)
 
@@ -104,23 +101,6 @@ def test_charts_have_no_ids_of_their_own_and_no_mathematics() -> None:
     assert "limit 10" in svg and "figure_1" not in svg and "<?xml" not in svg
     assert "var(--accent)" in svg and "#0" not in svg.replace("#m", "").replace("#p", "")
     assert svg == charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
-
-
-@given(st.floats(-1e6, 1e6), st.floats(1e-9, 1e9), st.integers(2, 8), st.booleans())
-def test_ticks_are_round_within_the_axis_and_not_too_many(low, length, most, whole):
-    high = low + length
-    ticks = round_ticks(low, high, most, whole)
-    slack = (high - low) * 1e-6 + 1e-9
-    assert len(ticks) <= most + 1 and ticks == sorted(ticks)
-    assert all(low - slack <= t <= high + slack for t in ticks)
-    assert all(t % 1 == 0 for t in ticks if whole and high > low)
-    assert len(ticks) > 1 or whole or length < abs(low) * 1e-6
-
-
-@pytest.mark.parametrize("points", [[(1.0, 2.0)], [(1.0, math.nan), (2.0, 1.0)], [(0.0, 0.0)] * 3])
-def test_a_curve_without_extent_is_drawn_with_finite_places(points):
-    svg = charts.curve([points], "flat", "x")
-    assert svg.startswith("<svg") and "nan" not in svg and "inf" not in svg
 
 
 def test_an_empty_histogram_is_a_chart_too() -> None:

@@ -103,20 +103,21 @@ def test_only_documents_that_pass_or_fail_anew_before_an_edit_are_measured_again
     def again(place: int, **settings: Any) -> tuple[int, int]:
         now = list(was)
         now[place] = make_step(was[place].name, was[place].model_dump() | settings)
-        stored = Stored(folder, 0, was, now, None)  # type: ignore[arg-type]
+        stored = Stored(folder, 0, was, now)  # type: ignore[arg-type]
         numbers = np.sort(
             np.concatenate([t[NUMBER].to_numpy() for t in (stored.kept, stored.gone)])
         )
         docs = Documents(pa.table({NUMBER: numbers}))
         found = stored.decide(docs)
-        assert found.again.sum() + found.kept.num_rows + found.rejected.num_rows == len(numbers)
+        taken = [t.num_rows for t in (*found.kept, *found.rejected)]
+        assert found.again.sum() + sum(taken) == len(numbers)
         words = np.concatenate(
             [t["gopher_quality.words"].to_numpy() for t in (stored.kept, stored.gone)]
         )
         return int(found.again.sum()), int(((words >= 20) & (words < 30)).sum())
 
     measured, flipped = again(0, min_words=20)
-    assert measured == flipped > 0
+    assert 0 < measured <= flipped
     assert again(3, min=20, max=300)[0] == 0
     assert part_path(folder, 0, "kept").exists()
 

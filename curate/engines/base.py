@@ -1,0 +1,70 @@
+"""What every engine is, and how what goes wrong in its workers reaches the user.
+
+An engine maps a function, named "module:function", over tasks of JSON values, in processes that
+load what they need once and keep it. It knows nothing of documents, stages or files.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from curate.errors import CurateError, RunFailed
+
+Task = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a worker ended: status as subprocess gives it (negative: a signal), and what it did."""
+
+    status: int
+    documents: tuple[int, int] | None
+
+    def describe(self) -> str:
+        """For people: `signal SIGSEGV` or `exit status 3`."""
+        if self.status < 0:
+            return f"signal {signal.Signals(-self.status).name}"
+        return f"exit status {self.status}"
+
+
+class WorkerBug(RunFailed):
+    """An exception in a worker that no rule foresaw; carries the worker's traceback."""
+
+    def __init__(self, message: str, trace: str) -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+OnDeath = Callable[[Task, Death], Task]
+
+
+class Engine(Protocol):
+    """Where work runs. Use as a context manager; workers start with the first task."""
+
+    def __enter__(self) -> Engine: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def map(
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        """(task, result) in the order of arrival. When a worker dies, `on_death` says what to run
+        instead, or raises; RunFailed ends everything."""
+        ...
+
+
+def failure(error: dict[str, Any]) -> CurateError:
+    """What a worker's answer {"kind", "message", "code", "traceback"} is for the user."""
+    if error["kind"] == "memory":
+        return RunFailed(
+            "a worker ran out of memory: use fewer --workers or a smaller read.batch_bytes and run"
+            " again, it resumes"
+        )
+    if error["kind"] == "known":
+        found = RunFailed(error["message"])
+        found.exit_code = error["code"]
+        return found
+    return WorkerBug(error["message"], error["traceback"])

@@ -1,0 +1,159 @@
+"""OUT as a URL: a run works in a scratch folder and puts what it leaves for readers into a store.
+
+An object store has no rename; a put is whole or not there. So files go first, the manifest of their
+folder after them, and the list of all, `published.json`, last. A manifest whose folder will change
+is taken away before the first of its files is put, so that no reader sees a manifest beside files
+of another run. What the list says is there already, byte for byte, is not put again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from curate.errors import RunFailed, UsageError
+
+LIST = "published.json"
+VERSION = 1
+AT_ONCE = 8  # puts on their way
+MANIFESTS = ("manifest.json", "_manifest.json", "index.json")
+STAY = ("stages", "ledger.db")  # what only the run itself needs
+
+
+def url_of(out: Path) -> str | None:
+    """The URL that was given as a path (which makes one slash of two), None for a folder."""
+    found = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
+    if not found or found.group(1) == "file":
+        return None
+    return f"{found.group(1)}://{found.group(2)}"
+
+
+def scratch_of(url: str, given: Path | None) -> Path:
+    """Where the run for a URL works: the folder given, or one of the user's cache by its name."""
+    if given is not None:
+        return given
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", url)[-60:]
+    return cache / "llmcurate" / "runs" / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+
+
+class Store:
+    """A folder of an object store, or of anything else that fsspec knows."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        self.url = url.rstrip("/")
+        try:
+            self.fs, self.root = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"OUT {url}: {error}") from None
+
+    def _failed(self, name: str, error: Exception) -> RunFailed:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return RunFailed(f"{self.url}/{name} cannot be written ({said}); run again, it goes on")
+
+    def check(self) -> None:
+        """RunFailed where nothing can be written, before hours of work."""
+        name = ".llmcurate-may-write"
+        try:
+            self.fs.pipe_file(f"{self.root}/{name}", b"")
+            self.fs.rm_file(f"{self.root}/{name}")
+        except Exception as error:
+            raise self._failed(name, error) from None
+
+    def listed(self) -> dict[str, list[Any]]:
+        """name -> [bytes, sha256] of what the last run put there."""
+        try:
+            found = json.loads(self.fs.cat_file(f"{self.root}/{LIST}"))
+        except (OSError, ValueError):
+            return {}
+        return dict(found["files"]) if found.get("version") == VERSION else {}
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of what is there, by name."""
+        self.fs.invalidate_cache()
+        try:
+            found = self.fs.find(self.root, detail=True)
+        except FileNotFoundError:
+            return {}
+        top = self.fs._strip_protocol(self.root).rstrip("/") + "/"
+        return {k.removeprefix(top): v["size"] for k, v in found.items()}
+
+    def put(self, path: Path, name: str) -> None:
+        """One file, whole or not at all."""
+        try:
+            self.fs.makedirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
+            self.fs.put_file(str(path), f"{self.root}/{name}")
+        except Exception as error:
+            raise self._failed(name, error) from None
+
+    def write(self, name: str, data: bytes) -> None:
+        """A small file."""
+        try:
+            self.fs.pipe_file(f"{self.root}/{name}", data)
+        except Exception as error:
+            raise self._failed(name, error) from None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Files that may be gone already."""
+        for name in names:
+            try:
+                self.fs.rm_file(f"{self.root}/{name}")
+            except FileNotFoundError:
+                continue
+            except Exception as error:
+                raise self._failed(name, error) from None
+
+
+def publish(out: Path, store: Store) -> dict[str, int]:
+    """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed."""
+    names = [n for n in _files(out) if n.split("/")[0] not in STAY]
+    new: dict[str, list[Any]] = {
+        name: [(out / name).stat().st_size, _sha256(out / name)] for name in names
+    }
+    old, there = store.listed(), store.sizes()
+    changed = [n for n in names if old.get(n) != new[n] or there.get(n) != new[n][0]]
+    gone = [n for n in old if n not in new and n in there]
+    if changed or gone:
+        # Until the list is back, what stands there is of no run; a folder without its manifest is
+        # not complete either.
+        touched = {n.rpartition("/")[0] for n in (*changed, *gone)}
+        heads = [n for n in there if n.rpartition("/")[0] in touched and _is_head(n)]
+        store.remove([LIST, *heads])
+        changed += [n for n in heads if n in new and n not in changed]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda n: store.put(out / n, n), [n for n in changed if not _is_head(n)]))
+        store.remove(gone)
+        for name in sorted((n for n in changed if _is_head(n)), key=lambda n: (-n.count("/"), n)):
+            store.put(out / name, name)
+    if changed or gone or LIST not in there:
+        listing = {"version": VERSION, "files": new}
+        store.write(LIST, json.dumps(listing, indent=1, sort_keys=True).encode() + b"\n")
+    size = sum(new[n][0] for n in changed)
+    return {"files": len(new), "put": len(changed), "bytes": size, "removed": len(gone)}
+
+
+def _is_head(name: str) -> bool:
+    """Whether a file says of its folder what is in it."""
+    return name.rpartition("/")[2] in MANIFESTS
+
+
+def _files(out: Path) -> list[str]:
+    """Relative paths of all files that are not hidden."""
+    found = (p.relative_to(out) for p in sorted(out.rglob("*")) if p.is_file())
+    return [p.as_posix() for p in found if not any(part.startswith(".") for part in p.parts)]
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,83 @@
+"""What entered a stage in an earlier run: the rows that the stage before it kept, and decisions.
+
+A stage makes of a document what the document and the decisions on it are. So where both are as
+they were, what the stage stored of it holds, whatever became of other documents.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.documents import NUMBER
+from curate.stage_files import part_path, with_ids
+from curate.steps import CorpusStep
+from curate.whatif.rows import places, same_rows
+
+
+class Before:
+    """Of one partition. reuse: the stage's, as apply.py describes it; changed: settled ids."""
+
+    def __init__(
+        self, reuse: dict[str, Any], part: int, step: CorpusStep | None, changed: dict[int, str]
+    ) -> None:
+        self._step = step
+        self._rows: pa.Table | None = None
+        self._decisions: pa.Table | None = None
+        if reuse["input"]:
+            folder = Path(reuse["input"])
+            rows = pq.read_table(part_path(folder, part, "kept"))
+            keys = pq.read_table(part_path(folder, part, "keys"))
+            for name in keys.column_names:
+                rows = rows.append_column(name, keys[name])
+            self._rows = with_ids(rows, changed)
+            self._numbers = self._rows[NUMBER].to_numpy()
+        if reuse["decisions"]:
+            self._decisions = pq.read_table(reuse["decisions"], filters=[("part", "=", part)])
+
+    def unchanged(self, table: pa.Table, decisions: pa.Table | None) -> np.ndarray:
+        """bool[rows]: documents that entered the stage as they do now. decisions: those on these
+        documents, by number; None in a stage that applies none."""
+        numbers = table[NUMBER].to_numpy()
+        found = np.ones(len(numbers), np.bool_)
+        if self._rows is not None:
+            at, found = places(self._numbers, numbers)
+            rows = np.flatnonzero(found)
+            old = self._rows.take(pa.array(at[rows])).select(
+                [n for n in table.column_names if n in self._rows.column_names]
+            )
+            if old.num_columns < self._rows.num_columns:
+                return np.zeros(len(numbers), np.bool_)
+            found[rows] = same_rows(table.take(pa.array(rows)), old)
+        if self._decisions is not None and self._step is not None and decisions is not None:
+            found &= self._decided_alike(numbers, decisions)
+        return found
+
+    def _decided_alike(self, numbers: np.ndarray, decisions: pa.Table) -> np.ndarray:
+        """bool[rows]: as many decisions on a document as there were, and each of them alike."""
+        assert self._decisions is not None and self._step is not None
+        sides = []
+        for side in (self._decisions, decisions):
+            n = side["n"].to_numpy()
+            low, high = (np.searchsorted(n, numbers, side=w) for w in ("left", "right"))
+            sides.append((side, low, high - low))
+        (old, old_low, old_count), (new, new_low, new_count) = sides
+        alike: np.ndarray = old_count == new_count
+        docs = np.flatnonzero(alike & (new_count > 0))
+        if not len(docs):
+            return alike
+        owner = np.repeat(docs, new_count[docs])
+        within = np.arange(len(owner)) - np.repeat(
+            np.cumsum(new_count[docs]) - new_count[docs], new_count[docs]
+        )
+        tables = [
+            self._step.applied(side.take(pa.array(low[owner] + within)))
+            for side, low in ((old, old_low), (new, new_low))
+        ]
+        same = same_rows(tables[0], tables[1])
+        alike[np.unique(owner[~same])] = False
+        return alike

@@ -1,0 +1,200 @@
+"""The Ray engine on a cluster of two workers: the same bytes as one machine, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import pages
+
+from curate.engines.ray import RayEngine
+from curate.errors import RunFailed, UsageError
+
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+pytestmark = pytest.mark.xdist_group("ray")
+
+PLUGINS = Path(__file__).parent / "plugins"
+SMALL = {"partition_bytes": 2048, "batch_rows": 8}
+STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact", {"dedup_minhash": {"verify": 0.8}}]
+
+
+@pytest.fixture(scope="module")
+def _cluster():
+    """One for all tests: starting it takes seconds. What is connected already stays connected."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        "local",
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=80 << 20,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def cluster(_cluster, monkeypatch):
+    paths = [str(PLUGINS), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    monkeypatch.syspath_prepend(str(PLUGINS))
+
+
+def children() -> list[int]:
+    """The worker processes that actors keep."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        parent = process.parent() if "curate.engines.worker" in line else None
+        if parent is not None and parent.name().startswith("ray::"):
+            found.append(process.pid)
+    return found
+
+
+def all_ended(seconds: float = 20) -> bool:
+    """Whether no worker process is left, after a while."""
+    limit = time.monotonic() + seconds
+    while children() and time.monotonic() < limit:
+        time.sleep(0.1)
+    return not children()
+
+
+def servers() -> set[int]:
+    """Ray's own processes."""
+    import psutil
+
+    names = ("gcs_server", "raylet")
+    return {p.pid for p in psutil.process_iter(["name"]) if p.info["name"] in names}
+
+
+def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench):
+    source = bench.jsonl("in.jsonl", pages(60))
+    bench.run(STEPS, source, out="here", read=SMALL)
+    outcome = bench.run(STEPS, source, out="there", workers=2, read=SMALL, engine="ray")
+    assert len(outcome.plan.inputs.partitions) > 4
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert all_ended()
+
+
+def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(cluster, bench):
+    rows = [{"id": f"d{i}", "text": f"document number {i}"} for i in range(12)]
+    rows[7]["text"] += " KILL-WITH:11"
+    source = bench.jsonl("in.jsonl", rows)
+    bench.run(["crash"], source, out="here", read=SMALL)
+    bench.run(["crash"], source, out="there", workers=2, read=SMALL, engine="ray")
+    (held,) = bench.rows("there", "rejected")
+    assert (held["id"], held["step"], held["rule"]) == ("d7", "engine", "quarantine")
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+
+
+def test_a_task_whose_machine_is_lost_is_given_to_another_worker(cluster, tmp_path):
+    module = tmp_path / "slow_work.py"
+    module.write_text(
+        "import os, time\n"
+        "def work(payload):\n"
+        "    mark = payload['mark'] + str(payload['part'])\n"
+        "    first = not os.path.exists(mark)\n"
+        "    open(mark, 'w').close()\n"
+        "    time.sleep(30 if first and payload['part'] == 1 else 0)\n"
+        "    return {'part': payload['part']}\n"
+    )
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    mark = str(tmp_path / "mark-")
+    tasks = [{"part": i, "mark": mark} for i in range(4)]
+
+    def kill() -> None:
+        import psutil
+
+        while not Path(mark + "1").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)  # the others are done: one actor is left that works
+        for process in psutil.process_iter(["cmdline"]):
+            line = process.info["cmdline"] or []
+            if line[:1] and line[0].startswith("ray::Host.run"):
+                process.kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    with RayEngine(2) as engine:
+        done = {task["part"]: result for task, result in engine.map("slow_work:work", tasks)}
+    thread.join()
+    assert done == {i: {"part": i} for i in range(4)}
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, tmp_path):
+    (tmp_path / "fatal_work.py").write_text(
+        "import os, signal\n"
+        "def work(payload):\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    import time; time.sleep(30)\n"
+    )
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    with RayEngine(1) as engine, pytest.raises(RunFailed, match=r"lost the worker of .* 4 times"):
+        list(engine.map("fatal_work:work", [{"part": 0}]))
+
+
+def test_a_folder_that_a_machine_does_not_see_is_named(cluster):
+    engine = RayEngine(1, shared=["/nowhere/at/all"])
+    with pytest.raises(UsageError, match=r"does not see /nowhere/at/all: use a folder that all"):
+        list(engine.map("curate.stage:run_partition", [{"part": 0}]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--engine", "spark"], "--engine spark: there are local and ray"),
+        (["--address", "auto"], "--address is of a Ray cluster: give --engine ray as well"),
+    ],
+)
+def test_a_wrong_engine_is_one_line(bench, arguments, said):
+    source = bench.jsonl("in.jsonl", pages(3))
+    done = bench.command("dedup", source, "-o", "out", *arguments)
+    assert done.returncode == 2 and done.stderr.splitlines()[-1] == f"llmcurate: {said}"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere"])
+def test_a_cluster_that_is_not_there_is_one_line_at_once(address):
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=f"no Ray cluster at {address} "):
+        list(RayEngine(1, address=address).map("x:y", [{"part": 0}]))
+    assert time.monotonic() - began < 9
+
+
+def test_without_ray_the_line_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"needs Ray: pip install"):
+        list(RayEngine(1).map("x:y", [{"part": 0}]))
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench):
+    known = servers()
+    source = bench.jsonl("in.jsonl", pages(2000))
+    recipe = bench.folder / "recipe.yaml"
+    recipe.write_text(json.dumps({"steps": STEPS, "read": SMALL | {"partition_bytes": 65536}}))
+    bench.run(recipe.read_text(), source, out="here")
+    line = ("run", recipe, source, "-o", "there", "--engine", "ray", "--workers", "2", "-q")
+    driver = bench.start(*line)
+    done = bench.folder / "there/stages"
+    while len(list(done.rglob("part-*.kept.parquet"))) < 2 and driver.poll() is None:
+        time.sleep(0.02)
+    assert driver.poll() is None
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    before = len(list(done.rglob("part-*.kept.parquet")))
+    assert all_ended(60)
+    assert before < len(bench.bytes_of("here"))
+    again = bench.process(*line)
+    assert again.returncode == 0, again.stderr
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert servers() <= known

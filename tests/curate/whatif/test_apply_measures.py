@@ -1,0 +1,262 @@
+"""`whatif --apply` measures the documents that are new to a stage, or enter it otherwise, and no
+others; the bytes are those of a run with these settings."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from quick_runs import no_reports  # noqa: F401
+
+from curate import stage
+from curate.filters.c4 import C4
+from curate.outcome import Measured, Options
+from curate.recipe import make_step
+from curate.stage_files import part_path
+from curate.whatif.apply import apply
+
+WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
+GOOD = "river meadow lantern orchard window garden".split()
+FILES, EACH = 2, 110
+Home = tuple[Any, list[dict[str, Any]]]
+
+
+def rows(seed: int) -> list[dict[str, Any]]:
+    """Documents of 0 to 90 words, some of them copies, two or three to a URL."""
+    draw = random.Random(seed)
+    found: list[dict[str, Any]] = []
+    for i in range(EACH):
+        lines = [
+            " ".join(draw.choices(WORDS + GOOD[: i % 7], k=draw.randint(2, 14))).capitalize()
+            + draw.choice("...,")
+            for _ in range(draw.randint(0, 9))
+        ]
+        text = "\n".join(lines)
+        if i % 11 == 10:
+            text = found[draw.randrange(len(found))]["text"]
+        found.append({"text": text, "url": f"http://a.test/{draw.randrange(90)}", "lang": "en"})
+    found[7]["id"] = "twice"
+    found[12]["text"] = None  # refused by the reader
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(shared_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    folder = tmp_path_factory.mktemp("model")
+    steps: list[Any] = [
+        {"gopher_quality": {"min_words": 30}},
+        {"document_length": {"max": 80}},
+        {"dedup_exact": {"key": "url", "survivor": "first"}},
+        {"c4": {"min_sentences": 1, "min_words_per_line": 4}},
+        {"fineweb_quality": {}},
+        "cut",
+        _model_step(folder),
+        {"dedup_passages": {"unit": "line", "survivor": "longest", "min_sentences": 0}},
+        {"gopher_repetition": {}},
+    ]
+    for i in range(FILES):
+        shared_bench.jsonl(f"in/{i}.jsonl", rows(i))
+    _run(shared_bench, steps, "out")
+    return shared_bench, steps
+
+
+def _model_step(folder: Path) -> dict[str, Any]:
+    """A step with a model, where there is a library to train it."""
+    try:
+        import fasttext_pybind  # noqa: F401
+    except ImportError:
+        return {"wangchanberta": {}}
+    from curate.quality.inputs import Texts
+    from curate.quality.train import Training, train
+
+    draw = random.Random(0)
+    for name, words in (("good", GOOD), ("bad", WORDS)):
+        texts = [json.dumps({"text": " ".join(draw.choices(words, k=20))}) for _ in range(60)]
+        (folder / f"{name}.jsonl").write_text("\n".join(texts))
+    sides = (Texts([str(folder / f"{n}.jsonl")], True) for n in ("good", "bad"))
+    train(*sides, folder / "made", Training(dim=4, epochs=2, bucket=1000))
+    return {"quality": {"model": str(folder / "made" / "quality.bin"), "threshold": 0.05}}
+
+
+def _run(bench: Any, steps: list[Any], out: str, *sets: str) -> None:
+    read = {"partition_bytes": 20_000, "batch_rows": 40}
+    bench.run(steps, bench.folder / "in", out=out, read=read, sets=sets)
+
+
+def _applied(home: Home, name: str, *sets: str) -> list[Measured]:
+    bench, _ = home
+    return apply(bench.folder / "out", sets, bench.folder / name, Options(1, True)).measured
+
+
+def _folders(out: Path) -> list[Path]:
+    record = json.loads((out / "run.json").read_text())
+    return [out / "stages" / s["folder"] for s in record["stages"]]
+
+
+def _stored(folder: Path, kind: str) -> dict[tuple[int, int], dict[str, Any]]:
+    """What a stage stored, by partition and number; no list of edits is an empty one."""
+    found = {}
+    for path in sorted(folder.glob(f"part-*.{kind}.parquet")):
+        part = int(path.name.split(".")[0][5:])
+        numbers = pq.read_table(part_path(folder, part, "keys"))["_n"].to_pylist()
+        for n, row in zip(numbers, pq.read_table(path).to_pylist(), strict=True):
+            found[part, n] = row | {"edits": row["edits"] or []}
+    return found
+
+
+def _entered(folder: Path) -> dict[tuple[int, int], Any]:
+    """Documents with the decisions on them, as they enter the stage behind a folder."""
+    found = {key: (row, []) for key, row in _stored(folder, "kept").items()}
+    for path in folder.glob("decisions-*.parquet"):
+        for row in pq.read_table(path).drop_columns(["cluster", "kept_id"]).to_pylist():
+            found[row.pop("part"), row.pop("n")][1].append(row)
+    return found
+
+
+def _new(old: dict[Any, Any], new: dict[Any, Any]) -> int:
+    return sum(key not in old or old[key] != row for key, row in new.items())
+
+
+@pytest.mark.parametrize("sets", [
+    ("gopher_quality.min_words=40",),
+    ("gopher_quality.min_words=20",),
+    ("document_length.max=60", "gopher_quality.min_words=29"),
+    ("fineweb_quality.min_end_marks=0.02", "gopher_repetition.max_top_n_gram_chars={2: 0.05}"),
+], ids=lambda sets: sets[0])  # fmt: skip
+def test_each_stage_measures_what_is_new_to_it_and_leaves_the_bytes_of_a_full_run(
+    home: Home, sets: tuple[str, ...]
+) -> None:
+    bench, steps = home
+    name = "".join(c if c.isalnum() else "_" for c in sets[0])
+    measured = _applied(home, f"{name}_a", *sets)
+    _run(bench, steps, f"{name}_r", *sets)
+    assert bench.bytes_of(f"{name}_a") == bench.bytes_of(f"{name}_r") != bench.bytes_of("out")
+    old, new = (_folders(bench.folder / n) for n in ("out", f"{name}_a"))
+    first = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a.name != b.name)
+    assert [m.measured for m in measured[:first]] == [0] * first
+    # No edit stands behind the rules that change.
+    assert measured[first].measured == 0 < measured[first].documents
+    for k in range(first + 1, len(new)):
+        assert measured[k].measured == _new(_entered(old[k - 1]), _entered(new[k - 1]))
+        assert measured[k].measured < measured[k].documents / 2
+    for k, one in enumerate(measured):
+        sketched = any(new[k].glob("decisions-*.parquet")) and k >= first
+        fresh = _new(_stored(old[k], "kept"), _stored(new[k], "kept"))
+        assert one.sketched == (fresh if sketched else 0)
+        assert one.why == ""
+
+
+def test_an_admitted_document_displaces_a_later_one_and_a_removed_one_lets_its_copy_back(
+    home: Home,
+) -> None:
+    bench, _ = home
+    before = {r["id"]: r for r in bench.rows("out", "rejected")}
+    for name, setting in (("fewer", "min_words=20"), ("more", "min_words=40")):
+        _applied(home, name, f"gopher_quality.{setting}")
+    displaced = {r["id"] for r in bench.rows("fewer", "rejected") if r["step"] == "dedup_exact"}
+    assert displaced - before.keys()
+    copies = {i for i, r in before.items() if r["step"] == "dedup_exact"}
+    assert copies & set(bench.ids("more"))
+
+
+def test_a_first_stage_without_an_edit_behind_its_change_does_not_read_its_input(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, _ = home
+    _applied(home, "unread", "gopher_quality.min_words=25")
+    folder = _folders(bench.folder / "unread")[0]
+    (spec,) = map(str, folder.glob("stage*.json"))
+    was = {"bytes_in": 5, "skipped": {}, "corrupt": 0, "corrupt_examples": [], "batches": [40] * 2}
+    files = sorted(folder.glob("part-00000.*"))
+    before = [p.read_bytes() for p in files]
+    monkeypatch.delattr(stage, "PartitionReader")
+    with pytest.raises(NameError):
+        stage.run_partition({"spec": spec, "part": 0})
+    numbers = pq.read_table(part_path(folder, 0, "ids")).num_rows
+    was["batches"] = [40] * (numbers // 40) + [numbers % 40]
+    done = stage.run_partition({"spec": spec, "part": 0, "was": was})
+    assert (done["read"], done["measured"], done["bytes_in"]) == (numbers, 0, 5)
+    assert [p.read_bytes() for p in files] == before
+
+
+def test_an_edit_behind_a_looser_limit_begins_with_the_text_that_is_stored(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[Any] = [
+        {"newline_runs": {}},
+        {"gopher_quality": {"min_words": 30}},
+        {"c4": {"min_sentences": 1, "min_words_per_line": 4}},
+        {"document_length": {"max": 80}},
+    ]
+    bench.jsonl("in/0.jsonl", [r | {"text": f"{r['text']}\n\n\n\n."} for r in rows(5)
+                              if r["text"] is not None])  # fmt: skip
+    _run(bench, steps, "out")
+    for sets in (("gopher_quality.min_words=20",), ("gopher_quality.min_words=35",)):
+        name = sets[0][-2:]
+        done = apply(bench.folder / "out", sets, bench.folder / f"a{name}", Options(1, True))
+        _run(bench, steps, f"r{name}", *sets)
+        assert bench.bytes_of(f"a{name}") == bench.bytes_of(f"r{name}")
+        changed = [r for r in bench.rows(f"r{name}", "rejected") if r["step"] != "read"]
+        old = {r["id"]: r["step"] for r in bench.rows("out", "rejected")}
+        new = {r["id"]: r["step"] for r in changed}
+        # c4 edits what neither it nor a step before it marked.
+        before, after = (
+            {i for i, step in found.items() if step in ("gopher_quality", "c4")}
+            for found in (old, new)
+        )
+        assert done.measured[0].measured == len(before ^ after) > 0
+    # Texts of rejected documents are stored as they entered; those of edited ones are not.
+    (spec,) = map(str, _folders(bench.folder / "a20")[0].glob("stage*.json"))
+    numbers = done.totals()["read"]
+    was = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
+    was |= {"batches": [40] * (numbers // 40) + [numbers % 40]}
+    monkeypatch.delattr(stage, "PartitionReader")
+    assert stage.run_partition({"spec": spec, "part": 0, "was": was})["measured"] > 0
+    (spec,) = map(str, _folders(bench.folder / "a35")[0].glob("stage*.json"))
+    with pytest.raises(NameError):
+        stage.run_partition({"spec": spec, "part": 0, "was": was})
+
+
+def test_a_stage_that_cannot_be_decided_anew_runs_and_says_why(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, steps = home
+    measured = _applied(home, "cuts", "c4.min_words_per_line=5")
+    assert measured[1].measured == measured[1].documents > 0 == measured[0].measured
+    assert measured[1].why == "c4.min_words_per_line changes what is measured, or what is cut"
+    assert measured[2].measured < measured[2].documents and not measured[2].why
+    _run(bench, steps, "cuts_r", "c4.min_words_per_line=5")
+    assert bench.bytes_of("cuts") == bench.bytes_of("cuts_r")
+    monkeypatch.setattr(C4, "whole_batch", True)
+    measured = _applied(home, "batches", "gopher_quality.min_words=25")
+    assert measured[1].why == "c4 looks at whole batches"
+    assert measured[1].measured == measured[1].documents and not measured[2].why
+    part_path(_folders(bench.folder / "out")[3], 0, "kept").rename(bench.folder / "away")
+    try:
+        measured = _applied(home, "lacks", "gopher_quality.min_words=25")
+    finally:
+        (bench.folder / "away").rename(part_path(_folders(bench.folder / "out")[3], 0, "kept"))
+    assert measured[3].why.endswith("is gone, or lacks parts")
+    assert measured[3].measured == measured[3].documents
+
+
+def test_the_command_says_how_many_documents_each_stage_measured(home: Home) -> None:
+    bench, _ = home
+    done = bench.command(
+        "whatif", "out", "--set", "gopher_quality.min_words=28", "--apply", "-o", "said", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])["measured"]
+    lines = [x for x in done.stderr.splitlines() if ": measured " in x]
+    assert [m["stage"] for m in found] == [x.split(": measured")[0] for x in lines]
+    assert found[0]["measured"] == 0 < found[1]["measured"] < found[1]["documents"]
+    assert f"measured {found[1]['measured']} of {found[1]['documents']} documents" in lines[1]
+
+
+def test_a_model_of_embeddings_is_given_whole_batches() -> None:
+    assert make_step("dedup_semantic", {"embedding": "somewhere"}).whole_batch
+    assert not make_step("dedup_semantic", {}).whole_batch
