@@ -22,6 +22,7 @@ from curate.plan import EarlierIds, RunPlan, plan_run, stage_folder
 from curate.progress import say
 from curate.recipe import Recipe
 from curate.refresh import incremental, keeping, products, snapshot
+from curate.refresh.forgetting import Scrubbed, scrub
 from curate.refresh.inputs import look, same
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.remote import Remote
@@ -219,6 +220,8 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
         if state.pending() or state.current is None or not _unapplied(state, state.current):
             done = nothing(state, 0)
+            if state.current:  # an older version left it to the runs
+                done.scrubbed = _scrub(home, state.current, None, Removals.of(state.removals()))
         else:
             done = _without(state, state.current, how)
         done.removed_snapshots = keeping.prune(state, how)
@@ -299,6 +302,8 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         },
     )
     manifest = snapshot.build(home, refresh.name, source)
+    newly = applied < len(entries) or refresh.kind == "forget"
+    scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
     snapshot.point(home, refresh.name)
     before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
     done = Refreshed(
@@ -309,6 +314,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         corpus=_corpus(manifest),
         forgotten=manifest["removed"] - before["removed"],
         superseded=manifest["superseded"] - before["superseded"],
+        scrubbed=scrubbed,
     )
     if refresh.kind != "forget":
         done.inputs = len(refresh.plan["inputs"]["files"])
@@ -316,6 +322,16 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     state.end(refresh.name, done.json())
     keeping.tidy(state)
     return done
+
+
+def _scrub(home: Path, name: str, runs: list[Path] | None, removals: Removals) -> Scrubbed:
+    """Takes what is to be forgotten out of what runs keep (None: all). name: of the snapshot that
+    lists documents that corpora held."""
+    if not removals:
+        return Scrubbed()
+    if runs is None:
+        runs = sorted(p for p in (home / RUNS).glob("[!.]*") if p.is_dir())
+    return scrub(runs, removals, snapshot.removed(snapshot.folder_of(home, name)))
 
 
 def _superseded(out: Path) -> frozenset[str]:
