@@ -50,6 +50,11 @@ class DedupExact(DedupStep):
     """What texts are compared by; `llmcurate dedup hashes` shows speeds and odds of a collision."""
 
     @property
+    def reach(self) -> Literal["one"]:
+        """One of all documents with the same text or URL stays."""
+        return "one"
+
+    @property
     def method(self) -> str:
         """How decisions name this step: `exact:text` or `exact:url`."""
         return f"exact:{self.key}"

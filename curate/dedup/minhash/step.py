@@ -90,6 +90,11 @@ class DedupMinhash(DedupStep):
         return self
 
     @property
+    def reach(self) -> Literal["cluster", "any"]:
+        """Verified pairs are those of the documents that a bucket prefers, which may be others."""
+        return "cluster" if self.verify is None else "any"
+
+    @property
     def method(self) -> str:
         """How decisions name this step."""
         return "minhash"
