@@ -106,10 +106,12 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
 class Work:
     """One partition on its way through a stage."""
 
-    def __init__(self, spec: dict[str, Any], part: int) -> None:
+    def __init__(self, spec: dict[str, Any], part: int, cpu_began: float) -> None:
         self.spec, self.part = spec, part
         self.folder = Path(spec["folder"])
         self.seconds: dict[str, float] = defaultdict(float)
+        self.cpu: dict[str, float] = defaultdict(float)  # by label, of this process
+        self._lap = cpu_began
         self.totals: dict[str, Counter[str]] = {
             k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
         }
@@ -136,6 +138,7 @@ class Work:
         chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
         for step in (*chain, *self.spec["steps"])[first:]:
             start = time.perf_counter()
+            self.lap("read")
             before = docs
             entering = docs.within(step.label)
             if step is corpus_step:
@@ -143,6 +146,7 @@ class Work:
             else:
                 docs = step.apply(entering)
             self.seconds[step.label] += time.perf_counter() - start
+            self.lap(step.label)
             if traced:
                 self.traces.step(step.label, before, docs)
         return docs
@@ -205,6 +209,7 @@ class Work:
         self.writers["keys"].write(keys(kept))
         self.bytes_out += _text_size(kept)
         self.seconds["write"] += time.perf_counter() - start
+        self.lap("write")
 
     def sketch(self, kept: pa.Table, others: Sequence[pa.Table] = ()) -> None:
         """Writes the sketches of kept documents, among others that there are already."""
@@ -222,7 +227,24 @@ class Work:
         self.writers["sketch"].write(rows)
         self.sketched += kept.num_rows
         self.seconds[step.label] += time.perf_counter() - start
+        self.lap(step.label)
         self.traces.counters["worked"][step.label] += _text_size(kept)
+
+    def lap(self, label: str) -> None:
+        """The CPU time since the last lap was this label's."""
+        now = time.process_time()
+        self.cpu[label] += now - self._lap
+        self._lap = now
+
+    def started(self) -> None:
+        """What came before the first document (compiled code, models, files) is the start's."""
+        self.lap("read")
+        self.cpu = defaultdict(float, {"start": sum(self.cpu.values())})
+
+    def written(self) -> dict[str, int]:
+        """Bytes of each kind of file, once they are closed."""
+        kinds = self._kinds().items()
+        return {k: part_path(self.folder, self.part, f).stat().st_size for k, f in kinds}
 
     def close(self, failed: bool) -> None:
         """Closes all files, also where one of them cannot be finished."""
@@ -289,9 +311,10 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     careful: [first, last] numbers to run one at a time, after a worker died on that batch;
     quarantine: number -> why, documents that killed their worker twice.
     """
+    cpu_began = time.process_time()
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
-    work = Work(spec, part)
+    work = Work(spec, part, cpu_began)
     reuse = _reused(spec, payload) if spec.get("reuse") and not careful else None
     account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
     done = False
@@ -301,6 +324,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
             work.commit(work.steps(_with_edits(_empty(spec))))
         else:
             reuse.begin(work)
+        work.started()
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
         if reuse is not None and reuse.unread is not None:
@@ -317,6 +341,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         work.close(failed=not done)
     steps_seconds = sum(work.seconds.values())
     work.seconds["read"] = max(0.0, time.perf_counter() - began - steps_seconds)
+    work.lap("read")
     return {
         "read": work.read,
         "kept": work.kept,
@@ -326,6 +351,8 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "bytes_out": work.bytes_out,
         **account,
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
+        "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
+        "written": work.written(),
         "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
         "cut_examples": work.traces.cuts,
