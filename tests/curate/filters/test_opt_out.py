@@ -368,3 +368,29 @@ def test_robots_txt_of_a_real_crawl_is_read() -> None:
     found = Sites(("GPTBot",)).read([str(archive)])
     policy = found.robots("http://wikimediafoundation.org")
     assert policy and any(r.line == "Disallow: /wiki/Special:Search" for r in policy[0][1])
+
+
+def test_signals_and_ai_txt_drop_by_rules_of_their_own(tmp_path: Path) -> None:
+    robots = b"User-agent: *\nContent-Signal: ai-train=no, search=yes\nAllow: /"
+    held = [
+        record("https://x.test/robots.txt", robots),
+        record(
+            "https://y.test/robots.txt",
+            b"",
+            "HTTP/1.1 301 Moved\nLocation: https://x.test/robots.txt",
+        ),
+        record("https://z.test/ai.txt", b"User-Agent: *\nDisallow: *.html\nAllow: *.jpg"),
+        record("https://w.test/ai.txt", b"User-Agent: *\nDisallow: /", "HTTP/1.1 404 Not Found"),
+        record("https://v.test/ai.txt", b"# Our pages\n- [About](/about): what we do\n"),
+    ]
+    (tmp_path / "robots.warc").write_bytes(b"".join(held))
+
+    def why(url: str, **settings) -> list[tuple[str, str]]:
+        return reasons(page("", url=url), robots_txt=str(tmp_path / "robots.warc"), **settings)
+
+    line = "*: Content-Signal: ai-train=no, search=yes"
+    assert why("https://x.test/a") == why("http://y.test/b") == [("content_signal", line)]
+    assert why("https://x.test/a", signals=[]) == why("https://x.test/a", signals="ai-input") == []
+    assert why("https://z.test/a.html") == [("ai_txt", "*: Disallow: *.html")]
+    assert why("https://z.test/a.html", ai_txt=False) == why("https://z.test/a.jpg") == []
+    assert why("https://w.test/") == why("https://v.test/about") == []
