@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,17 @@ def rejected_schema(folders: list[Path]) -> pa.Schema:
     return pa.schema([*fields, *(schema.field(n) for n in REASON_COLUMNS)])
 
 
-def _ids_hash(path: Path) -> str:
+def ids_hash(columns: Iterable[pa.Array | pa.ChunkedArray]) -> str:
     """The sum of the ids' xxh3-128 hashes modulo 2^128: the same for any order of documents."""
     total = 0
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=["id"], use_threads=False):
-            total += sum(map(xxh3_128_intdigest, batch.column(0).cast(pa.binary()).to_pylist()))
+    for ids in columns:
+        total += sum(map(xxh3_128_intdigest, ids.cast(pa.binary()).to_pylist()))
     return f"{total % 2**128:032x}"
+
+
+def _ids_hash(path: Path) -> str:
+    with pq.ParquetFile(path) as file:
+        return ids_hash(b.column(0) for b in file.iter_batches(columns=["id"], use_threads=False))
 
 
 def total_ids(hashes: Iterable[str]) -> str:
@@ -101,6 +106,7 @@ def _rejected(
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition's part of corpus and rejected. folders: the stages' folders in order;
     kept_bytes: text of the documents that the last one kept."""
+    began = time.process_time()
     part = payload["part"]
     folders = [Path(f) for f in payload["folders"]]
     changed = changed_ids(payload["ids"], part)
@@ -113,7 +119,8 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": _ids_hash(target)}
     rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
-    return {"kept": kept, "rejected": {"name": name, **rejected}}
+    cpu = time.process_time() - began
+    return {"kept": kept, "rejected": {"name": name, **rejected}, "cpu": cpu}
 
 
 # Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest

@@ -11,13 +11,23 @@ from typing import Any
 from curate import workspace
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
-from curate.plan import RunPlan, plan_run, stage_folder
+from curate.plan import RunPlan, plan_run
 from curate.progress import say
 from curate.publish import Store, publish, scratch_of, url_of
 from curate.recipe import Recipe, build, compose, load, make_step
 from curate.report import funnel
 from curate.report.records import record
 from curate.run import Options, Outcome, make_plan, run_planned
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a forecast is made of (curate/scale): an earlier run, bytes in the place of the input's,
+    prices as given."""
+
+    sample: Path | None = None
+    as_if: int | None = None
+    prices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,7 @@ class How:
     engine: str = "local"
     address: str | None = None
     scratch: Path | None = None
+    scale: Scale = Scale()
 
     def options(self, workers: int | None = None) -> Options:
         """How a run is made. workers: instead of those asked for."""
@@ -302,16 +313,19 @@ def _workspace(missing: str) -> workspace.Workspace:
 def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
     """Plans, finds OUT, runs or prints the plan, and tells what happened."""
     space = workspace.find()
+    on_paper = how.dry_run and how.scale.as_if is not None
     if recipe.read.fetch is not None:
         from curate.fetch.inputs import local_inputs
 
         given = inputs or list(recipe.input)
         inputs = local_inputs(given, recipe.read.fetch, how.quiet, how.dry_run)
-    plan = _plan(recipe, inputs, space)
+    plan = _plan(recipe, inputs, space, on_paper)
     if how.out is not None:
         out = how.out
     elif space is not None:
         out = space.out_for(title, plan.digest)
+    elif on_paper:
+        out = Path("OUT")
     else:
         raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
     url = url_of(out)
@@ -319,7 +333,9 @@ def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome
     if how.scratch is not None and not url:
         raise UsageError(f"--scratch is for an OUT that is a URL; {out} is a folder")
     if how.dry_run:
-        print(describe(plan, out))
+        from curate.dry_run import show
+
+        show(plan, out, how, space)
         return Outcome(out, plan)
     store = Store(url) if url else None
     if store is not None:
@@ -333,7 +349,14 @@ def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome
     return outcome
 
 
-def _plan(recipe: Recipe, inputs: list[str], space: workspace.Workspace | None) -> RunPlan:
+def _plan(
+    recipe: Recipe,
+    inputs: list[str],
+    space: workspace.Workspace | None,
+    on_paper: bool = False,
+) -> RunPlan:
+    if on_paper and not inputs and not recipe.input:
+        return plan_run(recipe, InputPlan((), ()), on_paper=True)
     if not recipe.reads_input:
         return plan_run(recipe, InputPlan((), ()))
     if not inputs and not recipe.input and space is not None:
@@ -362,25 +385,6 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     say("the input holds web pages: extracting their main text first")
     steps = [*recipe.steps[:before], make_step("extract", {}), *recipe.steps[before:]]
     return build(recipe.name, steps, read=recipe.read)
-
-
-def describe(plan: RunPlan, out: Path) -> str:
-    """The plan for people: stages, partitions, what is reused."""
-    from curate.run import done_before
-
-    have = done_before(out)
-    files, parts = len(plan.inputs.files), len(plan.inputs.partitions)
-    size = funnel.amount(sum(f.size for f in plan.inputs.files))
-    lines = [f"{plan.recipe.name} -> {out}", f"  input: {files} files, {size}, {parts} partitions"]
-    for stage in plan.stages:
-        done = len(have.get(stage.key, ()))
-        state = "reused" if done == parts else f"{done} of {parts} partitions are there"
-        then = f", then resolve {stage.sketch.label}" if stage.sketch else ""
-        lines.append(f"  stage {stage_folder(out, stage.folder_name).name}: {state}{then}")
-    for product in plan.products:
-        state = "reused" if product.key in have else "to build"
-        lines.append(f"  product {product.folder_name}: {state}")
-    return "\n".join(lines)
 
 
 def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None:

@@ -33,6 +33,7 @@ from curate.plan import (
 from curate.progress import Progress, say
 from curate.recipe import Recipe
 from curate.sketches import SketchedCorpus
+from curate.stage_files import part_path, same_columns
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
@@ -60,6 +61,13 @@ def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
 
 def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
     """The stages of a recipe over its inputs."""
+    began = time.process_time()
+    plan = _made_plan(recipe, inputs)
+    plan.cpu = time.process_time() - began
+    return plan
+
+
+def _made_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
     given = inputs or list(recipe.input)
     if recipe.brings_corpus:
         if given:
@@ -243,18 +251,20 @@ class _Run:
         clear_temporary(folder)  # what workers that died left
         record = sum_up(stage, [done[p] for p in range(self.parts)])
         if stage.index == 0:
-            record["renamed"] = self._once(
+            record["renamed"], record["settle_cpu"] = self._once(
                 stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
             )
         if stage.sketch:
             from curate.resolving import guard
 
             record["decides"] = stage.sketch.label
-            record["decided"] = self._once(
+            record["decided"], record["decided_cpu"] = self._once(
                 stage.decisions_key + ":resolved",
                 self._decisions(stage),
-                lambda: self._resolve(stage, record),
+                lambda: self._resolve(stage, record, engine),
             )
+            if "written" in record:
+                record["written"]["decisions"] = self._decisions(stage).stat().st_size
             guard(stage.sketch, record["decided"])
             decided = record["decided"].get("seconds")
             if decided is not None:
@@ -273,8 +283,6 @@ class _Run:
 
     def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
-        from curate.stage_files import part_path
-
         done = self.ledger.done_parts(key) if key else {}
         for part in list(done):
             if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
@@ -286,6 +294,9 @@ class _Run:
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
+        entered = stage.reuse["input"] if stage.reuse else None
+        if previous and entered and not same_columns(previous, Path(entered)):
+            stage.reuse, stage.why = None, "its input has other columns"
         spec = {
             "folder": str(folder),
             "input": str(previous) if previous else None,
@@ -303,13 +314,16 @@ class _Run:
         write_text(path, json.dumps(spec, indent=1))
         return path
 
-    def _once(self, key: str, file: Path, work: Callable[[], Any]) -> Any:
-        """The recorded result under the key while its file stands, or that of the work."""
+    def _once(self, key: str, file: Path, work: Callable[[], Any]) -> tuple[Any, float | None]:
+        """The recorded result under the key while its file stands, or that of the work; and the
+        CPU seconds that it took (None: an older version did it)."""
         found = self.ledger.stage_result(key)
         if found is None or not file.exists():
-            found = {"value": work()}
+            began = time.process_time()
+            value = work()
+            found = {"value": value, "cpu": round(time.process_time() - began, 3)}
             self.ledger.commit_stage(key, found)
-        return found["value"]
+        return found["value"], found.get("cpu")
 
     def _settle(self, folder: Path) -> int:
         from curate.settle import settle_ids
@@ -326,11 +340,12 @@ class _Run:
         folder = stage_folder(self.out, stage.folder_name)
         return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
 
-    def _resolve(self, stage: MapStage, record: dict[str, Any]) -> dict[str, Any]:
+    def _resolve(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> dict[str, Any]:
         from curate.resolving import resolve
 
         assert stage.sketch is not None
-        say(f"{stage.sketch.label}: resolving", self.options.quiet)
+        label = stage.sketch.label
+        say(f"{label}: resolving", self.options.quiet)
         return resolve(
             stage.sketch,
             self._corpus(stage),
@@ -338,6 +353,7 @@ class _Run:
             self._decisions(stage),
             (record["kept"], record["bytes_out"]),
             self.options.count(),
+            lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
         )
 
     def _indexes(self) -> list[indexes.Made]:
@@ -380,6 +396,7 @@ class _Run:
             for task, result in engine.map("curate.assemble:assemble_partition", tasks, again):
                 results[task["part"]] = result
                 progress.update()
+        self.outcome.driver["assembling"] = sum(r["cpu"] for r in results.values())
         for kind, name, folder in (("kept", "corpus", corpus), ("rejected", "rejected", rejected)):
             files = [results[p][kind] for p in range(self.parts)]
             assemble.write_manifest(folder, assemble.MANIFESTS[name], files, key)

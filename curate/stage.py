@@ -51,11 +51,12 @@ CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.
 
 @lru_cache(maxsize=4)
 def load_spec(path: str) -> dict[str, Any]:
-    """The stage's specification; its steps are opened once a worker."""
+    """The stage's specification; `ready` opens its steps, once a worker."""
     spec: dict[str, Any] = orjson.loads(Path(path).read_bytes())
-    spec["steps"] = [_opened(s) for s in spec["steps"]]
+    spec["steps"] = [_made(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
-        spec[kind] = _opened(spec[kind]) if spec[kind] else None
+        spec[kind] = _made(spec[kind]) if spec[kind] else None
+    spec["closed"] = ["apply", "steps", "sketch"]
     if spec.get("reuse"):  # the same steps under other limits; nothing measures with them
         spec["reuse"]["steps"] = [_made(s) for s in spec["reuse"]["steps"]]
     spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
@@ -69,10 +70,14 @@ def _made(identity: dict[str, Any]) -> Any:
     return cast(Any, cls(**settings)).named(identity["label"])
 
 
-def _opened(identity: dict[str, Any]) -> Any:
-    step = _made(identity)
-    step.open()
-    return step
+def ready(spec: dict[str, Any], *kinds: str) -> None:
+    """Opens the stage's steps of these kinds, which are about to be used."""
+    for kind in kinds:
+        if kind in spec["closed"]:
+            spec["closed"].remove(kind)
+            for step in spec["steps"] if kind == "steps" else [spec[kind]]:
+                if step is not None:
+                    step.open()
 
 
 def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
@@ -87,6 +92,7 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """Sketches of what an earlier run kept of one partition (its stage is reused)."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
+    ready(spec, "sketch")
     start = time.perf_counter()
     with writing(part_path(folder, part, spec["sketch_kind"])) as writer:
         schema = kept_schema(folder, part)
@@ -100,10 +106,12 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
 class Work:
     """One partition on its way through a stage."""
 
-    def __init__(self, spec: dict[str, Any], part: int) -> None:
+    def __init__(self, spec: dict[str, Any], part: int, cpu_began: float) -> None:
         self.spec, self.part = spec, part
         self.folder = Path(spec["folder"])
         self.seconds: dict[str, float] = defaultdict(float)
+        self.cpu: dict[str, float] = defaultdict(float)  # by label, of this process
+        self._lap = cpu_began
         self.totals: dict[str, Counter[str]] = {
             k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
         }
@@ -125,10 +133,12 @@ class Work:
 
     def steps(self, docs: Documents, traced: bool = True, first: int = 0) -> Documents:
         """The batch through every step of the stage from place `first` on."""
+        ready(self.spec, "apply", "steps")
         corpus_step: CorpusStep | None = self.spec["apply"]
         chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
         for step in (*chain, *self.spec["steps"])[first:]:
             start = time.perf_counter()
+            self.lap("read")
             before = docs
             entering = docs.within(step.label)
             if step is corpus_step:
@@ -136,6 +146,7 @@ class Work:
             else:
                 docs = step.apply(entering)
             self.seconds[step.label] += time.perf_counter() - start
+            self.lap(step.label)
             if traced:
                 self.traces.step(step.label, before, docs)
         return docs
@@ -159,6 +170,7 @@ class Work:
         """Everything that a worker does with documents, except writing."""
         kept = self.steps(docs, traced=False).split()[0]
         if self.spec["sketch"]:
+            ready(self.spec, "sketch")
             sketch_rows(self.spec["sketch"], kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
@@ -197,6 +209,7 @@ class Work:
         self.writers["keys"].write(keys(kept))
         self.bytes_out += _text_size(kept)
         self.seconds["write"] += time.perf_counter() - start
+        self.lap("write")
 
     def sketch(self, kept: pa.Table, others: Sequence[pa.Table] = ()) -> None:
         """Writes the sketches of kept documents, among others that there are already."""
@@ -204,14 +217,34 @@ class Work:
         if step is None:
             return
         start = time.perf_counter()
-        rows = sketch_rows(step, kept, self.part)
-        if others:
-            rows = pa.concat_tables([rows, *(conform(t, rows.schema) for t in others)])
+        tables = list(others)
+        if kept.num_rows or not tables:
+            ready(self.spec, "sketch")
+            tables.insert(0, sketch_rows(step, kept, self.part))
+        rows = pa.concat_tables([conform(t, tables[0].schema) for t in tables])
+        if len(tables) > 1:
             rows = rows.sort_by("n").combine_chunks()
         self.writers["sketch"].write(rows)
         self.sketched += kept.num_rows
         self.seconds[step.label] += time.perf_counter() - start
+        self.lap(step.label)
         self.traces.counters["worked"][step.label] += _text_size(kept)
+
+    def lap(self, label: str) -> None:
+        """The CPU time since the last lap was this label's."""
+        now = time.process_time()
+        self.cpu[label] += now - self._lap
+        self._lap = now
+
+    def started(self) -> None:
+        """What came before the first document (compiled code, models, files) is the start's."""
+        self.lap("read")
+        self.cpu = defaultdict(float, {"start": sum(self.cpu.values())})
+
+    def written(self) -> dict[str, int]:
+        """Bytes of each kind of file, once they are closed."""
+        kinds = self._kinds().items()
+        return {k: part_path(self.folder, self.part, f).stat().st_size for k, f in kinds}
 
     def close(self, failed: bool) -> None:
         """Closes all files, also where one of them cannot be finished."""
@@ -278,15 +311,20 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     careful: [first, last] numbers to run one at a time, after a worker died on that batch;
     quarantine: number -> why, documents that killed their worker twice.
     """
+    cpu_began = time.process_time()
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
-    work = Work(spec, part)
+    work = Work(spec, part, cpu_began)
     reuse = _reused(spec, payload) if spec.get("reuse") and not careful else None
     account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
     done = False
     began = time.perf_counter()
     try:
-        work.commit(work.steps(_with_edits(_empty(spec))))
+        if reuse is None:
+            work.commit(work.steps(_with_edits(_empty(spec))))
+        else:
+            reuse.begin(work)
+        work.started()
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
         if reuse is not None and reuse.unread is not None:
@@ -303,6 +341,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         work.close(failed=not done)
     steps_seconds = sum(work.seconds.values())
     work.seconds["read"] = max(0.0, time.perf_counter() - began - steps_seconds)
+    work.lap("read")
     return {
         "read": work.read,
         "kept": work.kept,
@@ -312,6 +351,8 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "bytes_out": work.bytes_out,
         **account,
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
+        "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
+        "written": work.written(),
         "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
         "cut_examples": work.traces.cuts,
