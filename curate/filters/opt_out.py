@@ -9,7 +9,8 @@ Nothing is fetched. docs/filters.md says how each is read.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from curate.documents import Documents
 from curate.errors import UsageError
 from curate.filters.opt_out_robots import forbidding, path_of
 from curate.steps import Step
+
+if TYPE_CHECKING:
+    from curate.filters.opt_out_sites import Sites
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
@@ -90,12 +94,41 @@ class OptOut(Step):
             found.append(f"{self.label}: no robots_txt was given, so no robots.txt counts")
         return found
 
-    def open(self) -> None:
+    def prepared(self, folder: Path) -> Path | None:
+        return folder / f"{self.label.replace('#', '_')}.sites" if self.robots_txt else None
+
+    def prepare(self, file: Path) -> dict[str, Any]:
+        """Reads the archives; what of them cannot be read is listed beside the input's."""
+        import pyarrow.parquet as pq
+
+        from curate.atomic import replacing
+        from curate.filters.opt_out_kept import CORRUPT, write
+
+        sites = self._read()
+        rows = [dict(zip(CORRUPT.names, place, strict=True)) for place in sites.places]
+        if rows:
+            with replacing(file.with_name(f"part-{file.stem}.corrupt.parquet")) as aside:
+                pq.write_table(pa.Table.from_pylist(rows, CORRUPT), aside)
+        write(sites, file)
+        return {"corrupt": sites.corrupt, "places": rows}
+
+    def open_in(self, folder: Path) -> None:
+        from curate.filters.opt_out_kept import read
+
+        file = self.prepared(folder)
+        if self._sites is None and file is not None and file.is_file():
+            self._sites = read(file)
+        self.open()
+
+    def _read(self) -> Sites:
         from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, Sites
 
+        unreachable = FORBIDDEN if self.unreachable == "disallow" else NOTHING
+        return Sites(self.agents, unreachable, self.signals).read(self._files)
+
+    def open(self) -> None:
         if self._sites is None:
-            unreachable = FORBIDDEN if self.unreachable == "disallow" else NOTHING
-            self._sites = Sites(self.agents, unreachable, self.signals).read(self._files)
+            self._sites = self._read()
 
     def apply(self, docs: Documents) -> Documents:
         self.open()

@@ -1,7 +1,8 @@
 """What sites said of themselves, as archives hold it: robots.txt, ai.txt, /.well-known/tdmrep.json.
 
-Read once a worker from the archives that a recipe names, such as Common Crawl's robotstxt files,
-and kept by origin. Most sites say one of a few things, and equal policies are one object.
+Read from the archives that a recipe names, such as Common Crawl's robotstxt files, once for all
+workers (opt_out_kept.py), and kept by origin. Most sites say one of a few things, and equal
+policies are one object.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Reservation:
 
 
 @dataclass(slots=True)
-class _Site:
-    """robots: its policy, or where it is said to be; dates are those of the captures."""
+class Site:
+    """What one said. robots: its policy, or where it is said to be; dates: of the captures."""
 
     robots: Policy | str | None = None
     robots_date: datetime = _LONG_AGO
@@ -75,11 +76,20 @@ class Sites:
     corrupt: int = 0
     places: list[tuple[str, int, str]] = field(default_factory=list)  # file, offset, what
     reserve: bool = False  # whether any site has a tdmrep.json
-    _sites: dict[str, _Site] = field(default_factory=dict)
+    _sites: dict[str, Site] = field(default_factory=dict)
     _same: dict[Any, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._sites)
+
+    def items(self) -> Iterable[tuple[str, Site]]:
+        """All of them, by origin."""
+        return self._sites.items()
+
+    def put(self, origin: str, site: Site) -> None:
+        """One that was read before."""
+        self._sites[origin] = site
+        self.reserve = self.reserve or site.tdm is not None
 
     def read(self, paths: Iterable[str]) -> Sites:
         """Takes up archives, in order; the newest capture of a site counts."""
@@ -110,7 +120,7 @@ class Sites:
             decoded = decode_body(head, content[head.length :], _LIMITS.payload_bytes)
             body = decoded.data
         date = parse_date(record.get(b"warc-date")) or _LONG_AGO
-        site = self._sites.setdefault(origin, _Site())
+        site = self._sites.setdefault(origin, Site())
         if path == ROBOTS and date >= site.robots_date:
             location = head.first("location") if head else None
             site.robots, site.robots_date = self._robots(status, body, url, location), date
@@ -156,11 +166,11 @@ class Sites:
         site = self._sites.get(origin) or self._sites.get(_other_scheme(origin))
         return site.ai if site else NOTHING
 
-    def _behind(self, origin: str) -> _Site | None:
+    def _behind(self, origin: str) -> Site | None:
         """The site that holds the robots.txt of an origin: behind redirects, of which one more than
         are followed leaves the last."""
         seen = set()
-        site: _Site | None = None
+        site: Site | None = None
         for _ in range(MOST_REDIRECTS + 1):
             if origin in seen:
                 return None
