@@ -11,6 +11,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,7 @@ class _Run:
         done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
         missing = [p for p in range(self.parts) if p not in done]
         sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
+        unread = [] if stage.reuse else self._prepare(stage, folder)
         tasks = self._tasks(stage, spec, missing)
         measured: Counter[str] = Counter()
         with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
@@ -250,6 +252,9 @@ class _Run:
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
         clear_temporary(folder)  # what workers that died left
         record = sum_up(stage, [done[p] for p in range(self.parts)])
+        for found in unread:  # of files beside the input
+            record["corrupt"] += found["corrupt"]
+            record["corrupt_examples"] += found["places"]
         if stage.index == 0:
             record["renamed"], record["settle_cpu"] = self._once(
                 stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
@@ -272,6 +277,16 @@ class _Run:
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
         self.outcome.measured.append(Measured.of(stage, record, measured))
+
+    def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
+        """What steps do once for all workers; what could not be read."""
+        found = []
+        for step in stage.steps:
+            file = step.prepared(folder)
+            if file is not None:
+                work = partial(step.prepare, file)
+                found.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
+        return found
 
     def _tasks(self, stage: MapStage, spec: Path, parts: list[int]) -> list[Task]:
         """A stage that is decided anew without its input needs what was recorded of that."""

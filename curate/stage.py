@@ -75,9 +75,11 @@ def ready(spec: dict[str, Any], *kinds: str) -> None:
     for kind in kinds:
         if kind in spec["closed"]:
             spec["closed"].remove(kind)
-            for step in spec["steps"] if kind == "steps" else [spec[kind]]:
-                if step is not None:
-                    step.open()
+            if kind == "steps":
+                for step in spec["steps"]:
+                    step.open_in(Path(spec["folder"]))
+            elif spec[kind] is not None:
+                spec[kind].open()
 
 
 def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
