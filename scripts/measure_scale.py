@@ -147,6 +147,12 @@ def once(folder: Path, recipe: str, sizes: tuple[int, int]) -> list[dict[str, An
     return runs[1:]
 
 
+def write_table(path: Path, head: dict[str, str], runs: list[dict[str, Any]]) -> None:
+    """The table with a run a line."""
+    lines = ",\n".join(json.dumps(r, ensure_ascii=False) for r in runs)
+    path.write_text(f'{json.dumps(head)[:-1]}, "runs": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -175,13 +181,12 @@ def main() -> None:
         for recipe, sizes in ONCE.items() if options.only == RECIPES else ():
             runs += once(folder, recipe, sizes)
             print(f"{runs[-1]['recipe']}: {runs[-1]['totals']}", flush=True)
-    table = {
+    head = {
         "about": "Written by scripts/measure_scale.py; not by hand.",
         "date": datetime.date.today().isoformat(),
         "cpu": cpu_model(),
-        "runs": runs,
     }
-    options.out.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_table(options.out, head, runs)
     print(f"wrote {options.out}")
 
 

@@ -112,7 +112,7 @@ def of_record(record: Any, said: str) -> Measured | None:
     """The figures in a run's record; None where it is no such record or has none."""
     try:
         return _measured(record, said)
-    except (KeyError, TypeError, AttributeError, IndexError):
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError):
         return None
 
 
@@ -162,7 +162,9 @@ def _steps(record: dict[str, Any], by_wall: bool) -> dict[str, StepFigures]:
     found = {}
     for stage in record["stages"]:
         seconds = _seconds(stage, by_wall)
-        for label, following in zip(stage["steps"], [*stage["steps"][1:], None], strict=True):
+        labels = stage["steps"]
+        for place, label in enumerate(labels):
+            following = labels[place + 1] if place + 1 < len(labels) else None
             row = going[label]
             worked = stage["worked"].get(label, 0)
             next_ = stage["worked"].get(following) if following else None

@@ -144,7 +144,8 @@ def line(where: list[Group], work: str, step: Settings | None = None) -> tuple[f
 
     Two runs of one recipe and different sizes give a line, the largest runs the best. From a single
     run the fixed part of another group's line is taken off; where that was a third of what it took
-    or more, the run was too small to say anything, and the other group's line holds.
+    or more, the run was too small to say what a document costs, and the other line's slope goes
+    through its point.
     """
     points = [_points(group, work, step) for group in where]
     lines = [max((found for p in of if (found := _line(p))), default=None) for of in points]
@@ -152,10 +153,13 @@ def line(where: list[Group], work: str, step: Settings | None = None) -> tuple[f
         if own is not None:
             return own[1], own[2]
         other = next((one for one in lines if one is not None), None)
-        fixed = other[1] if other else 0.0
         for documents, seconds in (max(p) for p in of):
-            if documents and seconds > 3 * fixed:
-                return fixed, (seconds - fixed) / documents
+            if other is None or seconds > 3 * other[1]:
+                fixed = other[1] if other else 0.0
+                if documents:
+                    return fixed, (seconds - fixed) / documents
+            else:
+                return max(0.0, seconds - other[2] * documents), other[2]
     return None
 
 
@@ -164,7 +168,9 @@ def _points(group: Group, work: str, step: Settings | None) -> list[list[tuple[i
     found: dict[str, list[tuple[int, float]]] = {}
     alike: dict[str, list[tuple[int, float]]] = {}  # of the very settings
     for run in group:
-        if step is None and work in run.once:
+        # Finding where archives may be cut is another work than reading the feet of parquet files.
+        other = work == "planning" and run.kinds != group[0].kinds
+        if step is None and work in run.once and not other:
             found.setdefault(run.recipe, []).append((run.documents, run.once[work]))
         for label, sketch in run.sketches.items():
             known = run.steps[label]
