@@ -391,7 +391,7 @@ def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None
         if (put := outcome.published) is not None:
             size = funnel.amount(put["bytes"])
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
-        print(f"report: {outcome.out / 'report.html'}")
+        print(f"report: {outcome.paths()['report']}")
     if how.as_json:
         said = {**outcome.totals(), **(more or {}), "paths": outcome.paths()}
         if outcome.published is not None:

@@ -33,6 +33,7 @@ from curate.plan import (
 from curate.progress import Progress, say
 from curate.recipe import Recipe
 from curate.sketches import SketchedCorpus
+from curate.stage_files import part_path, same_columns
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
@@ -256,7 +257,7 @@ class _Run:
             record["decided"], record["decided_cpu"] = self._once(
                 stage.decisions_key + ":resolved",
                 self._decisions(stage),
-                lambda: self._resolve(stage, record),
+                lambda: self._resolve(stage, record, engine),
             )
             if "written" in record:
                 record["written"]["decisions"] = self._decisions(stage).stat().st_size
@@ -278,8 +279,6 @@ class _Run:
 
     def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
-        from curate.stage_files import part_path
-
         done = self.ledger.done_parts(key) if key else {}
         for part in list(done):
             if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
@@ -291,6 +290,9 @@ class _Run:
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
+        entered = stage.reuse["input"] if stage.reuse else None
+        if previous and entered and not same_columns(previous, Path(entered)):
+            stage.reuse, stage.why = None, "its input has other columns"
         spec = {
             "folder": str(folder),
             "input": str(previous) if previous else None,
@@ -334,11 +336,12 @@ class _Run:
         folder = stage_folder(self.out, stage.folder_name)
         return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
 
-    def _resolve(self, stage: MapStage, record: dict[str, Any]) -> dict[str, Any]:
+    def _resolve(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> dict[str, Any]:
         from curate.resolving import resolve
 
         assert stage.sketch is not None
-        say(f"{stage.sketch.label}: resolving", self.options.quiet)
+        label = stage.sketch.label
+        say(f"{label}: resolving", self.options.quiet)
         return resolve(
             stage.sketch,
             self._corpus(stage),
@@ -346,6 +349,7 @@ class _Run:
             self._decisions(stage),
             (record["kept"], record["bytes_out"]),
             self.options.count(),
+            lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
         )
 
     def _indexes(self) -> list[indexes.Made]:

@@ -51,11 +51,12 @@ CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.
 
 @lru_cache(maxsize=4)
 def load_spec(path: str) -> dict[str, Any]:
-    """The stage's specification; its steps are opened once a worker."""
+    """The stage's specification; `ready` opens its steps, once a worker."""
     spec: dict[str, Any] = orjson.loads(Path(path).read_bytes())
-    spec["steps"] = [_opened(s) for s in spec["steps"]]
+    spec["steps"] = [_made(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
-        spec[kind] = _opened(spec[kind]) if spec[kind] else None
+        spec[kind] = _made(spec[kind]) if spec[kind] else None
+    spec["closed"] = ["apply", "steps", "sketch"]
     if spec.get("reuse"):  # the same steps under other limits; nothing measures with them
         spec["reuse"]["steps"] = [_made(s) for s in spec["reuse"]["steps"]]
     spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
@@ -69,10 +70,14 @@ def _made(identity: dict[str, Any]) -> Any:
     return cast(Any, cls(**settings)).named(identity["label"])
 
 
-def _opened(identity: dict[str, Any]) -> Any:
-    step = _made(identity)
-    step.open()
-    return step
+def ready(spec: dict[str, Any], *kinds: str) -> None:
+    """Opens the stage's steps of these kinds, which are about to be used."""
+    for kind in kinds:
+        if kind in spec["closed"]:
+            spec["closed"].remove(kind)
+            for step in spec["steps"] if kind == "steps" else [spec[kind]]:
+                if step is not None:
+                    step.open()
 
 
 def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
@@ -87,6 +92,7 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """Sketches of what an earlier run kept of one partition (its stage is reused)."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
+    ready(spec, "sketch")
     start = time.perf_counter()
     with writing(part_path(folder, part, spec["sketch_kind"])) as writer:
         schema = kept_schema(folder, part)
@@ -127,6 +133,7 @@ class Work:
 
     def steps(self, docs: Documents, traced: bool = True, first: int = 0) -> Documents:
         """The batch through every step of the stage from place `first` on."""
+        ready(self.spec, "apply", "steps")
         corpus_step: CorpusStep | None = self.spec["apply"]
         chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
         for step in (*chain, *self.spec["steps"])[first:]:
@@ -163,6 +170,7 @@ class Work:
         """Everything that a worker does with documents, except writing."""
         kept = self.steps(docs, traced=False).split()[0]
         if self.spec["sketch"]:
+            ready(self.spec, "sketch")
             sketch_rows(self.spec["sketch"], kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
@@ -209,9 +217,12 @@ class Work:
         if step is None:
             return
         start = time.perf_counter()
-        rows = sketch_rows(step, kept, self.part)
-        if others:
-            rows = pa.concat_tables([rows, *(conform(t, rows.schema) for t in others)])
+        tables = list(others)
+        if kept.num_rows or not tables:
+            ready(self.spec, "sketch")
+            tables.insert(0, sketch_rows(step, kept, self.part))
+        rows = pa.concat_tables([conform(t, tables[0].schema) for t in tables])
+        if len(tables) > 1:
             rows = rows.sort_by("n").combine_chunks()
         self.writers["sketch"].write(rows)
         self.sketched += kept.num_rows
@@ -309,7 +320,10 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     done = False
     began = time.perf_counter()
     try:
-        work.commit(work.steps(_with_edits(_empty(spec))))
+        if reuse is None:
+            work.commit(work.steps(_with_edits(_empty(spec))))
+        else:
+            reuse.begin(work)
         work.started()
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
@@ -149,6 +149,14 @@ class Step(Settings):
 
 class CorpusStep(Settings):
     """What needs the whole corpus: sketch (map), resolve (once, out of core), apply (map)."""
+
+    @property
+    def reach(self) -> Literal["own", "one", "cluster", "any"]:
+        """What one document more, or one less, changes of the others (whatif/dedups.py). own:
+        nothing. one: of documents with one key one stays. cluster: documents stay or go with those
+        that they are connected with, and one document connects whatever it matches. any: who
+        knows."""
+        return "any"
 
     def open(self) -> None:
         """As for a Step."""

@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from curate.errors import UsageError
 from curate.filters.lists import read_list
@@ -68,9 +67,8 @@ def read_words(location: str, sha256: str | None) -> dict[str, list[str]]:
     return words
 
 
-@lru_cache(maxsize=8)
 def patterns(location: str, sha256: str | None) -> dict[str, re.Pattern[str]]:
-    """Compiled patterns by language, loaded once a process."""
+    """Compiled patterns by language."""
     return {
         lang: badwords_regex(words, lang) for lang, words in read_words(location, sha256).items()
     }

@@ -6,10 +6,11 @@ counted by an approximation of Punkt (curate/text/sentences.py).
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from curate.documents import Documents, Spans
 from curate.filters import badwords
@@ -35,6 +36,8 @@ class C4(Step):
     badwords_lang: str = Field("en", description="list for pages whose lang is not known")
     badwords_fraction: float = Field(1.0, ge=0, le=1, description="share of such pages dropped")
 
+    _words: dict[str, re.Pattern[str]] | None = PrivateAttr(default=None)
+
     def notes(self) -> list[str]:
         skipped = f"{self.label}: no bad word list was given, so that rule was skipped"
         return [] if self.badwords else [skipped]
@@ -43,8 +46,8 @@ class C4(Step):
         return [self.badwords] if self.badwords else []
 
     def open(self) -> None:
-        if self.badwords:
-            badwords.patterns(self.badwords, self.badwords_sha256)
+        if self.badwords and self._words is None:
+            self._words = badwords.patterns(self.badwords, self.badwords_sha256)
 
     def apply(self, docs: Documents) -> Documents:
         from curate.filters.c4_kernel import SPAN_RULES, judge_lines
@@ -98,7 +101,8 @@ class C4(Step):
 
     def _drop_badwords(self, docs: Documents, clean: np.ndarray) -> Documents:
         found: list[str | None] = [None] * len(docs)
-        known = badwords.patterns(self.badwords or "", self.badwords_sha256)
+        self.open()
+        known = self._words or {}
         texts, urls, langs = docs.text, docs.table["url"], docs.table["lang"]
         for row in np.flatnonzero(clean):
             label = langs[int(row)].as_py() or self.badwords_lang

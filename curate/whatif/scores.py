@@ -24,9 +24,10 @@ from curate.assemble import MANIFESTS
 from curate.atomic import replacing
 from curate.errors import UsageError
 from curate.report.bins import numeric_columns
+from curate.report.corpora import Corpus
 
 THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
-SIZES = Path("stages", "text-sizes")
+SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,9 @@ class Scores:
         return len(self.bytes)
 
 
-def read(out: Path, columns: Iterable[str]) -> Scores:
+def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
     """The named columns of a finished run. UsageError where OUT has no documents."""
-    kept_files = sorted((out / "corpus").glob("part-*.parquet"))
-    gone_files = sorted((out / "rejected").glob("part-*.parquet"))
+    out, kept_files, gone_files = corpus.out, corpus.kept, corpus.gone
     if not kept_files or not gone_files:
         raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: name the OUT of one")
     wanted = list(dict.fromkeys(columns))
@@ -71,7 +71,7 @@ def read(out: Path, columns: Iterable[str]) -> Scores:
                 pool.submit(_fill, path, numbers, slice(a, z), path.parent.name == "rejected")
                 for path, (a, z) in zip(paths, pairwise(starts.tolist()), strict=True)
             ]
-            sizes = _sizes(out, paths, pool)
+            sizes = _sizes(corpus, paths, pool)
             tables = [f.result() for f in fills]
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         said = " ".join(str(error).split())[:200]
@@ -103,9 +103,9 @@ def _fill(path: Path, numbers: dict[str, np.ndarray], rows: slice, gone: bool) -
     return table.select(others)
 
 
-def _sizes(out: Path, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:
+def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:
     """int64[rows]: bytes of the texts, from the file of an earlier call where it is of this run."""
-    digest = hashlib.sha256()
+    out, digest = corpus.out, hashlib.sha256()
     for folder, name in MANIFESTS.items():
         manifest = out / folder / name
         digest.update(manifest.read_bytes() if manifest.exists() else b"")
@@ -113,7 +113,7 @@ def _sizes(out: Path, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray
         found = path.stat()
         digest.update(json.dumps([path.name, found.st_size, found.st_mtime_ns]).encode())
     key = digest.digest()
-    stored = out / SIZES
+    stored = out / (HOME_SIZES if corpus.is_home else SIZES)
     if stored.exists():
         data = stored.read_bytes()
         if data[: len(key)] == key and len(data) % 8 == 0:

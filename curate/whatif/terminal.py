@@ -60,6 +60,9 @@ def _kept(found: Answer) -> list[str]:
     rows += [("  new among them", found.gained), ("  no longer kept", found.lost)]
     if found.unmeasured.documents:
         rows.append(("and of these up to all", found.unmeasured))
+    least, most = found.bounds()
+    if found.resolved:
+        rows += [("at least, by dedups", least), ("at most, by dedups", most)]
     for label, of in rows:
         cells = f"{of.documents:>12,}{amount(of.bytes):>12}{short(of.bytes / found.ratio):>20}"
         lines.append(f"{label:<26}{cells}")

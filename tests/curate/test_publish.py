@@ -149,8 +149,8 @@ def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, 
     done = bench.command("dedup", source, "-o", "objects://bucket/out", "--scratch", "scratch")
     assert done.returncode == 1 and not (bench.folder / "scratch").exists()
     assert done.stderr.splitlines()[-1] == (
-        "llmcurate: objects://bucket/out/.llmcurate-may-write cannot be written (Access Denied);"
-        " run again, it goes on"
+        "llmcurate: objects://bucket/out cannot be written (Access Denied): see that it is there"
+        " and that you may write to it"
     )
 
 

@@ -244,6 +244,20 @@ def test_a_stage_that_cannot_be_decided_anew_runs_and_says_why(
     assert measured[3].measured == measured[3].documents
 
 
+def test_a_stage_whose_input_has_other_columns_runs(bench: Any) -> None:
+    passages = {"unit": "line", "min_sentences": 0}
+    steps = [{"dedup_passages": passages}, "cut", {"document_length": {"min": 10}}]
+    bench.jsonl("in/0.jsonl", rows(3))
+    _run(bench, steps, "out")
+    sets = ("dedup_passages.min_sentences=1",)
+    measured = apply(bench.folder / "out", sets, bench.folder / "a", Options(1, True)).measured
+    _run(bench, steps, "r", *sets)
+    assert bench.bytes_of("a") == bench.bytes_of("r") != bench.bytes_of("out")
+    assert [m.measured for m in measured] == [0, *(m.documents for m in measured[1:])]
+    whys = ["", "dedup_passages has other settings", "its input has other columns"]
+    assert [m.why for m in measured] == whys
+
+
 def test_the_command_says_how_many_documents_each_stage_measured(home: Home) -> None:
     bench, _ = home
     done = bench.command(
