@@ -62,6 +62,7 @@ def truth(record: dict[str, Any]) -> dict[str, dict[str, float]]:
     rows = {}
     for stage in record["stages"]:
         once += (stage.get("settle_cpu") or 0.0) + (stage.get("decided_cpu") or 0.0)
+        once += (stage.get("decided") or {}).get("tasks_cpu") or 0.0
         written = sum(n for kind, n in stage["written"].items() if kind != "decisions")
         rows[stage["folder"][:2]] = {
             "cpu": sum(stage["cpu"].values()), "written": written, "kept": stage["kept"]

@@ -38,12 +38,13 @@ class StepFigures:
 @dataclass(frozen=True)
 class SketchFigures:
     """What a step that looks at the whole corpus took: cpu: of sketching, seconds a byte kept;
-    stored: bytes of sketches a document; decided: one process's seconds for `documents`; decisions:
-    bytes of decisions a document."""
+    stored: bytes of sketches a document; decided: one process's seconds for `documents`, tasks:
+    those of workers; decisions: bytes of decisions a document."""
 
     cpu: float | None
     stored: float | None
     decided: float | None
+    tasks: float | None
     decisions: float | None
     documents: int
 
@@ -196,6 +197,7 @@ def _sketch(stage: dict[str, Any], by_wall: bool) -> SketchFigures:
         _over(_seconds(stage, by_wall).get(label), stage["worked"].get(label, 0)),
         _over(written.get("sketch"), kept),
         decided,
+        stage["decided"].get("tasks_cpu", 0.0),  # absent where one process did it all
         _over(written.get("decisions"), kept),
         kept,
     )

@@ -138,9 +138,23 @@ def stage_figures(where: list[Group], labels: list[str], first: bool) -> StageFi
     return None
 
 
+def in_workers(where: list[Group], step: Settings) -> float | None:
+    """The share of deciding the step's sketches that workers do as tasks: what the largest run had,
+    since small ones are not split. None: no figure."""
+    best: tuple[int, float] | None = None
+    for run in (run for group in where for run in group):
+        for label, sketch in run.sketches.items():
+            if run.steps[label].name != step.name or None in (sketch.decided, sketch.tasks):
+                continue
+            here, tasks = sketch.decided or 0.0, sketch.tasks or 0.0
+            if here + tasks > 0 and (best is None or sketch.documents > best[0]):
+                best = sketch.documents, tasks / (here + tasks)
+    return best[1] if best else None
+
+
 def line(where: list[Group], work: str, step: Settings | None = None) -> tuple[float, float] | None:
     """(fixed seconds, seconds a document) of what is done once a run: `report` and such, or what
-    decides the step's sketches. None: no figure.
+    decides the step's sketches, tasks of workers included. None: no figure.
 
     Two runs of one recipe and different sizes give a line, the largest runs the best. From a single
     run the fixed part of another group's line is taken off; where that was a third of what it took
@@ -174,8 +188,10 @@ def _points(group: Group, work: str, step: Settings | None) -> list[list[tuple[i
             found.setdefault(run.recipe, []).append((run.documents, run.once[work]))
         for label, sketch in run.sketches.items():
             known = run.steps[label]
-            if step is not None and known.name == step.name and sketch.decided is not None:
-                point = (sketch.documents, sketch.decided)
+            if step is None or known.name != step.name:
+                continue
+            if sketch.decided is not None and sketch.tasks is not None:
+                point = (sketch.documents, sketch.decided + sketch.tasks)
                 found.setdefault(run.recipe, []).append(point)
                 if known.settings == step.model_dump(mode="json"):
                     alike.setdefault(run.recipe, []).append(point)

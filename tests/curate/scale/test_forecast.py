@@ -133,6 +133,20 @@ def test_what_one_process_does_is_not_divided_by_workers():
     assert stages["assembling"].wall == pytest.approx(40 / 20)  # no more workers than partitions
 
 
+def test_what_a_dedup_does_in_workers_is_divided_among_them():
+    data = record()
+    data["stages"][0]["decided"]["tasks_cpu"] = 8.0
+    decided = by_name(told(data))["dedup_exact: deciding"]
+    assert not decided.single
+    assert (decided.cpu, decided.wall) == pytest.approx((50 + 80, 50 + 80 / 4))
+
+
+def test_without_the_seconds_of_workers_that_is_said():
+    data = record()
+    data["stages"][0]["decided"]["tasks_cpu"] = None  # Ray does not count them
+    assert "no figure for dedup_exact: deciding" in told(data).missing
+
+
 def test_sketches_are_written_and_read_and_decisions_too():
     found = told(record())
     assert found.total("shuffled") == pytest.approx(2 * 4000 + 2 * 1000)
