@@ -35,13 +35,17 @@ def rejected_schema(folders: list[Path]) -> pa.Schema:
     return pa.schema([*fields, *(schema.field(n) for n in REASON_COLUMNS)])
 
 
-def _ids_hash(path: Path) -> str:
+def ids_hash(columns: Iterable[pa.Array | pa.ChunkedArray]) -> str:
     """The sum of the ids' xxh3-128 hashes modulo 2^128: the same for any order of documents."""
     total = 0
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=["id"], use_threads=False):
-            total += sum(map(xxh3_128_intdigest, batch.column(0).cast(pa.binary()).to_pylist()))
+    for ids in columns:
+        total += sum(map(xxh3_128_intdigest, ids.cast(pa.binary()).to_pylist()))
     return f"{total % 2**128:032x}"
+
+
+def _ids_hash(path: Path) -> str:
+    with pq.ParquetFile(path) as file:
+        return ids_hash(b.column(0) for b in file.iter_batches(columns=["id"], use_threads=False))
 
 
 def total_ids(hashes: Iterable[str]) -> str:

@@ -314,6 +314,11 @@ def _execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome
     """Plans, finds OUT, runs or prints the plan, and tells what happened."""
     space = workspace.find()
     on_paper = how.dry_run and how.scale.as_if is not None
+    if recipe.read.fetch is not None:
+        from curate.fetch.inputs import local_inputs
+
+        given = inputs or list(recipe.input)
+        inputs = local_inputs(given, recipe.read.fetch, how.quiet, how.dry_run)
     plan = _plan(recipe, inputs, space, on_paper)
     if how.out is not None:
         out = how.out

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -40,17 +41,17 @@ class DirectInput:
         before: dict[int, int] = {}  # documents of a file in its earlier slices
         for part, slices in enumerate(self.plan.inputs.partitions):
             reader = PartitionReader(self.plan.inputs, part, self.plan.recipe.read)
-            counted = [0] * len(slices)
+            counted = np.zeros(len(slices), np.int64)
             for batch in reader:
-                for number in batch.ids["slice"].to_pylist():
-                    counted[number] += 1
+                counted += np.bincount(batch.ids["slice"].to_numpy(), minlength=len(slices))
                 if batch.refused is not None:
                     refused += len(batch.refused)
                     for mark in batch.refused.drops:
                         by_rule[f"read.{mark.rule}"] += len(mark.rows)
                 table = self._with_ordinals(batch.docs.table, batch.ids, part, before)
                 without = table.num_rows
-                table = table.filter(pc.is_valid(table["text"]))
+                if table["text"].null_count:  # or all of it would be copied
+                    table = table.filter(pc.is_valid(table["text"]))
                 without -= table.num_rows
                 refused += without
                 if without:
@@ -65,7 +66,7 @@ class DirectInput:
             size += reader.account.bytes_in
             skipped.update(reader.account.skipped)
             self.corrupt += reader.account.corrupt
-            for piece, documents in zip(slices, counted, strict=True):
+            for piece, documents in zip(slices, counted.tolist(), strict=True):
                 before[piece.file] = before.get(piece.file, 0) + documents
         self.tally = {
             "read": kept + refused,

@@ -75,6 +75,10 @@ def _made_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
         return plan_run(recipe, InputPlan((), ()))
     if not given:
         raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
+    if recipe.read.fetch is not None:
+        from curate.fetch.inputs import local_inputs
+
+        given = local_inputs(given, recipe.read.fetch, quiet=True, dry=False)
     return plan_run(recipe, plan_inputs(given, recipe.read.partition_bytes))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,12 +46,14 @@ def _weight(values: pa.ChunkedArray | pa.Array) -> int:
 
 
 class TableWriter:
-    """A parquet file whose row groups depend on the rows alone, in place when closed."""
+    """A parquet file whose row groups depend on the rows alone, in place when closed. sink: makes
+    the file object that it writes to of the temporary path; None: Arrow's own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sink: Callable[[Path], Any] | None = None) -> None:
         self._path = path
         self._context = replacing(path)
         self._aside = self._context.__enter__()
+        self.sink: Any = sink(self._aside) if sink else None
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._rows = self._bytes = 0
@@ -63,7 +66,7 @@ class TableWriter:
             # Of values that seldom repeat, a dictionary and the least and greatest cost much.
             others = [f.name for f in table.schema if f.name not in DISTINCT]
             self._writer = pq.ParquetWriter(
-                self._aside,
+                self._aside if self.sink is None else self.sink,
                 table.schema,
                 compression="zstd",
                 compression_level=1,
@@ -98,6 +101,8 @@ class TableWriter:
                 self._flush()
             if self._writer is not None:
                 self._writer.close()
+            if self.sink is not None:
+                self.sink.close()
         except BaseException as problem:
             with suppress(type(problem)):
                 self._context.__exit__(type(problem), problem, problem.__traceback__)
@@ -110,9 +115,9 @@ class TableWriter:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[TableWriter]:
+def writing(path: Path, sink: Callable[[Path], Any] | None = None) -> Iterator[TableWriter]:
     """A writer that is finished at the end of the block, or leaves nothing after an error."""
-    writer = TableWriter(path)
+    writer = TableWriter(path, sink)
     done = False
     try:
         yield writer

@@ -59,7 +59,9 @@ def row_group_slices(path: str, target: int) -> list[tuple[int, int | None]]:
 def read(path: str, start: int, end: int | None, rows: int) -> Iterator[pa.Table]:
     """Tables of at most `rows` rows of the row groups [start, end)."""
     with open_input(path) as f:
-        file = pq.ParquetFile(f, pre_buffer=False)
+        # Arrow's own files keep their memory; through Python each column is a new piece of it.
+        source = pa.OSFile(path) if "://" not in path else f
+        file = pq.ParquetFile(source, pre_buffer=False)
         groups = list(range(start, file.num_row_groups if end is None else end))
         if groups:
             for batch in file.iter_batches(rows, row_groups=groups, use_threads=False):

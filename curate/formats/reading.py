@@ -29,6 +29,10 @@ class ReadSettings(BaseModel):
     batch_rows: int = Field(1000, ge=1)
     max_record_bytes: int = Field(64 << 20, ge=1, description="larger records are rejected by size")
     max_payload_bytes: int = Field(64 << 20, ge=1, description="the same after decompression")
+    # Where files lie decides no output: it is not in what runs are known by.
+    fetch: str | None = Field(
+        None, exclude=True, description="a folder that inputs which are URLs are fetched into"
+    )
 
 
 @dataclass
@@ -176,24 +180,28 @@ class PartitionReader:
             self.account.bytes_in += int(sizes.sum())
             n = np.arange(self._next, self._next + len(cut))
             self._next += len(cut)
-            own = part["id"].to_pylist()
-            ordinals = [at + int(i) for i in cut]
-            numbers = pa.table([n, own, [number] * len(cut), ordinals], schema=ID_SCHEMA)
-            made = [
-                o if o is not None else f"{file.rel}#{k}"
-                for o, k in zip(own, ordinals, strict=True)
-            ]
-            part = part.set_column(0, "id", pa.array(made, pa.string()))
+            ordinals = at + cut
+            own = part["id"]
+            numbers = pa.table(
+                [pa.array(n), own, pa.repeat(pa.scalar(number, pa.int32()), len(cut)), ordinals],
+                schema=ID_SCHEMA,
+            )
+            if own.null_count:
+                made = [
+                    o if o is not None else f"{file.rel}#{k}"
+                    for o, k in zip(own.to_pylist(), ordinals.tolist(), strict=True)
+                ]
+                part = part.set_column(0, "id", pa.array(made, pa.string()))
             limit = self.settings.max_record_bytes
             absent = pc.and_(pc.is_null(part["text"]), pc.is_null(part["payload"]))
-            rejects: list[Any] = [
-                ("record_too_large", float(s), float(limit), None)
-                if s > limit
-                else ("no_text", None, None, "the record has no `text` string")
-                if nothing
-                else None
-                for s, nothing in zip(sizes, absent.to_pylist(), strict=True)
-            ]
+            missing = absent.to_numpy()
+            rejects: list[Any] = [None] * len(cut)
+            for row in np.flatnonzero((sizes > limit) | missing).tolist():
+                rejects[row] = (
+                    ("record_too_large", float(sizes[row]), float(limit), None)
+                    if sizes[row] > limit
+                    else ("no_text", None, None, "the record has no `text` string")
+                )
             yield self._batch(part.append_column(NUMBER, pa.array(n)), numbers, rejects)
 
     def _batch(self, table: pa.Table, ids: pa.Table, rejects: list[Any]) -> Batch:

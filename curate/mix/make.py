@@ -28,6 +28,7 @@ from curate.mix.write import Layout, write_mix
 
 if TYPE_CHECKING:
     from curate.mix.near import Near
+    from curate.mix.spill import Copy
     from curate.mix.step import Mix
     from curate.steps import ProductContext
 
@@ -45,9 +46,11 @@ class Prepared:
     record: dict[str, Any]
 
 
-def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepared:
-    """Measures the sources and chooses documents; says the table. UsageError, after the nearest
-    possible mix was said, where the mix cannot be had."""
+def prepare(
+    mix: Mix, sources: list[Source], scratch: Path, say: Say, copy: Copy | None = None
+) -> Prepared:
+    """Measures the sources and chooses documents; says the table. copy: where the documents go,
+    to be written. UsageError, after the nearest possible mix was said, where it cannot be had."""
     quality = mix.quality
     strata = Strata(
         by=mix.by,
@@ -65,7 +68,8 @@ def prepare(mix: Mix, sources: list[Source], scratch: Path, say: Say) -> Prepare
     path = scratch / "measured.parquet"
     near = _near(mix, sources, scratch)
     try:
-        measured = measure(sources, strata, size, mix.seed, path, mix.overlap == "exact", near)
+        hashed = mix.overlap == "exact"
+        measured = measure(sources, strata, size, mix.seed, path, hashed, near, copy)
     except BaseException:
         if near is not None:
             near.close(failed=True)
@@ -120,30 +124,28 @@ def _near(mix: Mix, sources: list[Source], scratch: Path) -> Near | None:
     return Near(sources, scratch)
 
 
-def make(mix: Mix, prepared: Prepared, folder: Path, context: ProductContext) -> dict[str, Any]:
-    """Writes the mix into the folder; returns what the report says of it."""
+def make(
+    mix: Mix, prepared: Prepared, copy: Copy, folder: Path, context: ProductContext
+) -> dict[str, Any]:
+    """Writes the mix of the documents in `copy` into the folder; returns what the report says."""
     settled = prepared.settled
     layout = Layout(mix.part_bytes, int(settled.bytes.sum()), context.workers)
     folder.mkdir(parents=True)
-    written = write_mix(
-        prepared.sources, prepared.measured.strata, prepared.chosen, mix.seed, layout, folder
-    )
-    documents = sum(f["documents"] for f in written.files)
-    size = sum(f["text_bytes"] for f in written.files)
-    if not np.array_equal(written.copies, settled.copies) or (
-        documents != settled.copies.sum() or size != settled.bytes.sum()
-    ):
-        raise RunFailed("mix: a source has changed while it was read; run the command again")
+    files = write_mix(copy, prepared.measured, prepared.chosen, layout, folder)
+    documents = sum(f["documents"] for f in files)
+    size = sum(f["text_bytes"] for f in files)
+    if documents != settled.copies.sum() or size != settled.bytes.sum():
+        raise RunFailed("mix: documents were lost on the disk; run the command again")
     record = prepared.record
     more = {
         "mix": {name: record[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
     }
     digest = hashlib.sha256(json.dumps(mix.identity()).encode()).hexdigest()[:16]
-    write_manifest(folder, MANIFESTS["corpus"], written.files, digest, more)
+    write_manifest(folder, MANIFESTS["corpus"], files, digest, more)
     return {
         "documents": documents,
         "bytes": size,
-        "kept_ids": total_ids(f["ids"] for f in written.files),
+        "kept_ids": total_ids(f["ids"] for f in files),
         "folder": folder.name,
         "mix": record,
         "input": _tally(prepared.sources) if mix.sources else None,

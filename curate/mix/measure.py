@@ -1,7 +1,8 @@
 """What there is to mix: the sources read once, sizes by stratum, and a small row a document.
 
 The rows (stratum, key, size, bytes, hash of the text) lie in a parquet file, so that choosing
-documents and counting copies need no memory of the corpus.
+documents and counting copies need no memory of the corpus. The documents themselves go to disk as
+they were decoded: writing the mix does not read the sources again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import pyarrow.parquet as pq
 from curate.mix.design import Key
 from curate.mix.order import seed_of
 from curate.mix.sizes import Sizes
-from curate.mix.sources import Source
+from curate.mix.sources import SOURCE, Source
 from curate.mix.strata import Strata
 from curate.table_writer import writing
 from curate.text.buffers import as_large_string, text_buffers
 
 if TYPE_CHECKING:
     from curate.mix.near import Near
+    from curate.mix.spill import Copy
 
 ROWS = 200_000
 
@@ -49,6 +51,24 @@ class Measured:
         with pq.ParquetFile(self.path, pre_buffer=False) as file:
             for batch in file.iter_batches(ROWS, columns=list(columns), use_threads=False):
                 yield [batch[name].to_numpy(zero_copy_only=False) for name in columns]
+
+
+class Rows:
+    """Columns that come some at a time, taken in pieces of any length."""
+
+    def __init__(self, parts: Iterator[list[np.ndarray]]) -> None:
+        self._parts, self._left = parts, next(parts, [])
+
+    def take(self, count: int) -> list[np.ndarray]:
+        """The columns of the next rows, of which there are so many."""
+        found = []
+        while count:
+            if not len(self._left[0]):
+                self._left = next(self._parts)
+            found.append([column[:count] for column in self._left])
+            self._left = [column[count:] for column in self._left]
+            count -= len(found[-1][0])
+        return [np.concatenate(columns) for columns in zip(*found, strict=True)]
 
 
 def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
@@ -76,9 +96,10 @@ def measure(
     path: Path,
     hashed: bool,
     near: Near | None = None,
+    copy: Copy | None = None,
 ) -> Measured:
-    """Reads all sources once. hashed: whether rows hold hashes of texts; near: what is given the
-    documents too."""
+    """Reads all sources once. hashed: whether rows hold hashes of texts; near, copy: what is given
+    the documents that are not left out, copy in one schema and with their source."""
     sums: list[np.ndarray] = []
     strata.begin()
     row = 0
@@ -103,11 +124,16 @@ def measure(
                     batch = batch.filter(pa.array(inside))
                 if near is not None:
                     near.add(source.name, row, batch)
+                if copy is not None and batch.num_rows:
+                    named = pa.repeat(source.name, batch.num_rows)
+                    copy.add(pa.Table.from_batches([batch]).append_column(SOURCE, named))
                 row += len(number)
                 many = len(strata.keys)
                 sums.append(_sums(number, many, counted, length))
                 writer.write(_rows(number, key, counted, length, found))
     sizes.end()
+    if copy is not None:
+        copy.close()
     many = len(strata.keys)
     total = np.zeros((3, many), np.int64)
     for one in sums:

@@ -64,7 +64,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
     from curate.plan import plan_run
     from curate.recipe import build
 
-    recipe = build("mix", [], read=ReadSettings(batch_rows=4000, batch_bytes=16 << 20))
+    recipe = build("mix", [], read=ReadSettings(batch_rows=2000, batch_bytes=8 << 20))
     plans = {
         name: plan_inputs(inputs[name], recipe.read.partition_bytes) for name in sorted(inputs)
     }

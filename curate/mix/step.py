@@ -194,6 +194,7 @@ class Mix(Product):
     def build(self, context: ProductContext) -> dict[str, Any]:
         from curate.mix.make import make, prepare
         from curate.mix.sources import own_corpus
+        from curate.mix.spill import Copy
 
         name = "mix" if context.beside else "corpus"
         for old in (context.out / "mix", context.out / "corpus"):
@@ -203,8 +204,9 @@ class Mix(Product):
         scratch.mkdir(parents=True)
         try:
             sources = self.opened() if self.sources else [own_corpus("corpus", context.corpus)]
-            prepared = prepare(self, sources, scratch, context.say)
-            return make(self, prepared, context.out / name, context)
+            copy = Copy(scratch / "sources")
+            prepared = prepare(self, sources, scratch, context.say, copy)
+            return make(self, prepared, copy, context.out / name, context)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -1,14 +1,13 @@
 """The mix as a corpus: its parts in order, out of core, the same bytes for any number of workers.
 
-The sources are read a second time; every copy of a document goes to disk with its position, and
-each part of the mix is then ordered and written by itself. What is in memory is a run of rows, and
-a part for each worker.
+The documents lie on disk since they were measured, decoded. From there every copy of a document
+goes to disk with its position, and each part of the mix is then ordered and written by itself. In
+memory is a run of rows, and a part for each worker.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from curate.assemble import file_record
-from curate.errors import RunFailed
+from curate.assemble import ids_hash
 from curate.mix.choose import Chosen, Taking, last_keys
-from curate.mix.measure import base_keys
+from curate.mix.measure import Measured, Rows
 from curate.mix.order import keys, positions
-from curate.mix.sources import EPOCH, SOURCE, Source
-from curate.mix.spill import Spill
-from curate.mix.strata import Strata
+from curate.mix.scratch import Hashed
+from curate.mix.sources import EPOCH
+from curate.mix.spill import Copy, Spill
 from curate.table_writer import writing
 
 POSITION = "_position"
@@ -47,98 +44,58 @@ class Layout:
         return max(1, -(-self.total // self.part_bytes))
 
 
-@dataclass
-class Written:
-    """files: as a manifest has them; copies: int64[strata], documents written."""
-
-    files: list[dict[str, Any]]
-    copies: np.ndarray
-
-
 def write_mix(
-    sources: list[Source],
-    strata: Strata,
-    chosen: Chosen,
-    seed: int,
-    layout: Layout,
-    folder: Path,
-    progress: Callable[[int], None] = lambda documents: None,
-) -> Written:
-    """Writes FOLDER/part-*.parquet. RunFailed where a source is not what it was when measured."""
+    copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, folder: Path
+) -> list[dict[str, Any]]:
+    """Writes FOLDER/part-*.parquet; returns the files as a manifest has them. The copy of the
+    documents that were measured is used up."""
     scratch = folder.with_name(f".spill-{folder.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    spill = Spill(scratch / "rows", layout.parts, layout.part_bytes)
+    spill = Spill(scratch / "mix")
     try:
-        copies = _spread(sources, strata, chosen, seed, layout.parts, spill, progress)
+        _spread(copy, measured, chosen, layout, spill)
+        copy.remove()
         spill.close()
         threads = max(1, min(layout.workers, layout.parts, MOST_THREADS))
         with ThreadPoolExecutor(threads) as pool:
-            files = list(
-                pool.map(lambda part: _write_part(spill, part, folder), range(layout.parts))
-            )
+            parts = range(layout.parts)
+            return list(pool.map(lambda part: _write_part(spill, part, folder), parts))
     finally:
         spill.remove()
         shutil.rmtree(scratch, ignore_errors=True)
-    return Written(files, copies)
 
 
-def _spread(
-    sources: list[Source],
-    strata: Strata,
-    chosen: Chosen,
-    seed: int,
-    parts: int,
-    spill: Spill,
-    progress: Callable[[int], None],
-) -> np.ndarray:
-    """Gives every copy of a document its position and puts it on disk."""
-    many = len(strata.keys)
-    copies = np.zeros(many, np.int64)
-    strata.begin()
+def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spill: Spill) -> None:
+    """Gives every copy of a document its position and puts it on disk, part by part."""
     taking, epochs = Taking(chosen), chosen.epochs
-    for source in sources:
-        for batch in source.read():
-            if not batch.num_rows:
-                continue
-            number = strata.of(source.name, batch)
-            if len(strata.keys) > many:
-                raise RunFailed(f"mix: {source.name} has changed while it was read; run again")
-            rows, epoch, place = _copies(
-                number, base_keys(source, batch, seed), chosen, taking, epochs
-            )
-            np.add.at(copies, number[rows], 1)
-            table = pa.Table.from_batches([batch])
-            if not np.array_equal(rows, np.arange(batch.num_rows)):
-                table = table.take(rows)
-            for name, values in (
-                (SOURCE, pa.repeat(source.name, len(rows))),
-                (EPOCH, pa.array(epoch, pa.int32())),
-                (POSITION, pa.array(place, pa.float64())),
-            ):
-                table = table.append_column(name, values)
-            spill.add(table, (place * parts).astype(np.int64))
-            progress(len(rows))
-    return copies
+    known = Rows(measured.rows("stratum", "key"))
+    for held in copy.runs(layout.part_bytes):
+        number, key = known.take(len(held.place))
+        rows, epoch, place = _copies(number, key, chosen, taking, epochs)
+        part = (place * layout.parts).astype(np.int64)
+        order = np.argsort(part, kind="stable")
+        bounds = np.searchsorted(part[order], np.arange(layout.parts + 1))
+        for to in np.flatnonzero(np.diff(bounds)).tolist():
+            mine = order[bounds[to] : bounds[to + 1]]
+            table = held.take(rows[mine])
+            table = table.append_column(EPOCH, pa.array(epoch[mine], pa.int32()))
+            spill.add(to, table.append_column(POSITION, pa.array(place[mine])))
 
 
 def _copies(
     number: np.ndarray, base: np.ndarray, chosen: Chosen, taking: Taking, epochs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(row, epoch, position) of every copy of a batch's documents."""
-    inside = np.flatnonzero(number >= 0)
-    stratum = number[inside]
-    full, found = chosen.full[stratum], []
+    """(row, epoch, position) of every copy of documents of those strata and keys."""
+    full, found = chosen.full[number], []
     for epoch in range(int(full.max(initial=0))):
-        mine = full > epoch
-        key = keys(base[inside[mine]], epoch)
-        found.append((inside[mine], epoch, positions(key, epoch, epochs[stratum[mine]])))
-    if len(inside):
-        key = last_keys(base[inside], full)
-        taken = taking.last(stratum, key)
-        for epoch in np.unique(full[taken]).tolist():
-            mine = taken & (full == epoch)
-            found.append((inside[mine], epoch, positions(key[mine], epoch, epochs[stratum[mine]])))
+        mine = np.flatnonzero(full > epoch)
+        found.append((mine, epoch, positions(keys(base[mine], epoch), epoch, epochs[number[mine]])))
+    key = last_keys(base, full)
+    taken = taking.last(number, key)
+    for epoch in np.unique(full[taken]).tolist():
+        mine = np.flatnonzero(taken & (full == epoch))
+        found.append((mine, epoch, positions(key[mine], epoch, epochs[number[mine]])))
     rows = np.concatenate([np.empty(0, np.int64), *(r for r, _, _ in found)])
     times = [np.empty(0, np.int32), *(np.full(len(r), e, np.int32) for r, e, _ in found)]
     return rows, np.concatenate(times), np.concatenate([np.empty(0), *(p for _, _, p in found)])
@@ -147,17 +104,20 @@ def _copies(
 def _write_part(spill: Spill, part: int, folder: Path) -> dict[str, Any]:
     """A part of the mix in order; equal positions stay in the order of reading."""
     target = folder / f"part-{part:05d}.parquet"
-    size = 0
-    with writing(target) as writer:
-        if spill.schema is None:
-            return {}
-        table = spill.rows(part)
-        order = np.argsort(table[POSITION].to_numpy(), kind="stable")
-        table = table.drop_columns([POSITION]).combine_chunks()
-        writer.write(table.schema.empty_table())
-        length = pc.fill_null(pc.binary_length(table["text"]), 0).to_numpy()[order]
-        cuts = np.flatnonzero(np.diff(np.cumsum(length) // SLICE)) + 1
-        for rows in np.split(order, cuts):
-            writer.write(table.take(rows))
-        size = int(length.sum())
-    return {"name": target.name, "text_bytes": size, **file_record(target)}
+    held, size, ids = spill.rows(part), 0, []
+    with writing(target, Hashed) as writer:
+        writer.write(spill.empty().drop_columns([POSITION]))
+        if held is not None:
+            order = np.argsort(held.rest[POSITION].to_numpy(), kind="stable")
+            length = held.rest["text"].to_numpy()[order]
+            cuts = np.flatnonzero(np.diff(np.cumsum(length) // SLICE)) + 1
+            for rows in np.split(order, cuts):
+                writer.write(held.take(rows).drop_columns([POSITION]))
+            size, ids = int(length.sum()), [held.rest["id"]]
+    return {
+        "name": target.name,
+        "text_bytes": size,
+        "documents": writer.rows,
+        "sha256": writer.sink.sha256.hexdigest(),
+        "ids": ids_hash(ids),
+    }

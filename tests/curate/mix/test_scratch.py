@@ -1,16 +1,27 @@
-"""The file that rows wait in: what was appended is read, past the page cache or not."""
+"""Files that rows wait in: what was appended is read, past the page cache or not."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import random
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from curate.errors import RunFailed
 from curate.mix import scratch
-from curate.mix.scratch import Scratch
+from curate.mix.scratch import BLOCK, Hashed, Scratch
+from curate.mix.spill import Copy, RowFile
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("rows")
 
 
 def pieces(seed):
@@ -44,10 +55,78 @@ def test_pieces_are_read_as_they_were_appended_in_any_order(tmp_path, monkeypatc
     places = [(file.append(memoryview(data)), len(data)) for data in given]
     file.close()
     order = random.Random(4).sample(range(len(given)), len(given))
-    found = file.read([places[i] for i in order])
-    assert [bytes(view) for view in found] == [given[i] for i in order]
+    room, begins = file.read([places[i] for i in order])
+    found = [bytes(room[at : at + places[i][1]]) for at, i in zip(begins, order, strict=True)]
+    assert found == [given[i] for i in order]
     file.remove()
     assert not (tmp_path / "rows").exists()
+
+
+def test_pieces_that_meet_in_the_file_meet_in_memory_too(tmp_path):
+    file = Scratch(tmp_path / "rows")
+    places = [(file.append(memoryview(data)), len(data)) for data in pieces(5)]
+    file.close()
+    _, begins = file.read(places)
+    assert [at - begins[0] for at in begins] == [at for at, _ in places]
+    file.remove()
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK, 3 * BLOCK + 17])
+def test_a_part_ends_where_its_bytes_do_and_is_hashed(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(scratch, "ROOM", 8 * BLOCK)
+    data = random.Random(size).randbytes(size)
+    file = Hashed(tmp_path / "part")
+    for at in range(0, size, 1000):
+        assert file.write(data[at : at + 1000]) == len(data[at : at + 1000])
+    assert file.tell() == size
+    file.close()
+    assert (tmp_path / "part").read_bytes() == data
+    assert file.sha256.hexdigest() == hashlib.sha256(data).hexdigest()
+    (tmp_path / "plain").write_bytes(b"")
+    assert (tmp_path / "part").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def documents(texts):
+    ids = [f"d{i}" for i in range(len(texts))]
+    tags = [None if i % 3 else [i] for i in range(len(texts))]
+    return pa.table({"id": ids, "text": pa.array(texts, pa.large_string()), "tags": tags})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.text(max_size=9), min_size=1, max_size=5), min_size=1, max_size=6),
+    st.data(),
+)
+def test_rows_of_any_stretches_in_any_order_are_those_that_were_added(folder, parts, data):
+    file = RowFile(folder / "rows")
+    tables = [documents(texts) for texts in parts]
+    stretches = [file.add(table) for table in tables]
+    file.close()
+    mine = data.draw(st.lists(st.sampled_from(range(len(tables))), min_size=1, max_size=6))
+    whole = pa.concat_tables([tables[i] for i in mine])
+    order = data.draw(st.permutations(range(whole.num_rows)))
+    held = file.read([stretches[i] for i in mine])
+    assert held.take(np.array(order)).to_pylist() == whole.take(order).to_pylist()
+    assert file.empty().schema == whole.schema
+    file.remove()
+    assert not list(folder.iterdir())
+
+
+def test_a_copy_gives_all_rows_in_order_some_bytes_at_a_time(tmp_path):
+    copy = Copy(tmp_path / "rows")
+    tables = [documents(["x" * i, "é", ""]) for i in range(10)]
+    # A slice whose texts do not begin where the column's do, and a null.
+    tables.append(documents(["away", "here", None, "away"]).slice(1, 2))
+    for table in tables:
+        copy.add(table)
+    copy.close()
+    runs = [held.take(np.arange(len(held.place))) for held in copy.runs(12)]
+    found = pa.concat_tables(runs)
+    assert len(runs) > 3
+    texts = [t for table in tables for t in table["text"].to_pylist()]
+    assert found["text"].to_pylist() == [t or "" for t in texts]
+    assert found["id"].to_pylist() == [i for table in tables for i in table["id"].to_pylist()]
+    copy.remove()
 
 
 def test_a_file_that_was_cut_is_one_line(tmp_path):
