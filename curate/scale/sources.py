@@ -156,13 +156,14 @@ def line(where: list[Group], work: str, step: Settings | None = None) -> tuple[f
     """(fixed seconds, seconds a document) of what is done once a run: `report` and such, or what
     decides the step's sketches, tasks of workers included. None: no figure.
 
-    Two runs of one recipe and different sizes give a line, the largest runs the best. From a single
-    run the fixed part of another group's line is taken off; where that was a third of what it took
-    or more, the run was too small to say what a document costs, and the other line's slope goes
-    through its point.
+    Two runs of one recipe and different sizes give a line; of the largest (within a factor of ten)
+    the steepest counts, for a recipe of few columns has a short report. From a single run the fixed
+    part of another group's line is taken off; where that was a third of what it took or more, the
+    run was too small to say what a document costs, and the other line's slope goes through its
+    point.
     """
     points = [_points(group, work, step) for group in where]
-    lines = [max((found for p in of if (found := _line(p))), default=None) for of in points]
+    lines = [_steepest([found for p in of if (found := _line(p))]) for of in points]
     for of, own in zip(points, lines, strict=True):
         if own is not None:
             return own[1], own[2]
@@ -196,6 +197,11 @@ def _points(group: Group, work: str, step: Settings | None) -> list[list[tuple[i
                 if known.settings == step.model_dump(mode="json"):
                     alike.setdefault(run.recipe, []).append(point)
     return list((alike or found).values())
+
+
+def _steepest(lines: list[tuple[int, float, float]]) -> tuple[int, float, float] | None:
+    largest = max((one[0] for one in lines), default=0)
+    return max((one for one in lines if one[0] * 10 >= largest), key=lambda o: o[2], default=None)
 
 
 def _line(points: list[tuple[int, float]]) -> tuple[int, float, float] | None:

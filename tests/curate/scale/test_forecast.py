@@ -230,10 +230,10 @@ def test_the_fixed_part_of_another_table_is_taken_off_a_single_run():
 
 
 def test_the_largest_runs_give_the_line_and_those_of_the_same_settings_that_of_a_step():
-    other = [_run(10, 1.0), _run(5000, 20.0)]
-    other = [replace(run, recipe="other") for run in other]
-    table = (_run(100, 6.0), _run(1000, 15.0), *other)
-    assert line([table], "report")[1] == pytest.approx(19 / 4990)
+    large = [replace(run, recipe="large") for run in (_run(10, 1.0), _run(50_000, 20.0))]
+    steep = [replace(run, recipe="steep") for run in (_run(10, 1.0), _run(40_000, 30.0))]
+    table = (_run(100, 6.0), _run(1000, 15.0), *large, *steep)  # the first is small, and steeper
+    assert line([table], "report")[1] == pytest.approx(29 / 39_990)
 
 
 def test_a_step_is_decided_at_the_rate_of_its_own_settings():
