@@ -361,7 +361,8 @@ class _Run:
         assert stage.sketch is not None
         label = stage.sketch.label
         say(f"{label}: resolving", self.options.quiet)
-        return resolve(
+        before = getattr(engine, "cpu", None)  # Ray does not count it
+        found = resolve(
             stage.sketch,
             self._corpus(stage),
             self._own(stage),
@@ -370,6 +371,9 @@ class _Run:
             self.options.count(),
             lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
         )
+        after = getattr(engine, "cpu", None)
+        spent = None if before is None or after is None else round(after - before, 3)
+        return {**found, "tasks_cpu": spent}
 
     def _indexes(self) -> list[indexes.Made]:
         """What the plan's dedups leave for later runs to compare with."""
