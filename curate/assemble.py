@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,7 @@ def _rejected(
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition's part of corpus and rejected. folders: the stages' folders in order;
     kept_bytes: text of the documents that the last one kept."""
+    began = time.process_time()
     part = payload["part"]
     folders = [Path(f) for f in payload["folders"]]
     changed = changed_ids(payload["ids"], part)
@@ -117,7 +119,8 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": _ids_hash(target)}
     rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
-    return {"kept": kept, "rejected": {"name": name, **rejected}}
+    cpu = time.process_time() - began
+    return {"kept": kept, "rejected": {"name": name, **rejected}, "cpu": cpu}
 
 
 # Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest

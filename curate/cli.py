@@ -32,6 +32,7 @@ from curate.cli_options import (
 from curate.cli_perplexity import perplexity_app
 from curate.cli_quality import quality_app
 from curate.cli_refresh import forget, refresh
+from curate.cli_scale import AsIf, Price, Sample, scaled_how
 from curate.cli_search import search_app
 from curate.cli_stats import stats
 from curate.cli_tokenizer import tokenizer_app
@@ -95,14 +96,19 @@ def run(
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
+    sample: Sample = None,
+    as_if: AsIf = None,
+    price: Price = None,
 ) -> None:
     """Run a recipe. Again on the same OUT it resumes, or says that all is done.
 
-    Example: llmcurate run c4 archives/*.warc.gz -o out --set c4.min_sentences=5
+    Examples: llmcurate run c4 archives/*.warc.gz -o out --set c4.min_sentences=5
+    llmcurate run c4 crawl/ -o all --dry-run --sample out --workers 1000   (what all of it takes)
     """
     from curate import commands
 
     how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch)
+    how = scaled_how(how, sample, as_if, price)
     commands.run(recipe, inputs or [], tuple(sets or ()), how)
 
 

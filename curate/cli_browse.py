@@ -10,7 +10,7 @@ import typer
 
 
 def browse(
-    run: Annotated[Path, typer.Argument(help="OUT of a finished run.")],
+    run: Annotated[Path, typer.Argument(help="OUT of a finished run, or a refresh's HOME.")],
     port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 8765,
     static: Annotated[
         Optional[Path], typer.Option(metavar="FILE", help="Write a sample as one page instead.")

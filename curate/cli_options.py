@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 if TYPE_CHECKING:
-    from curate.commands import How
+    from curate.execute import How
 
 Inputs = Annotated[
     Optional[list[str]],  # noqa: UP045
@@ -32,7 +32,9 @@ Scratch = Annotated[
     typer.Option(help="Where the run works if OUT is a URL: by default in the user's cache."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan, what it would take, and stop.")
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 Sets = Annotated[
     Optional[list[str]],  # noqa: UP045
@@ -51,6 +53,6 @@ def how_of(
     scratch: Path | None = None,
 ) -> How:
     """The shared options as one value."""
-    from curate.commands import How
+    from curate.execute import How
 
     return How(out, workers, as_json, dry_run, quiet, engine, address, scratch)

@@ -12,7 +12,7 @@ from curate.cli_options import Json, Quiet, Sets, Workers
 
 
 def whatif(
-    run: Annotated[Path, typer.Argument(help="OUT of a finished run.")],
+    run: Annotated[Path, typer.Argument(help="OUT of a finished run, or a refresh's HOME.")],
     sets: Sets = None,
     out: Annotated[
         Optional[Path],

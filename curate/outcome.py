@@ -60,6 +60,8 @@ class Outcome:
     stages: list[dict[str, Any]] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    # CPU seconds of what is no stage's: planning, assembling (workers), the report.
+    driver: dict[str, float] = field(default_factory=dict)
     published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
     measured: list[Measured] = field(default_factory=list)  # of each stage
@@ -119,6 +121,14 @@ def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
         for r in results:
             of_steps.update(r.get(name, {}))
         record[name] = dict(of_steps)
+    if all("cpu" in r for r in results):
+        for name in ("cpu", "written"):
+            amounts: Counter[str] = Counter()
+            for r in results:
+                amounts.update(r[name])
+            record[name] = {k: round(v, 3) for k, v in sorted(amounts.items())}
+        starts = [r["cpu"]["start"] for r in results]
+        record["start"] = [min(starts, default=0.0), max(starts, default=0.0)]
     record["cut_examples"] = cut_examples(results)
     record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
     record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)

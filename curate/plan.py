@@ -96,13 +96,14 @@ class EarlierIds:
 @dataclass
 class RunPlan:
     """Everything that a run will do. earlier: where ids go on from those of earlier runs; then all
-    ids of this one are left in the first stage's folder, too."""
+    ids of this one are left in the first stage's folder, too. cpu: seconds that planning took."""
 
     recipe: Recipe
     inputs: InputPlan
     stages: list[MapStage]
     products: list[ProductStage]
     earlier: EarlierIds | None = None
+    cpu: float = 0.0
 
     @property
     def digest(self) -> str:
@@ -116,18 +117,31 @@ class RunPlan:
         return self.stages[-1].key if self.stages else self.inputs.fingerprint()[:16]
 
 
-def plan_run(recipe: Recipe, inputs: InputPlan, earlier: EarlierIds | None = None) -> RunPlan:
-    """Cuts the recipe into stages. UsageError where steps cannot work on this input."""
+def plan_run(
+    recipe: Recipe,
+    inputs: InputPlan,
+    earlier: EarlierIds | None = None,
+    on_paper: bool = False,
+) -> RunPlan:
+    """Cuts the recipe into stages. UsageError where steps cannot work on this input.
+
+    on_paper: a plan that is not to be run, whose stages have no keys: what decides them, such as
+    the content of models, is not looked for.
+    """
     _check_extraction(recipe, inputs)
-    before = [earlier.digest] if earlier and earlier.files else []
-    key = _hash(inputs.fingerprint(), recipe.read.model_dump(mode="json"), *before)
+    gone_on_from = [earlier.digest] if earlier and earlier.files else []
+    key = _hash(inputs.fingerprint(), recipe.read.model_dump(mode="json"), *gone_on_from)
     stages: list[MapStage] = []
     current: list[Step] = []
     pending: CorpusStep | None = None
 
     def close(sketch: CorpusStep | None) -> None:
         nonlocal key, current, pending
-        key = _hash(key, pending.identity() if pending else None, [s.identity() for s in current])
+        if on_paper:
+            key = ""
+        else:
+            before = pending.identity() if pending else None
+            key = _hash(key, before, [s.identity() for s in current])
         stages.append(MapStage(len(stages), key, pending, current, sketch))
         current, pending = [], sketch
 
@@ -145,10 +159,13 @@ def plan_run(recipe: Recipe, inputs: InputPlan, earlier: EarlierIds | None = Non
             current.append(step)
     if current or pending:
         close(None)
-    return RunPlan(recipe, inputs, stages, _product_stages(recipe, key, len(stages)), earlier)
+    made = _product_stages(recipe, key, len(stages), on_paper)
+    return RunPlan(recipe, inputs, stages, made, earlier)
 
 
-def _product_stages(recipe: Recipe, corpus_key: str, start: int) -> list[ProductStage]:
+def _product_stages(
+    recipe: Recipe, corpus_key: str, start: int, on_paper: bool
+) -> list[ProductStage]:
     products: list[ProductStage] = []
     made: dict[str, int] = {}
     for product in recipe.products:
@@ -156,7 +173,9 @@ def _product_stages(recipe: Recipe, corpus_key: str, start: int) -> list[Product
         inputs = {kind: made[kind] for kind in needs if kind in made}
         parents = [products[i].key for i in inputs.values()]
         own = product.reads_corpus and "corpus" not in inputs
-        key = _hash(corpus_key if own else "", product.identity(), parents)
+        key = ""
+        if not on_paper:
+            key = _hash(corpus_key if own else "", product.identity(), parents)
         made[product.makes] = len(products)
         products.append(ProductStage(start + len(products), key, product, inputs))
     return products

@@ -55,9 +55,11 @@ class Store:
         except (ImportError, ValueError) as error:
             raise UsageError(f"OUT {url}: {error}") from None
 
-    def _failed(self, name: str, error: Exception) -> RunFailed:
+    def _failed(
+        self, name: str, error: Exception, advice: str = "run again, it goes on"
+    ) -> RunFailed:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return RunFailed(f"{self.url}/{name} cannot be written ({said}); run again, it goes on")
+        return RunFailed(f"{self.url}{name} cannot be written ({said}): {advice}")
 
     def check(self) -> None:
         """RunFailed where nothing can be written, before hours of work."""
@@ -66,7 +68,8 @@ class Store:
             self.fs.pipe_file(f"{self.root}/{name}", b"")
             self.fs.rm_file(f"{self.root}/{name}")
         except Exception as error:
-            raise self._failed(name, error) from None
+            advice = "see that it is there and that you may write to it"
+            raise self._failed("", error, advice) from None
 
     def listed(self) -> dict[str, list[Any]]:
         """name -> [bytes, sha256] of what the last run put there."""
@@ -92,14 +95,14 @@ class Store:
             self.fs.makedirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
             self.fs.put_file(str(path), f"{self.root}/{name}")
         except Exception as error:
-            raise self._failed(name, error) from None
+            raise self._failed(f"/{name}", error) from None
 
     def write(self, name: str, data: bytes) -> None:
         """A small file."""
         try:
             self.fs.pipe_file(f"{self.root}/{name}", data)
         except Exception as error:
-            raise self._failed(name, error) from None
+            raise self._failed(f"/{name}", error) from None
 
     def remove(self, names: Iterable[str]) -> None:
         """Files that may be gone already."""
@@ -109,7 +112,7 @@ class Store:
             except FileNotFoundError:
                 continue
             except Exception as error:
-                raise self._failed(name, error) from None
+                raise self._failed(f"/{name}", error) from None
 
 
 def publish(out: Path, store: Store) -> dict[str, int]:

@@ -69,7 +69,10 @@ class Recipe:
         out: dict[str, Any] = {"name": self.name, "description": self.description}
         if self.input:
             out["input"] = list(self.input)
-        return out | {"read": self.read.model_dump(mode="json"), "steps": steps}
+        read = self.read.model_dump(mode="json")
+        if self.read.fetch is not None:
+            read["fetch"] = self.read.fetch
+        return out | {"read": read, "steps": steps}
 
     def digest(self) -> str:
         """A hash of everything that decides the output."""

@@ -11,7 +11,7 @@ from curate.atomic import replacing
 from curate.database import database, literal
 from curate.errors import TooMuchGone
 from curate.indexes import Index, earlier_files
-from curate.sketches import MARK, SketchedCorpus, Sketches, view
+from curate.sketches import MARK, Run, SketchedCorpus, Sketches, run_here, view
 
 if TYPE_CHECKING:
     from curate.steps import CorpusStep, Settings
@@ -26,9 +26,11 @@ def resolve(
     decisions: Path,
     size: tuple[int, int],
     workers: int,
+    run: Run = run_here,
 ) -> dict[str, Any]:
     """Writes the decisions; returns the step's counts, and for `guard` what they would remove.
-    own: the step's folder; size: documents and bytes of text that reached the step."""
+    own: the step's folder; size: documents and bytes of text that reached the step; run: who does
+    what the step splits into tasks."""
     from curate.dedup.step import DedupStep, Removal
 
     began = time.perf_counter()
@@ -42,10 +44,10 @@ def resolve(
         view(db, files)
         named = tuple((index.name, index.own) for index in earlier)
         if not earlier:
-            found = step.resolve(Sketches(db, aside, own, files))
+            found = step.resolve(Sketches(db, aside, own, files, run=run))
         else:
             whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
-            found = step.resolve(Sketches(db, whole, own, files, named))
+            found = step.resolve(Sketches(db, whole, own, files, named, run))
             if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
                 found["superseded"] = _superseded(db, whole, own / SUPERSEDED)
             found |= _own_decisions(db, whole, aside, earlier)

@@ -2,11 +2,14 @@
 
 A run's sketches lie in the files of a stage, one a partition. Those of earlier corpora (`against`)
 come before them with negative partitions, so that an order by (part, n) is the order of arrival.
+
+What a resolve can split goes as tasks to `Sketches.run`: an engine's workers, or this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,19 @@ from curate.stage_files import changed_ids, part_path, with_ids
 # Stands before the name of an earlier corpus, and between it and an id.
 MARK = "\x1e"
 
+Task = dict[str, Any]
+# Maps a function, "module:function", over tasks of JSON values that are numbered by `part`; gives
+# (task, result) in any order.
+Run = Callable[[str, list[Task]], Iterator[tuple[Task, dict[str, Any]]]]
+
+
+def run_here(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    """The tasks one after the other in this process."""
+    module, _, name = function.partition(":")
+    work = getattr(importlib.import_module(module), name)
+    for task in tasks:
+        yield task, work(task)
+
 
 @dataclass(frozen=True)
 class SketchFile:
@@ -31,6 +47,17 @@ class SketchFile:
     stored: int
     ids: Path | None = None
     corpus: str = ""
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON has it, for a task."""
+        ids = str(self.ids) if self.ids else None
+        return {**vars(self), "path": str(self.path), "ids": ids}
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> SketchFile:
+        """What was dumped."""
+        ids = Path(data["ids"]) if data["ids"] else None
+        return cls(**{**data, "path": Path(data["path"]), "ids": ids})
 
 
 @dataclass(frozen=True)
@@ -64,7 +91,8 @@ class Sketches:
     connection: DuckDB with the view `sketches`, whose columns are those that `sketch` returned,
     and `part`, `n` (the document's key in the run) and `id` (settled). decisions: the file to
     write. folder: the step's own, kept after the run as part of its index; what a killed `resolve`
-    left there is still there when it starts again.
+    left there is still there when it starts again. run: who does its tasks; they may be on other
+    machines, which see the same files.
     """
 
     connection: Any
@@ -72,25 +100,33 @@ class Sketches:
     folder: Path
     files: tuple[SketchFile, ...] = ()
     earlier: tuple[tuple[str, Path], ...] = ()  # name and folder of the indexes of earlier corpora
+    run: Run = run_here
 
     def batches(self, columns: list[str], rows: int = 10_000) -> Iterator[pa.RecordBatch]:
-        """The sketches in order of (part, n): the columns, then part, n and id.
+        """As `sketch_batches`, of all of them."""
+        yield from sketch_batches(self.files, columns, rows)
 
-        Ids of an earlier corpus are MARK, its name, MARK and the id.
-        """
-        wanted = [*columns, "n", "id"]
-        for file in self.files:
-            changed = changed_ids(str(file.ids) if file.ids else None, file.stored)
-            with pq.ParquetFile(file.path, pre_buffer=False) as source:
-                for batch in source.iter_batches(rows, columns=wanted, use_threads=False):
-                    table = pa.Table.from_batches([batch]).select(wanted)
-                    table = with_ids(table.rename_columns([*columns, "_n", "id"]), changed)
-                    if file.corpus:
-                        ids = [f"{MARK}{file.corpus}{MARK}{i}" for i in table["id"].to_pylist()]
-                        table = table.set_column(len(wanted) - 1, "id", pa.array(ids, pa.string()))
-                    part = pa.array([file.part] * len(table), pa.int32())
-                    table = table.rename_columns(wanted).add_column(len(columns), "part", part)
-                    yield from table.combine_chunks().to_batches()
+
+def sketch_batches(
+    files: Sequence[SketchFile], columns: list[str], rows: int = 10_000
+) -> Iterator[pa.RecordBatch]:
+    """The sketches in order of (part, n): the columns, then part, n and id.
+
+    Ids of an earlier corpus are MARK, its name, MARK and the id.
+    """
+    wanted = [*columns, "n", "id"]
+    for file in files:
+        changed = changed_ids(str(file.ids) if file.ids else None, file.stored)
+        with pq.ParquetFile(file.path, pre_buffer=False) as source:
+            for batch in source.iter_batches(rows, columns=wanted, use_threads=False):
+                table = pa.Table.from_batches([batch]).select(wanted)
+                table = with_ids(table.rename_columns([*columns, "_n", "id"]), changed)
+                if file.corpus:
+                    ids = [f"{MARK}{file.corpus}{MARK}{i}" for i in table["id"].to_pylist()]
+                    table = table.set_column(len(wanted) - 1, "id", pa.array(ids, pa.string()))
+                part = pa.repeat(pa.scalar(file.part, pa.int32()), len(table))
+                table = table.rename_columns(wanted).add_column(len(columns), "part", part)
+                yield from table.combine_chunks().to_batches()
 
 
 def view(connection: Any, files: tuple[SketchFile, ...]) -> None:

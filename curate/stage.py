@@ -9,38 +9,28 @@ the partition is done.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.atomic import replacing
 from curate.documents import EDIT, NUMBER, Documents
 from curate.engines import worker
-from curate.errors import RunFailed
-from curate.formats.inputs import InputPlan
-from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader, ReadSettings
+from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
 from curate.memory import peak_bytes
 from curate.stage_files import (
     changed_ids,
     kept_schema,
-    keys,
     part_path,
-    public,
     read_kept,
     with_ids,
 )
-from curate.steps import CorpusStep, Step, step_class
-from curate.table_writer import TableWriter, conform, writing
-from curate.text.buffers import one_array
-from curate.traces import Traces
-from curate.verdicts import counts
+from curate.stage_work import Work, load_spec, ready, sketch_rows
+from curate.table_writer import writing
 
 if TYPE_CHECKING:
     from curate.whatif.reused import Reused
@@ -49,44 +39,11 @@ READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
 
 
-@lru_cache(maxsize=4)
-def load_spec(path: str) -> dict[str, Any]:
-    """The stage's specification; its steps are opened once a worker."""
-    spec: dict[str, Any] = orjson.loads(Path(path).read_bytes())
-    spec["steps"] = [_opened(s) for s in spec["steps"]]
-    for kind in ("apply", "sketch"):
-        spec[kind] = _opened(spec[kind]) if spec[kind] else None
-    if spec.get("reuse"):  # the same steps under other limits; nothing measures with them
-        spec["reuse"]["steps"] = [_made(s) for s in spec["reuse"]["steps"]]
-    spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
-    spec["read"] = ReadSettings(**spec["read"])
-    return spec
-
-
-def _made(identity: dict[str, Any]) -> Any:
-    settings = identity["settings"]
-    cls = step_class(identity["step"]).fitting(settings)
-    return cast(Any, cls(**settings)).named(identity["label"])
-
-
-def _opened(identity: dict[str, Any]) -> Any:
-    step = _made(identity)
-    step.open()
-    return step
-
-
-def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
-    """The step's sketch of kept rows, with their keys."""
-    rows = step.sketch(Documents(kept).within(step.label))
-    rows = rows.append_column("part", pa.array(np.full(kept.num_rows, part, np.int32)))
-    rows = rows.append_column("n", one_array(kept[NUMBER]))
-    return rows.append_column("id", one_array(kept["id"]))
-
-
 def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """Sketches of what an earlier run kept of one partition (its stage is reused)."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
+    ready(spec, "sketch")
     start = time.perf_counter()
     with writing(part_path(folder, part, spec["sketch_kind"])) as writer:
         schema = kept_schema(folder, part)
@@ -95,140 +52,6 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
             writer.write(sketch_rows(spec["sketch"], table, part))
     seconds = {spec["sketch"].label: round(time.perf_counter() - start, 4)}
     return {"seconds": seconds, "sketched": writer.rows}
-
-
-class Work:
-    """One partition on its way through a stage."""
-
-    def __init__(self, spec: dict[str, Any], part: int) -> None:
-        self.spec, self.part = spec, part
-        self.folder = Path(spec["folder"])
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.totals: dict[str, Counter[str]] = {
-            k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
-        }
-        self.read = self.kept = self.rejected = self.bytes_out = 0
-        self.measured = self.sketched = 0  # documents
-        self.schemas: tuple[pa.Schema, pa.Schema] | None = None  # of kept and rejected rows
-        self.traces = Traces(part)
-        self.writers = {
-            k: TableWriter(part_path(self.folder, part, kind)) for k, kind in self._kinds().items()
-        }
-
-    def _kinds(self) -> dict[str, str]:
-        kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
-        if self.spec["sketch"]:
-            kinds["sketch"] = self.spec["sketch_kind"]
-        if self.spec["plan"]:
-            kinds["ids"] = "ids"
-        return kinds
-
-    def steps(self, docs: Documents, traced: bool = True, first: int = 0) -> Documents:
-        """The batch through every step of the stage from place `first` on."""
-        corpus_step: CorpusStep | None = self.spec["apply"]
-        chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
-        for step in (*chain, *self.spec["steps"])[first:]:
-            start = time.perf_counter()
-            before = docs
-            entering = docs.within(step.label)
-            if step is corpus_step:
-                docs = corpus_step.apply(entering, self.decided(docs))
-            else:
-                docs = step.apply(entering)
-            self.seconds[step.label] += time.perf_counter() - start
-            if traced:
-                self.traces.step(step.label, before, docs)
-        return docs
-
-    def decided(self, docs: Documents) -> pa.Table:
-        """The decisions on the documents of a batch."""
-        if not hasattr(self, "_decisions"):
-            self._decisions = pq.read_table(
-                self.spec["decisions"], filters=[("part", "=", self.part)]
-            )
-            self._numbers = self._decisions["n"].to_numpy()
-        wanted = docs.table[NUMBER].to_numpy()
-        if len(wanted) == 0:
-            return self._decisions.slice(0, 0)
-        first, last = np.searchsorted(self._numbers, [wanted[0], wanted[-1] + 1])
-        mine = self._decisions.slice(int(first), int(last - first))
-        known = np.isin(self._numbers[first:last], wanted)  # not those in quarantine
-        return mine if known.all() else mine.filter(pa.array(known))
-
-    def rehearse(self, docs: Documents) -> None:
-        """Everything that a worker does with documents, except writing."""
-        kept = self.steps(docs, traced=False).split()[0]
-        if self.spec["sketch"]:
-            sketch_rows(self.spec["sketch"], kept, self.part)
-
-    def commit(self, docs: Documents, *, reading: bool = False) -> None:
-        """Splits the batch and writes both streams."""
-        start = time.perf_counter()
-        kept, rejected = docs.split()
-        if self.schemas is None:
-            self.schemas = kept.schema, rejected.schema
-        self.write(kept, rejected, counts(docs, rejected), len(docs), start, reading)
-        if not reading:
-            self.measured += len(docs)
-            self.sketch(kept)
-
-    def write(
-        self,
-        kept: pa.Table,
-        rejected: pa.Table,
-        counted: dict[str, dict[str, int]],
-        read: int,
-        start: float,
-        reading: bool,
-    ) -> None:
-        """Writes documents of both streams, or those alone that are refused in reading; counted: as
-        verdicts.counts has it; read: how many there are; start: since when they are worked on."""
-        self.read += read
-        self.kept += kept.num_rows
-        self.rejected += rejected.num_rows
-        if kept.num_rows + rejected.num_rows != read:
-            raise RunFailed(f"partition {self.part}: documents were lost between two steps")
-        for key, values in counted.items():
-            self.totals[key].update(values)
-        self.writers["rejected"].write(rejected)
-        if reading:
-            return
-        self.writers["kept"].write(public(kept))
-        self.writers["keys"].write(keys(kept))
-        self.bytes_out += _text_size(kept)
-        self.seconds["write"] += time.perf_counter() - start
-
-    def sketch(self, kept: pa.Table, others: Sequence[pa.Table] = ()) -> None:
-        """Writes the sketches of kept documents, among others that there are already."""
-        step: CorpusStep | None = self.spec["sketch"]
-        if step is None:
-            return
-        start = time.perf_counter()
-        rows = sketch_rows(step, kept, self.part)
-        if others:
-            rows = pa.concat_tables([rows, *(conform(t, rows.schema) for t in others)])
-            rows = rows.sort_by("n").combine_chunks()
-        self.writers["sketch"].write(rows)
-        self.sketched += kept.num_rows
-        self.seconds[step.label] += time.perf_counter() - start
-        self.traces.counters["worked"][step.label] += _text_size(kept)
-
-    def close(self, failed: bool) -> None:
-        """Closes all files, also where one of them cannot be finished."""
-        problem: BaseException | None = None
-        for writer in self.writers.values():
-            try:
-                writer.close(failed or problem is not None)
-            except BaseException as error:
-                problem = problem or error
-        if problem is not None and not failed:
-            raise problem
-
-
-def _text_size(table: pa.Table) -> int:
-    """Bytes of text."""
-    offsets = Documents(table).buffers()[1]
-    return int(offsets[-1] - offsets[0])
 
 
 def _with_edits(docs: Documents) -> Documents:
@@ -278,15 +101,20 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     careful: [first, last] numbers to run one at a time, after a worker died on that batch;
     quarantine: number -> why, documents that killed their worker twice.
     """
+    cpu_began = time.process_time()
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
-    work = Work(spec, part)
+    work = Work(spec, part, cpu_began)
     reuse = _reused(spec, payload) if spec.get("reuse") and not careful else None
     account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
     done = False
     began = time.perf_counter()
     try:
-        work.commit(work.steps(_with_edits(_empty(spec))))
+        if reuse is None:
+            work.commit(work.steps(_with_edits(_empty(spec))))
+        else:
+            reuse.begin(work)
+        work.started()
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
         if reuse is not None and reuse.unread is not None:
@@ -303,6 +131,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         work.close(failed=not done)
     steps_seconds = sum(work.seconds.values())
     work.seconds["read"] = max(0.0, time.perf_counter() - began - steps_seconds)
+    work.lap("read")
     return {
         "read": work.read,
         "kept": work.kept,
@@ -312,6 +141,8 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "bytes_out": work.bytes_out,
         **account,
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
+        "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
+        "written": work.written(),
         "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
         "cut_examples": work.traces.cuts,

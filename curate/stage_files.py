@@ -7,6 +7,7 @@ the last stage's `kept` becomes a part of the corpus as it is, without being rea
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,10 +36,22 @@ def keys(table: pa.Table) -> pa.Table:
     return table.select([n for n in INNER if n in table.column_names])
 
 
+def written_schema(path: Path) -> pa.Schema:
+    """The schema that a file was written with; what is read names the items of lists otherwise."""
+    stored = pq.read_metadata(path).metadata[b"ARROW:schema"]
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored))).remove_metadata()
+
+
 def kept_schema(folder: Path, part: int) -> pa.Schema:
     """The schema of what a stage kept, both files together."""
     both = [pq.read_schema(part_path(folder, part, kind)) for kind in ("kept", "keys")]
     return pa.schema([field for schema in both for field in schema])
+
+
+def same_columns(folder: Path, other: Path) -> bool:
+    """Whether two stages kept rows of the same columns, in any order."""
+    one, two = ({(f.name, f.type) for f in kept_schema(x, 0)} for x in (folder, other))
+    return one == two
 
 
 def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:

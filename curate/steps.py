@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
@@ -142,6 +142,19 @@ class Step(Settings):
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""
 
+    def prepared(self, folder: Path) -> Path | None:
+        """A file that `prepare` writes in the stage's folder for all workers; None for none."""
+        return None
+
+    def prepare(self, file: Path) -> dict[str, Any]:
+        """Does once, before workers open the step, what each would do again; returns of what it
+        reads, for the report: corrupt (how many places), places (the first: file, offset, what)."""
+        raise NotImplementedError
+
+    def open_in(self, folder: Path) -> None:
+        """As `open`, in a stage's folder, where what was prepared stands."""
+        self.open()
+
     def apply(self, docs: Documents) -> Documents:
         """The batch after this step; called on `docs.within(self.label)`."""
         raise NotImplementedError
@@ -149,6 +162,14 @@ class Step(Settings):
 
 class CorpusStep(Settings):
     """What needs the whole corpus: sketch (map), resolve (once, out of core), apply (map)."""
+
+    @property
+    def reach(self) -> Literal["own", "one", "cluster", "any"]:
+        """What one document more, or one less, changes of the others (whatif/dedups.py). own:
+        nothing. one: of documents with one key one stays. cluster: documents stay or go with those
+        that they are connected with, and one document connects whatever it matches. any: who
+        knows."""
+        return "any"
 
     def open(self) -> None:
         """As for a Step."""

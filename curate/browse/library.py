@@ -15,7 +15,7 @@ from typing import Any
 
 from curate.database import paths_literal
 from curate.errors import UsageError
-from curate.report.records import read_record
+from curate.report.corpora import corpus_of
 from curate.report.store import KEY, Store, opened
 
 PAGE = 50
@@ -87,7 +87,7 @@ class Library:
         import pyarrow.parquet as pq
 
         paths = self.store.kept if kept else self.store.gone
-        return set(pq.read_schema(paths[0]).names)
+        return {n for p in (paths[0], paths[-1]) for n in pq.read_schema(p).names}
 
     def rows(self, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """The result of a query, none beside it."""
@@ -209,7 +209,7 @@ class Library:
 def library(out: Path) -> Iterator[Library]:
     """A finished run. UsageError where OUT is none."""
     try:
-        record = read_record(out)
+        record = corpus_of(out).record()
     except (OSError, ValueError):
         raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
     with opened(out, ".spill-browse") as store:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.database import literal
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
 from curate.documents import Documents
@@ -49,6 +48,11 @@ class DedupExact(DedupStep):
         "xxh3-128"
     )
     """What texts are compared by; `llmcurate dedup hashes` shows speeds and odds of a collision."""
+
+    @property
+    def reach(self) -> Literal["one"]:
+        """One of all documents with the same text or URL stays."""
+        return "one"
 
     @property
     def method(self) -> str:
@@ -88,35 +92,9 @@ class DedupExact(DedupStep):
         return pa.table({"key": keys, **survivors.columns(docs, self.survivor, self.label)})
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        db = sketches.connection
-        order = survivors.preference(self.survivor)
-        db.execute(
-            f"""CREATE OR REPLACE TABLE members AS
-            WITH shared AS (
-              SELECT key FROM sketches WHERE key IS NOT NULL GROUP BY key HAVING count(*) > 1)
-            SELECT part, n, id, key,
-                   row_number() OVER (PARTITION BY key ORDER BY {order}) AS rank,
-                   first_value(id) OVER (PARTITION BY key ORDER BY {order}) AS kept_id
-            FROM sketches WHERE key IN (SELECT key FROM shared)"""
-        )
-        db.execute(
-            """CREATE OR REPLACE TABLE numbered AS
-            SELECT key, row_number() OVER (ORDER BY min(kept_id)) - 1 AS cluster
-            FROM members GROUP BY key"""
-        )
-        db.execute(
-            f"""COPY (
-            SELECT part, n, rank > 1 AS drop, id, cluster::BIGINT AS cluster, kept_id,
-                   CASE WHEN rank > 1 THEN kept_id END AS partner_id,
-                   CASE WHEN rank > 1 THEN 1.0::DOUBLE END AS similarity,
-                   '{self.method}' AS method, NULL::BIGINT AS span_start, NULL::BIGINT AS span_end
-            FROM members JOIN numbered USING (key) ORDER BY part, n
-            ) TO {literal(sketches.decisions)} (FORMAT parquet)"""
-        )
-        clusters, members = db.execute(
-            "SELECT count(DISTINCT key), count(*) FROM members"
-        ).fetchone()
-        return {"clusters": clusters, "members": members, "dropped": members - clusters}
+        from curate.dedup.exact_resolve import resolve
+
+        return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         mask, _, partner = dropped(docs, decisions)

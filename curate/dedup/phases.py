@@ -78,6 +78,7 @@ def _commit(done: Done, phase: Phase) -> None:
     aside = done.home / f"{TEMPORARY}{os.getpid()}-{phase.name}"
     aside.mkdir()
     found = phase.make(aside, done)
+    clear_temporary(aside)  # what workers that died left
     both = {**done.facts, **found}
     (aside / FACTS).write_text(json.dumps(both), encoding="utf-8")
     for path in aside.iterdir():

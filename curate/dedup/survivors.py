@@ -21,6 +21,14 @@ from curate.text.buffers import one_array
 
 POLICIES = ("longest", "newest", "c4", "first", "best:<column>", "prefer-source:<a,b>")
 _PLAIN = POLICIES[:4]
+_NAMED = {
+    "longest": ["size"],
+    "newest": ["date"],
+    "c4": ["url_md5"],
+    "first": [],
+    "best": ["score"],
+    "prefer-source": ["source", "size"],
+}
 
 
 def column_of(policy: str) -> str | None:
@@ -65,6 +73,11 @@ def preference(policy: str) -> str:
     quoted = ["'" + s.strip().replace("'", "''") + "'" for s in sources]
     ranks = " ".join(f"WHEN {s} THEN {i}" for i, s in enumerate(quoted))
     return f"(CASE source {ranks} ELSE {len(quoted)} END), size DESC, id"
+
+
+def preferred_by(policy: str) -> list[str]:
+    """The sketch columns that `preference` names, beside id, part and n."""
+    return _NAMED[check(policy).partition(":")[0]]
 
 
 def sketched(policy: str) -> str:

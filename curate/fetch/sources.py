@@ -60,6 +60,10 @@ class Source(Protocol):
         """The file from offset on, or from 0. Refused, Failed or Changed where that is not."""
         ...
 
+    def about(self, url: str) -> tuple[int | None, str | None]:
+        """(size, validator) without the file. Refused or Failed where the source does not say."""
+        ...
+
 
 class Http:
     """HTTP(S). Connections are shared by threads; seconds: how long a server may be silent."""
@@ -101,6 +105,25 @@ class Http:
         except BaseException:
             response.close()
             raise
+
+    def about(self, url: str) -> tuple[int | None, str | None]:
+        """See Source."""
+        import urllib3
+
+        headers = self._settings["headers"]
+        try:
+            response = self._pool(url).request(
+                "HEAD", url, headers=headers, retries=self._redirects
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise _trouble(error) from None
+        except ValueError as error:
+            raise Refused(_line(error)) from None
+        if response.status != 200:
+            raise Refused(_status(response))
+        length = response.headers.get("Content-Length", "")
+        size = int(length) if length.isdigit() and length.isascii() else None
+        return size, _validator(response.headers)
 
     def _pool(self, url: str) -> Any:
         """Connections to where the URL is, through the proxy that the environment names for it."""
@@ -265,6 +288,12 @@ class Store:
 
         size = info.get("size")
         return Answer(offset, None if size is None else int(size), found, read, file.close)
+
+    def about(self, url: str) -> tuple[int | None, str | None]:
+        """See Source."""
+        answer = self.open(url, 0, None)  # which reads nothing yet
+        answer.close()
+        return answer.size, answer.validator
 
 
 def _no_file(error: OSError) -> Refused:

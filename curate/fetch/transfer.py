@@ -28,12 +28,14 @@ PART = ".part"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file to fetch. checksum: `sha256:HEX` or `md5:HEX`; most: bytes that it may have."""
+    """A file to fetch. checksum: `sha256:HEX` or `md5:HEX`; most: bytes that it may have; note:
+    where to write of which URL and version it is."""
 
     url: str
     target: Path
     checksum: str | None = None
     most: int | None = None
+    note: Path | None = None
 
 
 class Stopped(Exception):
@@ -104,6 +106,10 @@ def transfer(wanted: Wanted, source: Source, how: Manners) -> int:
                 how.wait(wait)
         os.fsync(out.fileno())
         size = part.stat().st_size
+        if wanted.note is not None:
+            validator, _ = _note(part, wanted.url)
+            said = {"url": wanted.url, "validator": validator, "size": size}
+            write_text(wanted.note, json.dumps(said))
         part.replace(wanted.target)
         sync_folder(part.parent)
         _note_of(part).unlink(missing_ok=True)

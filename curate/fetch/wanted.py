@@ -47,7 +47,7 @@ def wanted_files(
     found: list[tuple[str, str | None]] = []
     for one in given:
         if is_list(one):
-            found += _listed(one, base, get)
+            found += listed_files(one, base, get)
         else:
             found.append((one, None))
     chosen: dict[str, str | None] = {}
@@ -59,7 +59,7 @@ def wanted_files(
     files: list[Wanted] = []
     names: dict[str, str] = {}
     for url, checksum in list(chosen.items())[:limit]:
-        name = _name(url, keep_paths)
+        name = place_of(url, keep_paths)
         if (other := names.setdefault(name.lower(), url)) != url:
             hint = "" if keep_paths else "; --keep-paths keeps their folders apart"
             raise UsageError(f"{other} and {url} would both be called {name}{hint}")
@@ -69,9 +69,10 @@ def wanted_files(
     return files
 
 
-def _listed(
+def listed_files(
     given: str, base: str | None, get: Callable[[str, Path], None] | None
 ) -> list[tuple[str, str | None]]:
+    """(URL, checksum or None) of the lines of a list; arguments as of `wanted_files`."""
     if _SCHEME.match(given):
         if get is None:
             raise UsageError(f"{given}: give the list as a file")
@@ -132,7 +133,7 @@ def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:
     return urljoin(base if base.endswith("/") else f"{base}/", rest[0].lstrip("/")), checksum
 
 
-def _name(url: str, keep_paths: bool) -> str:
+def place_of(url: str, keep_paths: bool = True) -> str:
     """Where the file goes, below the folder. UsageError where the URL names none."""
     parts = urlsplit(url)
     pieces = [p for p in PurePosixPath(parts.path).parts if p != "/"]

@@ -33,7 +33,8 @@ MANY_SLICES = 1000  # small files in one partition at most
 @dataclass(frozen=True)
 class InputFile:
     """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on;
-    state: size and time or tag, which a listing shows without opening the file."""
+    state: size and time or tag, which a listing shows without opening the file; url: where it was
+    fetched from."""
 
     path: str
     rel: str
@@ -42,6 +43,7 @@ class InputFile:
     size: int
     stamp: str
     state: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class InputPlan:
         return hashlib.sha256(data.encode()).hexdigest()
 
 
-def _format_by_name(name: str) -> str | None:
+def format_by_name(name: str) -> str | None:
+    """A file's format as its name tells it."""
     lower = name.lower()
     for ending in PACKING:
         lower = lower.removesuffix(ending)
@@ -136,7 +139,8 @@ _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256")
 
 
 def _when(info: dict[str, Any]) -> Any:
-    return info.get("mtime") or info.get("LastModified") or info.get("created") or ""
+    known = ("mtime", "LastModified", "Last-Modified", "created")
+    return next((info[key] for key in known if info.get(key)), "")
 
 
 def _state(info: dict[str, Any]) -> str:
@@ -186,8 +190,8 @@ def _no_way(given: str, error: Exception) -> UsageError:
     """What to do where no package is there that opens such a URL."""
     if isinstance(error, ImportError) and given.lower().startswith(("http://", "https://")):
         return UsageError(
-            f"input {given}: fetch it first (llmcurate fetch URL -o DIR), or install aiohttp and"
-            " requests to read it where it is"
+            f"input {given}: fetch it first (llmcurate fetch URL -o DIR), or in a run with --set"
+            " read.fetch=DIR; with aiohttp and requests installed it is read where it is"
         )
     if isinstance(error, ImportError) and given.lower().startswith("s3://"):
         return UsageError(f"input {given}: pip install 'llmcurate[s3]'")
@@ -254,7 +258,7 @@ def _found(
             if known(path, _state(info)):
                 found += 1
                 continue
-            kind = _format_by_name(rel) or _format_by_content(path)
+            kind = format_by_name(rel) or _format_by_content(path)
             if kind is None:
                 if not folder:
                     raise UsageError(

@@ -29,6 +29,10 @@ class ReadSettings(BaseModel):
     batch_rows: int = Field(1000, ge=1)
     max_record_bytes: int = Field(64 << 20, ge=1, description="larger records are rejected by size")
     max_payload_bytes: int = Field(64 << 20, ge=1, description="the same after decompression")
+    # Where files lie decides no output: it is not in what runs are known by.
+    fetch: str | None = Field(
+        None, exclude=True, description="a folder that inputs which are URLs are fetched into"
+    )
 
 
 @dataclass

@@ -151,6 +151,11 @@ class Perplexity(CorpusStep):
             return CUTOFFS
         return percentiles(db, self.head, self.tail) | self.cuts
 
+    @property
+    def reach(self) -> Literal["own", "any"]:
+        """Buckets by percentiles of the corpus decide where only some of them are kept."""
+        return "any" if self.keep and self.cutoffs == "own" else "own"
+
     def limits(self) -> list[Limit]:
         return [
             Limit("perplexity_low", "score", "least", self.least, above=False),

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
+from curate.formats.input_lists import expanded
 from curate.progress import say
-from curate.refresh.inputs import CHANGED, expanded
+from curate.refresh.inputs import CHANGED
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.telling import Hooks, json_logs, write_metrics
 
@@ -170,6 +171,16 @@ def forget(
         print(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
     for kind, value, count in _counted(home, entries):
         say(f"{kind} {value}: {count:,} documents so far", how.quiet)
+    scrubbed = done.scrubbed
+    if scrubbed.runs:
+        say(
+            f"emptied: {scrubbed.documents:,} rejected documents, and what reports and records of"
+            f" {scrubbed.runs} runs quote",
+            how.quiet,
+        )
+    if scrubbed.indexes:
+        names = ", ".join(scrubbed.indexes)
+        say(f"{names}: `llmcurate search` no longer works there, it held the texts", how.quiet)
     if done.new and not purge and done.snapshots > 1:
         say(
             f"{done.snapshots - 1} older snapshots may hold them still: --purge removes these",

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 
 from curate.errors import UsageError
 from curate.formats.inputs import InputFile, find_files
-from curate.formats.opening import open_input
+from curate.refresh.remote import Remote, Seen, again
 
-LISTS = (".paths", ".paths.gz")
-COMMON_CRAWL = "https://data.commoncrawl.org/"
 CHANGED = ("refuse", "new", "skip")
 
 
@@ -29,57 +27,22 @@ class Found:
     notices: list[str] = field(default_factory=list)
 
 
-def _lines(path: str) -> list[str]:
-    from curate.formats.compression import CorruptData, decompressed_chunks
-
-    try:
-        with open_input(path) as f:
-            data = b"".join(decompressed_chunks(f))
-        text = data.decode("utf-8")
-    except (OSError, ImportError) as error:
-        raise UsageError(f"input {path}: {getattr(error, 'strerror', None) or error}") from None
-    except CorruptData as error:
-        raise UsageError(f"input {path} is damaged ({error}); fetch it again") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"input {path}: a list of inputs is UTF-8 text, a path a line") from None
-    if "\0" in text:
-        raise UsageError(f"input {path}: a list of inputs is text, a path a line")
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def listed(path: str, base: str = "") -> list[str]:
-    """The paths in a list, one a line; relative ones begin at `base`, by default Common Crawl's
-    server where they begin as its lists do, else the folder of the list."""
-    found = []
-    for line in _lines(path):
-        if "://" in line or line.startswith("/"):
-            found.append(line)
-            continue
-        home = base or (COMMON_CRAWL if line.startswith("crawl-data/") else "")
-        if not home:
-            folder, slash, _ = path.rpartition("/")
-            home = folder + slash
-        found.append(f"{home.rstrip('/')}/{line}" if home else line)
-    return found
-
-
-def expanded(inputs: Iterable[str], lists: Iterable[str] = (), base: str = "") -> list[str]:
-    """The inputs with the content of lists in their place."""
-    found: list[str] = []
-    for given in inputs:
-        found += listed(given, base) if given.endswith(LISTS) else [given]
-    for path in lists:
-        found += listed(path, base)
-    return found
-
-
-def look(inputs: Iterable[str], seen: dict[str, tuple[str, str]], changed: str = "refuse") -> Found:
-    """What of the inputs is new. seen: path -> (state, stamp) of what was taken in.
+def look(
+    inputs: Iterable[str], seen: Seen, changed: str = "refuse", remote: Remote | None = None
+) -> Found:
+    """What of the inputs is new. seen: of what was taken in.
 
     changed: what happens to a file that is another now: `refuse` (UsageError that names it), `new`
-    (its documents come as new ones), `skip`.
+    (its documents come as new ones), `skip`. remote: fetches inputs that are URLs.
     """
     found = Found([])
+    inputs = list(inputs)
+    if remote is not None:
+        remote.prepare(inputs, seen, changed)
+        if remote.silent:
+            found.notices.append(
+                f"{remote.silent} known inputs: their server does not say whether they changed"
+            )
     here: set[str] = set()
 
     def known(path: str, state: str) -> bool:
@@ -95,6 +58,9 @@ def look(inputs: Iterable[str], seen: dict[str, tuple[str, str]], changed: str =
         return changed != "new"
 
     for given in inputs:
+        if remote is not None and remote.takes(given):
+            found.new += remote.files(given, seen, known)
+            continue
         try:
             files, notices = find_files([given], known)
         except UsageError as error:
@@ -117,13 +83,14 @@ def look(inputs: Iterable[str], seen: dict[str, tuple[str, str]], changed: str =
 def same(files: Iterable[InputFile]) -> None:
     """UsageError where files of an unfinished refresh are not as they were when it began."""
     for file in files:
+        now: InputFile | None
         try:
-            (now,), _ = find_files([file.path])
+            now = again(file) if file.url else find_files([file.path])[0][0]
         except UsageError:
             now = None
         if now is None or (now.size, now.stamp) != (file.size, file.stamp):
             what = "is gone" if now is None else "changed"
             raise UsageError(
-                f"input {file.path} of an unfinished refresh {what}: put it back, or begin anew"
-                " with --abandon"
+                f"input {file.url or file.path} of an unfinished refresh {what}: put it back, or"
+                " begin anew with --abandon"
             )

@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from curate.refresh.forgetting import Scrubbed
+
 
 @dataclass
 class How:
@@ -20,6 +22,8 @@ class How:
     rebuild: bool = False
     abandon: bool = False
     products: bool = False  # those of the recipe, of the whole snapshot
+    engine: str = "local"
+    address: str | None = None  # of a Ray cluster
     now: datetime | None = None  # for the name; the clock's by default
 
 
@@ -41,6 +45,7 @@ class Refreshed:
     snapshots: int = 0
     seconds: float = 0.0
     products: Path | None = None  # their folder, where they were asked for
+    scrubbed: Scrubbed = field(default_factory=Scrubbed)  # what runs kept of forgotten documents
     built: bool = False  # whether a product was not there yet
 
     @property
@@ -84,6 +89,9 @@ class Refreshed:
             "by_rule": self.totals.get("by_rule", {}),
             "forgotten": self.forgotten,
             "superseded": self.superseded,
+            "emptied": self.scrubbed.documents,
+            "emptied_runs": self.scrubbed.runs,
+            "unsearchable": list(self.scrubbed.indexes),
             "corpus_documents": self.corpus.get("documents", 0),
             "corpus_text_bytes": self.corpus.get("text_bytes", 0),
             "kept_ids": self.corpus.get("ids", ""),

@@ -79,7 +79,7 @@ class Removals:
     def by(self, ids: pa.Array, urls: pa.Array) -> pa.Array:
         """Why each document goes: string[rows], null for those that stay."""
         reason = pa.nulls(len(ids), pa.string())
-        domain = pa.array([False] * len(ids))
+        domain = pa.array([False] * len(ids), pa.bool_())
         if self.domains:
             name = hosts(urls)
             for _ in range(LABELS):

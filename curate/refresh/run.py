@@ -22,8 +22,10 @@ from curate.plan import EarlierIds, RunPlan, plan_run, stage_folder
 from curate.progress import say
 from curate.recipe import Recipe
 from curate.refresh import incremental, keeping, products, snapshot
+from curate.refresh.forgetting import Scrubbed, scrub
 from curate.refresh.inputs import look, same
 from curate.refresh.outcome import How, Refreshed
+from curate.refresh.remote import Remote
 from curate.refresh.removals import Removals
 from curate.refresh.state import FILE, Refresh, State
 from curate.resolving import SUPERSEDED
@@ -127,7 +129,12 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
 
 
 def _new_files(
-    state: State, made: list[Refresh], recipe: Recipe, inputs: list[str], how: How
+    state: State,
+    made: list[Refresh],
+    recipe: Recipe,
+    inputs: list[str],
+    how: How,
+    dry: bool = False,
 ) -> tuple[list[Any], dict[str, str], int]:
     """(files to take in, columns of earlier ones, how many inputs are known)."""
     names = [r.name for r in made]
@@ -135,13 +142,14 @@ def _new_files(
         inputs = list(recipe.input)
     if not inputs and not how.rebuild:
         raise UsageError("name inputs: files, folders, patterns or lists (*.paths.gz)")
+    remote = _remote(recipe, state.home, how, dry)
     if how.rebuild:
-        rel = {f.path: f.rel for r in made for f in _plan(r).files}
-        found = look([*dict.fromkeys(state.paths(names)), *inputs], {})
-        files = [replace(f, rel=rel.get(f.path, f.rel)) for f in found.new]
+        rel = {f.url or f.path: f.rel for r in made for f in _plan(r).files}
+        found = look([*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote)
+        files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in found.new]
         columns: dict[str, str] = {}
     else:
-        found = look(inputs, state.seen(names), how.changed)
+        found = look(inputs, state.seen(names), how.changed, remote)
         files = found.new
         columns = _plan(made[-1]).columns if made else {}
     home = state.home.resolve()
@@ -151,6 +159,15 @@ def _new_files(
     for notice in found.notices:
         say(notice, how.quiet)
     return files, columns, found.known
+
+
+def _remote(recipe: Recipe, home: Path, how: How, dry: bool) -> Remote | None:
+    if recipe.read.fetch is None:
+        return None
+    folder = Path(recipe.read.fetch)
+    if home.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise UsageError(f"read.fetch {folder} lies in HOME {home}; name another folder")
+    return Remote(folder, how.quiet, dry)
 
 
 def _plan(refresh: Refresh) -> InputPlan:
@@ -203,6 +220,8 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
         if state.pending() or state.current is None or not _unapplied(state, state.current):
             done = nothing(state, 0)
+            if state.current:  # an older version left it to the runs
+                done.scrubbed = _scrub(home, state.current, None, Removals.of(state.removals()))
         else:
             done = _without(state, state.current, how)
         done.removed_snapshots = keeping.prune(state, how)
@@ -261,7 +280,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         plan = _planned(recipe, _plan(refresh), made, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
-            run_planned(plan, out, Options(how.workers, how.quiet))
+            run_planned(plan, out, Options(how.workers, how.quiet, how.engine, how.address))
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None
@@ -283,6 +302,8 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         },
     )
     manifest = snapshot.build(home, refresh.name, source)
+    newly = applied < len(entries) or refresh.kind == "forget"
+    scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
     snapshot.point(home, refresh.name)
     before = snapshot.manifest(base) if base else {"removed": 0, "superseded": 0}
     done = Refreshed(
@@ -293,6 +314,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         corpus=_corpus(manifest),
         forgotten=manifest["removed"] - before["removed"],
         superseded=manifest["superseded"] - before["superseded"],
+        scrubbed=scrubbed,
     )
     if refresh.kind != "forget":
         done.inputs = len(refresh.plan["inputs"]["files"])
@@ -300,6 +322,16 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     state.end(refresh.name, done.json())
     keeping.tidy(state)
     return done
+
+
+def _scrub(home: Path, name: str, runs: list[Path] | None, removals: Removals) -> Scrubbed:
+    """Takes what is to be forgotten out of what runs keep (None: all). name: of the snapshot that
+    lists documents that corpora held."""
+    if not removals:
+        return Scrubbed()
+    if runs is None:
+        runs = sorted(p for p in (home / RUNS).glob("[!.]*") if p.is_dir())
+    return scrub(runs, removals, snapshot.removed(snapshot.folder_of(home, name)))
 
 
 def _superseded(out: Path) -> frozenset[str]:
@@ -331,7 +363,8 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     """What a refresh would take in, for `--dry-run`."""
     incremental.check(recipe)
     if not (home / FILE).exists():
-        found = look(inputs or list(recipe.input), {})
+        given = inputs or list(recipe.input)
+        found = look(given, {}, remote=_remote(recipe, home, how, True))
         return _told(found.new, found.known, home)
     with opened(home) as state:
         pending = state.pending()
@@ -340,7 +373,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
         made = [r for r in state.lineage(state.current) if r.kind != "forget"]
         if made and not how.rebuild:
             incremental.same_recipe(made[-1].plan["recipe"], incremental.described(recipe))
-        files, _, known = _new_files(state, made, recipe, inputs, how)
+        files, _, known = _new_files(state, made, recipe, inputs, how, dry=True)
         return _told(files, known, home)
 
 

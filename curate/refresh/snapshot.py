@@ -142,6 +142,14 @@ def ids_hash(found: dict[str, Any]) -> str:
     return total_ids(f["ids"] for f in found["files"].values())
 
 
+def removed(folder: Path) -> frozenset[str]:
+    """Ids of documents that were asked to be forgotten, of those that its line has held."""
+    if not (folder / GONE).is_file():
+        return frozenset()
+    table = pq.read_table(folder / GONE, columns=["id", "by"])
+    return frozenset(table.filter(pc.not_equal(table["by"], "superseded"))["id"].to_pylist())
+
+
 def point(home: Path, name: str, within: str = FOLDER) -> None:
     """Makes HOME/current mean a snapshot, from one moment to the next. within: the folder of HOME
     that has it."""

@@ -108,7 +108,7 @@ class State(Ledger):
                 (name, kind, base, BEGUN, json.dumps(plan)),
             )
             for position, f in enumerate(files):
-                row = (name, position, f.path, f.state, f.stamp, f.size)
+                row = (name, position, f.url or f.path, f.state, f.stamp, f.size)
                 self._write("INSERT INTO inputs VALUES (?, ?, ?, ?, ?, ?)", row)
             self._write("COMMIT")
         except BaseException:
@@ -135,7 +135,7 @@ class State(Ledger):
             self._write(f"DELETE FROM {table} WHERE {column} = ?", (name,))
 
     def seen(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """path -> (state, stamp) of the inputs of these refreshes, the latest of each path."""
+        """path or URL -> (state, stamp) of the inputs of these refreshes, the latest of each."""
         found: dict[str, tuple[str, str]] = {}
         for name in names:
             rows = self._db.execute(

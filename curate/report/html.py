@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -9,6 +10,8 @@ from html import escape
 MOST_CHARS = 400  # of an excerpt
 MOST_NAME = 160  # of an id, a URL, a file name
 # Marks of direction can make a page read otherwise than it is written (Unicode TR 36).
+# What pages quote of documents stands in these; see `quote` and `said`.
+_TEXTS = re.compile(r"<pre dir=auto>.*?</pre>|<span class=detail>.*?</span>", re.DOTALL)
 DIRECTION = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
 
@@ -49,6 +52,17 @@ def name(text: object) -> str:
 def quote(text: str, most: int = MOST_CHARS) -> str:
     """A piece of a document."""
     return f"<pre dir=auto>{shown(text, most)}</pre>"
+
+
+def said(text: str, most: int) -> str:
+    """What a rule found in a document, within a line."""
+    return f"<span class=detail>{shown(text, most)}</span>"
+
+
+def without_texts(page: str) -> str:
+    """A page of ours without what it quotes of documents. A text is escaped: no mark of it ends
+    what it stands in."""
+    return _TEXTS.sub("<span class=note>(a text that is to be forgotten stood near)</span>", page)
 
 
 def count(number: float) -> str:

@@ -16,6 +16,7 @@ from curate.report.html import (
     name,
     number,
     quote,
+    said,
     section,
     shown,
     table,
@@ -131,7 +132,7 @@ def example(found: Example) -> str:
         limit = "" if found.threshold is None else f" (limit {number(found.threshold)})"
         why.append(f"value <b>{number(found.value)}</b>{limit}")
     if found.detail:
-        why.append(shown(found.detail, 160))
+        why.append(said(found.detail, 160))
     if found.also:
         others = ", ".join(shown(a) for a in found.also[:4])
         more = len(found.also) - 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from curate.atomic import replacing, write_text
+from curate.memory import peak_bytes
 from curate.plan import stage_folder
 from curate.version import __version__
 
@@ -50,8 +52,15 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "notices": [*plan.inputs.notices, *(n for s in plan.recipe.steps for n in s.notes())],
         "totals": outcome.totals(),
         "stages": outcome.stages,
+        "driver": _driver(outcome),
         "products": outcome.products,
     }
+
+
+def _driver(outcome: Outcome) -> dict[str, Any]:
+    """CPU seconds beside the stages, by work, and the most memory of the process that drives."""
+    spent = {"planning": outcome.plan.cpu, **outcome.driver}
+    return {"cpu": {k: round(v, 3) for k, v in spent.items()}, "peak_bytes": peak_bytes()}
 
 
 def _write_corrupt(outcome: Outcome) -> None:
@@ -91,6 +100,7 @@ def write_records(outcome: Outcome) -> None:
     from curate.report.figures import Figures, gather
     from curate.report.page import failed, render
 
+    began = time.process_time()
     data = record(outcome)
     resolved = outcome.plan.recipe.resolved()
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
@@ -110,6 +120,8 @@ def write_records(outcome: Outcome) -> None:
     except Exception as error:
         data["notices"].append(f"the report could not be written: {_line(error)}")
         page = failed(data)
+    outcome.driver["report"] = time.process_time() - began
+    data["driver"] = _driver(outcome)
     _write_json(outcome.out / "run.json", data)
     write_text(outcome.out / "report.html", page)
 

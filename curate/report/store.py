@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from curate.database import database, literal, paths_literal
 from curate.documents import REASON_COLUMNS
 from curate.report.bins import numeric_columns
+from curate.report.corpora import Corpus, corpus_of
 
 Place = tuple[str, int]  # a file and a row in it
 # DuckDB's md5 is the same in all its versions, which its hash is not.
@@ -49,17 +50,18 @@ class Store:
 @contextmanager
 def opened(out: Path, spill: str = ".spill-report") -> Iterator[Store | None]:
     """The store of a run's folder; None where no stage wrote documents."""
-    kept = sorted((out / "corpus").glob("part-*.parquet"))
-    gone = sorted((out / "rejected").glob("part-*.parquet"))
+    found = corpus_of(out)
+    kept, gone = found.kept, found.gone
     if not kept or not gone:
         yield None
         return
-    schemas = [pq.read_schema(paths[0]) for paths in (kept, gone)]
+    # Files of one run have the same columns; later runs of a HOME may have more.
+    ends = dict.fromkeys(p for paths in (kept, gone) for p in (paths[0], paths[-1]))
+    schemas = [pq.read_schema(p) for p in ends]
     columns: dict[str, bool] = {}
     for schema in schemas:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)
     names = frozenset(n for s in schemas for n in s.names)
-    decisions = out / "decisions.parquet"
     with database(out / spill) as db:
         # Few columns: those of the input have any names, also such as queries use.
         for view, chosen, paths in (
@@ -67,15 +69,30 @@ def opened(out: Path, spill: str = ".spill-report") -> Iterator[Store | None]:
             ("gone", "id, lang, step, rule, reasons", gone),
             ("gone_rows", "*", gone),
         ):
-            source = f"read_parquet({paths_literal(paths)})"
+            named = ", union_by_name = true" if found.is_home else ""
+            source = f"read_parquet({paths_literal(paths)}{named})"
             db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
-        if decisions.exists():
-            # Only runs against earlier corpora have the column.
-            named = "partner_corpus" in pq.read_schema(decisions).names
-            more = "" if named else ", NULL::VARCHAR AS partner_corpus"
-            source = f"read_parquet({literal(decisions)})"
-            db.execute(f"CREATE VIEW decisions AS SELECT *{more} FROM {source}")
-        yield Store(db, kept, gone, columns, names, decisions.exists())
+        if found.decisions:
+            db.execute(f"CREATE VIEW decisions AS {_decisions(db, found)}")
+        yield Store(db, kept, gone, columns, names, bool(found.decisions))
+
+
+def _decisions(db: Any, found: Corpus) -> str:
+    """All decisions, clusters numbered through the runs of a HOME, whose documents are all here."""
+    selects, before = [], 0
+    for path in found.decisions:
+        # Only runs against earlier corpora have the column.
+        known = "partner_corpus" in pq.read_schema(path).names
+        source = f"read_parquet({literal(path)})"
+        chosen = "* EXCLUDE (partner_corpus)" if known else "*"
+        corpus = "partner_corpus" if known and not found.is_home else "NULL::VARCHAR"
+        if found.is_home:
+            # In an earlier run that one is in a cluster of its own number.
+            chosen = f"{chosen} REPLACE (cluster + {before} AS cluster)"
+            (most,) = db.execute(f"SELECT max(cluster) FROM {source}").fetchone()
+            before += 0 if most is None else most + 1
+        selects.append(f"SELECT {chosen}, {corpus} AS partner_corpus FROM {source}")
+    return " UNION ALL BY NAME ".join(selects)
 
 
 def places(paths: Iterable[Path], ids: Iterable[str]) -> dict[str, Place]:

@@ -43,6 +43,11 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
     question = ask(run, sets)
     if not question.changes:
         raise UsageError("--apply needs --set SECTION.KEY=VALUE: other settings than the run had")
+    if question.corpus.is_home:
+        raise UsageError(
+            f"{run}: --apply makes the run of one OUT; a HOME takes other settings with `llmcurate"
+            " refresh RECIPE -o HOME --rebuild`"
+        )
     was, now = _plans(question)
     if out is not None and out.resolve() != run.resolve():
         _beside(question, run, out)
@@ -64,7 +69,7 @@ def _check_scores(question: Question) -> None:
     from curate.whatif.scores import read
     from curate.whatif.verdicts import Decider
 
-    Decider(question, read(question.out, question.columns))
+    Decider(question, read(question.corpus, question.columns))
 
 
 def _reuse(question: Question, was: RunPlan, now: RunPlan, index: int, out: Path) -> None:

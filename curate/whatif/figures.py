@@ -15,9 +15,11 @@ import numpy as np
 
 from curate.report.bins import Range, edges_of
 from curate.report.page_funnel import bytes_a_token
+from curate.whatif.ahead import THREADS, Reading
+from curate.whatif.dedups import Resolved, resolved
 from curate.whatif.placing import Places
 from curate.whatif.question import Question, Rule, ask
-from curate.whatif.scores import THREADS, Scores, read
+from curate.whatif.scores import Scores, read
 from curate.whatif.verdicts import Decider, Verdicts
 
 MOST_LANGS = 20
@@ -84,22 +86,35 @@ class Answer:
     rules: list[RuleFigures]
     overlap: dict[tuple[str, str], int]
     languages: dict[str, Language]
+    resolved: list[Resolved]
     notes: list[str]
+
+    def bounds(self) -> tuple[Amount, Amount]:
+        """The least and most that a run with these settings keeps, where dedups may decide
+        otherwise, and documents were never measured."""
+        after, more = self.after, self.unmeasured
+        gone = [sum(x) for x in zip(*((r.displaced[1], r.displaced_bytes) for r in self.resolved),
+                                    strict=True)] or [0, 0]  # fmt: skip
+        back = [sum(x) for x in zip(*((r.returned[1], r.returned_bytes) for r in self.resolved),
+                                    strict=True)] or [0, 0]  # fmt: skip
+        least = Amount(max(0, after.documents - gone[0]), max(0, after.bytes - gone[1]))
+        most = Amount(
+            after.documents + more.documents + back[0], after.bytes + more.bytes + back[1]
+        )
+        return least, most
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
         ratio = self.ratio
-        most = Amount(
-            self.after.documents + self.unmeasured.documents,
-            self.after.bytes + self.unmeasured.bytes,
-        )
+        least, most = self.bounds()
         return {
             "out": str(self.question.out),
             "changes": {n: {"was": a, "now": b} for n, (a, b) in self.question.changes.items()},
             "documents": self.documents,
             "before": self.before.dump(ratio),
             "after": {
-                "least": self.after.dump(ratio),
+                "least": least.dump(ratio),
+                "by_stored_marks": self.after.dump(ratio),
                 "most": most.dump(ratio),
                 "unmeasured": self.unmeasured.dump(ratio),
             },
@@ -117,6 +132,18 @@ class Answer:
                 }
                 for name, x in self.languages.items()
             },
+            "resolved": [
+                {
+                    "step": r.step,
+                    "admitted": r.admitted,
+                    "gone": r.gone,
+                    "kept": r.of[0],
+                    "displaced": list(r.displaced),
+                    "dropped": r.of[1],
+                    "returned": list(r.returned),
+                }
+                for r in self.resolved
+            ],
             "measured_again": {n: why for n, (_, why) in self.question.again.items()},
             "notes": self.notes,
         }
@@ -143,15 +170,17 @@ class Answer:
         return said
 
 
-def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
-    """What the run in OUT would have kept with these settings. UsageError as in question.py."""
+def answer(out: Path, sets: tuple[str, ...] = (), early: Reading | None = None) -> Answer:
+    """What the run in OUT would have kept with these settings. early: as in scores.py. UsageError
+    as in question.py."""
     question = ask(out, sets)
-    scores = read(out, question.columns)
+    scores = read(question.corpus, question.columns, early)
     decider = Decider(question, scores)
     now = decider.decide()
     was = np.arange(len(scores)) < scores.kept
     ratio, measured = bytes_a_token(question.record)
     kept, unmeasured = now.kept, now.unmeasured
+    others = resolved(question, decider, now)
 
     def of(mask: np.ndarray) -> Amount:
         return Amount(int(np.count_nonzero(mask)), int(scores.bytes[mask].sum()))
@@ -169,7 +198,8 @@ def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
         _rules(question, decider, now),
         _overlap(now),
         _languages(scores, was, kept, unmeasured),
-        _notes(question, decider, now),
+        others,
+        _notes(question, now, others),
     )
 
 
@@ -308,7 +338,7 @@ def _languages(
     }
 
 
-def _notes(question: Question, decider: Decider, now: Verdicts) -> list[str]:
+def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[str]:
     """What these figures cannot say."""
     notes = []
     for setting, (at, why) in question.again.items():
@@ -317,18 +347,14 @@ def _notes(question: Question, decider: Decider, now: Verdicts) -> list[str]:
             f"{setting}: {why}, so stored scores do not decide it; it may keep or drop each of the"
             f" {reach:,} documents that reach {question.steps[at]}; --apply measures them again"
         )
-    changed = [r.at for r in question.rules if r.was != r.now]
-    changed += [at for at, _ in question.again.values()]
-    if not changed:
-        return notes
-    for at in range(min(changed), len(question.steps)):
-        if question.resolves[at] and at > min(changed):
-            label = question.steps[at]
-            gone = sum(len(m) for n, m in now.scores.marks.items() if n.startswith(f"{label}."))
-            notes.append(
-                f"{label} decides over the documents that reach it, which are others now: its"
-                f" {gone:,} marks are taken as they were; --apply resolves it again"
-            )
+    for one in others:
+        notes.append(
+            f"{one.step} decides over other documents now: {one.admitted:,} more may reach it,"
+            f" {one.gone:,} no longer do. Its marks are taken as they were; of the {one.of[0]:,}"
+            f" others that it kept {_range(one.displaced)} may go, of the {one.of[1]:,} that it"
+            f" dropped {_range(one.returned)} come back; --apply resolves it again"
+        )
+    notes += question.corpus.notes
     rows = int(np.count_nonzero(now.unmeasured))
     if rows:
         notes.append(
@@ -336,6 +362,11 @@ def _notes(question: Question, decider: Decider, now: Verdicts) -> list[str]:
             " measured them: between none and all of them are kept; --apply measures them"
         )
     return notes
+
+
+def _range(bounds: tuple[int, int]) -> str:
+    least, most = bounds
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _reaches(question: Question, now: Verdicts, at: int) -> np.ndarray:

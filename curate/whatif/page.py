@@ -47,6 +47,10 @@ def _tiles(found: Answer) -> str:
     ]
     if found.unmeasured.documents:
         tiles.insert(4, (count(found.unmeasured.documents), "more at most, not measured yet"))
+    if found.resolved:
+        least, most = found.bounds()
+        both = f"{count(least.documents)} to {count(most.documents)}"
+        tiles.insert(2, (both, "kept, as dedups may decide otherwise"))
     inner = "".join(f"<div class=tile><b>{a}</b><span>{b}</span></div>" for a, b in tiles)
     return f"<div class=tiles>{inner}</div>"
 

@@ -10,6 +10,7 @@ from typing import Any
 from curate.errors import UsageError
 from curate.limits import Limit
 from curate.recipe import Recipe, load
+from curate.report.corpora import Corpus, corpus_of
 from curate.report.records import read_record
 from curate.steps import CorpusStep, Settings, Step
 
@@ -49,7 +50,7 @@ class Question:
     stored scores do not decide -> (the step's place, why).
     """
 
-    out: Path
+    corpus: Corpus
     record: dict[str, Any]
     was: Recipe
     now: Recipe
@@ -60,6 +61,11 @@ class Question:
     rules: list[Rule]
     changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     again: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def out(self) -> Path:
+        """The run's folder, or a HOME."""
+        return self.corpus.out
 
     @property
     def columns(self) -> list[str]:
@@ -74,11 +80,12 @@ class Question:
 
 def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
     """The question of a finished run and `--set` values. UsageError says what cannot be asked."""
-    recipe = out / "recipe.yaml"
-    if not recipe.exists() or not (out / "run.json").exists():
+    corpus = corpus_of(out)
+    recipe = corpus.run / "recipe.yaml"
+    if not recipe.exists() or not (corpus.run / "run.json").exists():
         raise UsageError(f"{out} holds no finished run: name the OUT of one")
     try:
-        record = read_record(out)
+        record = read_record(corpus.run)
     except (OSError, json.JSONDecodeError):
         raise UsageError(f"{out / 'run.json'} is damaged: run the recipe again") from None
     was, now = load(str(recipe)), load(str(recipe), sets)
@@ -90,7 +97,7 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
         if step.label not in folded:
             raise UsageError(f"{out / 'run.json'} is damaged: no stage has the step {step.label}")
     found = Question(
-        out,
+        corpus,
         record,
         was,
         now,

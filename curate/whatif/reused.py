@@ -25,7 +25,7 @@ from curate.whatif.stored import Stored
 from curate.whatif.unread import Unread
 
 if TYPE_CHECKING:
-    from curate.stage import Work
+    from curate.stage_work import Work
 
 
 class Reused:
@@ -52,6 +52,14 @@ class Reused:
         if spec["plan"] and not payload.get("quarantine"):
             was, columns = payload.get("was"), spec["plan"].columns
             self.unread = Unread.of(self.stored, folder, part, was, columns)
+
+    def begin(self, work: Work) -> None:
+        """Writes no document, in the columns that were stored: no step is needed for that."""
+        work.schemas = self.stored.schemas
+        kept, rejected = (schema.empty_table() for schema in work.schemas)
+        nothing: dict[str, dict[str, int]] = {}
+        work.write(kept, rejected, nothing, 0, time.perf_counter(), False)
+        work.sketch(kept, self.stored.no_sketch())
 
     def decide(self, work: Work, docs: Documents) -> None:
         """Writes both streams of a batch."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.documents import NUMBER, REASON, REASON_COLUMNS, Documents
 from curate.limits import Limit, marks
-from curate.stage_files import part_path
+from curate.stage_files import part_path, written_schema
 from curate.steps import CorpusStep, Step
 from curate.text.buffers import one_array
 from curate.whatif.before import Before
@@ -78,6 +78,9 @@ class Stored:
         for name in keys.column_names:
             kept = kept.append_column(name, keys[name])
         gone = pq.read_table(part_path(folder, part, "rejected"))
+        fields = [f for k in ("kept", "keys") for f in written_schema(part_path(folder, part, k))]
+        rejected = written_schema(part_path(folder, part, "rejected"))
+        self.schemas = pa.schema(fields), rejected
         outside = pc.is_in(gone["step"], value_set=pa.array(OUTSIDE))
         self.outside = gone.filter(outside)
         self.kept, self.gone = by_number(kept), by_number(gone.filter(pc.invert(outside)))
@@ -202,6 +205,10 @@ class Stored:
                 result.kept.append(table.take(pa.array(freed)))
                 result.unsketched.append(result.kept[-1])
         return result
+
+    def no_sketch(self) -> list[pa.Table]:
+        """No sketch, in the columns of the old ones, where there are any."""
+        return [] if self._sketches is None else [self._sketches.schema.empty_table()]
 
     def _sketch(self, kept: pa.Table, result: Redecided) -> None:
         """Old sketches of rows that are kept as they were."""

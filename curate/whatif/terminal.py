@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from curate.outcome import Measured
 from curate.report.charts import short
 from curate.report.funnel import amount
 from curate.report.html import number, plain
 from curate.whatif.figures import Amount, Answer, Point, RuleFigures
+
+if TYPE_CHECKING:
+    from curate.outcome import Measured
 
 MOST_RULES = 40
 MATRIX = 10
@@ -60,6 +62,9 @@ def _kept(found: Answer) -> list[str]:
     rows += [("  new among them", found.gained), ("  no longer kept", found.lost)]
     if found.unmeasured.documents:
         rows.append(("and of these up to all", found.unmeasured))
+    least, most = found.bounds()
+    if found.resolved:
+        rows += [("at least, by dedups", least), ("at most, by dedups", most)]
     for label, of in rows:
         cells = f"{of.documents:>12,}{amount(of.bytes):>12}{short(of.bytes / found.ratio):>20}"
         lines.append(f"{label:<26}{cells}")

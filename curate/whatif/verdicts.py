@@ -57,6 +57,9 @@ class Decider:
         self._at = np.array(
             [places.get(n.partition(".")[0], READER) for n in scores.rules] + [READER], np.int64
         )
+        # Of each document the place of the first step that marked it, behind all for a kept one.
+        kept = scores.primary < 0
+        self.first = np.where(kept, len(question.steps), self._at[scores.primary])
         self._known_to()
         self.stored = {n: self._stored(n) for n in scores.rules}
         self.trusted = self._trusted()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from conftest import pages
 from fsspec.implementations.memory import MemoryFileSystem
 
 from curate.errors import RunFailed
 from curate.publish import LIST, Store, publish, scratch_of, url_of
+from tests.curate.conftest import pages
 
 RECIPE = "steps:\n  - c4: {min_sentences: 2}\n  - dedup_exact\n"
 
@@ -149,8 +149,8 @@ def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, 
     done = bench.command("dedup", source, "-o", "objects://bucket/out", "--scratch", "scratch")
     assert done.returncode == 1 and not (bench.folder / "scratch").exists()
     assert done.stderr.splitlines()[-1] == (
-        "llmcurate: objects://bucket/out/.llmcurate-may-write cannot be written (Access Denied);"
-        " run again, it goes on"
+        "llmcurate: objects://bucket/out cannot be written (Access Denied): see that it is there"
+        " and that you may write to it"
     )
 
 

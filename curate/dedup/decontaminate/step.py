@@ -74,6 +74,11 @@ class Decontaminate(Removal):
         return self
 
     @property
+    def reach(self) -> Literal["own", "any"]:
+        """Windows that too many documents hold count for nothing."""
+        return "own" if self.max_hits is None else "any"
+
+    @property
     def method(self) -> str:
         """How decisions name this step: `decontaminate:13-gram`."""
         return f"{self.name}:{self.mode}"

@@ -1,7 +1,8 @@
 """Candidates in the order in which copies are preferred, and their ids.
 
-The order is DuckDB's, by a sort that spills. Ids are kept in that order, one after the other in a
-file, so that id number k is found without a join.
+Tasks read the candidates' sketches. The order is DuckDB's, by a sort that spills, in one process.
+Ids are kept in that order, one after the other in a file, so that id number k is found without a
+join.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numba import njit
 
-from curate.database import literal
-from curate.dedup.minhash.buckets import BITS, set_bits
-from curate.sketches import Sketches
+from curate.atomic import replacing
+from curate.database import paths_literal
+from curate.dedup import survivors
+from curate.dedup.shuffle.candidates import Picked, picked
+from curate.dedup.shuffle.groups import Group, run_tasks
+from curate.sketches import Sketches, Task
 from curate.text.buffers import as_large_string, text_array, text_buffers
 
-ROWS, ORDER, NAMES, ENDS = "candidates.parquet", "order.u32", "ids.utf8", "ids.i64"
+ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 BATCH = 100_000
 MAPPED = 64 << 20  # bytes of a file that may stay mapped
-PREFERRED_BY = ("size", "date", "source", "score", "url_md5")
 
 
 @njit(cache=True, nogil=True)
@@ -44,44 +47,53 @@ def gather(data, ends, which):
     return out, offsets
 
 
-def candidate_batches(
-    sketches: Sketches, columns: list[str], bits: np.ndarray, rows: int = BATCH
-) -> Iterator[pa.RecordBatch]:
-    """The sketches of candidates in order of (part, n), as `Sketches.batches` gives them."""
-    first = 0
-    for batch in sketches.batches(columns, rows):
-        mine = set_bits(bits, first, first + len(batch))
-        first += len(batch)
-        if len(mine):
-            yield batch if len(mine) == len(batch) else batch.take(pa.array(mine))
+def row_files(folder: Path, count: int) -> list[Path]:
+    """The candidates' rows, a file a group."""
+    return [folder / f"rows-{part:05d}.parquet" for part in range(count)]
+
+
+def write_rows_files(task: Task) -> dict[str, list[str]]:
+    """What `write_rows` reads and writes."""
+    mine = Picked.load(task)
+    return {"reads": mine.reads(), "writes": [str(mine.folder / _rows_name(mine))]}
+
+
+def _rows_name(mine: Picked) -> str:
+    return f"rows-{mine.group.part:05d}.parquet"
+
+
+def write_rows(task: Task) -> dict[str, Any]:
+    """A task: rows (what they are preferred by, part, n, id, c) of a group's candidates, in order
+    of c, a batch at a time."""
+    mine = Picked.load(task)
+    columns = list(task["columns"])
+    schema = mine.schema(columns).append(pa.field("c", pa.uint32()))
+    c = mine.before
+    with (
+        replacing(mine.folder / _rows_name(mine)) as aside,
+        pq.ParquetWriter(aside, schema, compression="lz4") as writer,
+    ):
+        for batch in mine.batches(columns):
+            number = pa.array(np.arange(c, c + len(batch), dtype=np.uint32))
+            table = pa.Table.from_batches([batch]).append_column("c", number)
+            writer.write_table(table.cast(schema))
+            c += len(batch)
+    return {}
 
 
 def write_candidates(
-    folder: Path, sketches: Sketches, bits: Path, count: int, preference: str
+    folder: Path, sketches: Sketches, found: list[Group], bits: Path, count: int, policy: str
 ) -> dict[str, Any]:
-    """Phase `candidates`: rows (c, part, n, id, what they are preferred by) in order of c; k of
-    each c; ids in order of k. preference: ORDER BY terms over those rows."""
-    source = candidate_batches(sketches, list(PREFERRED_BY), np.fromfile(bits / BITS, np.uint64))
-    writer = None
-    done = 0
-    try:
-        for batch in source:
-            number = pa.array(np.arange(done, done + len(batch), dtype=np.uint32))
-            table = pa.Table.from_batches([batch]).append_column("c", number)
-            if writer is None:
-                writer = pq.ParquetWriter(folder / ROWS, table.schema, compression="lz4")
-            writer.write_table(table)
-            done += len(batch)
-    finally:
-        if writer is not None:
-            writer.close()
-    if writer is None:
-        pq.write_table(pa.table({"part": [], "n": [], "id": []}), folder / ROWS)
+    """Phase `candidates`: their rows; k of each c; ids in order of k. policy: of the survivor."""
+    columns = survivors.preferred_by(policy)
+    tasks = picked(found, bits, folder, columns=columns)
+    run_tasks(sketches.run, "curate.dedup.minhash.candidates:write_rows", tasks)
     order = np.empty(count, np.uint32)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)
         k = total = 0
-        query = f"SELECT c, id FROM read_parquet({literal(folder / ROWS)}) ORDER BY {preference}"
+        source = f"read_parquet({paths_literal(row_files(folder, len(found)))})"
+        query = f"SELECT c, id FROM {source} ORDER BY {survivors.preference(policy)}"
         for batch in arrow_batches(sketches.connection.sql(query)) if count else ():
             order[batch.column(0).to_numpy()] = np.arange(k, k + len(batch), dtype=np.uint32)
             data, offsets = text_buffers(as_large_string(batch.column(1)))
@@ -91,6 +103,24 @@ def write_candidates(
             total += int(offsets[-1] - offsets[0])
     order.tofile(folder / ORDER)
     return {}
+
+
+def all_rows(folder: Path, pieces: int) -> Iterator[pa.RecordBatch]:
+    """(part, n, id) of all candidates in order of c, BATCH at a time whatever the pieces."""
+    waiting: list[pa.RecordBatch] = []
+    held = 0
+    for path in row_files(folder, pieces):
+        with pq.ParquetFile(path, pre_buffer=False) as source:
+            for batch in source.iter_batches(BATCH, columns=["part", "n", "id"], use_threads=False):
+                waiting.append(batch)
+                held += len(batch)
+                while held >= BATCH:
+                    table = pa.Table.from_batches(waiting).combine_chunks()
+                    yield table.slice(0, BATCH).to_batches()[0]
+                    waiting = table.slice(BATCH).to_batches()
+                    held -= BATCH
+    if held:
+        yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
 
 def arrow_batches(relation: Any) -> Iterator[pa.RecordBatch]:

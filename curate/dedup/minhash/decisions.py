@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.database import literal
-from curate.dedup.minhash.buckets import set_bits
 from curate.dedup.minhash.candidates import (
     BATCH,
     ORDER,
-    ROWS,
     Ids,
+    all_rows,
     arrow_batches,
     mapped,
     null_where,
@@ -23,6 +22,7 @@ from curate.dedup.minhash.candidates import (
 )
 from curate.dedup.minhash.forest import NONE, members_of_two
 from curate.dedup.minhash.stars import PARTNERS, ROOTS, SHARED
+from curate.dedup.shuffle.candidates import set_bits
 
 SIMILARITY = "similarity.f64"
 BINS = 1000  # of the histogram that the summary of similarities is read from
@@ -78,16 +78,19 @@ def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
 
 
 def write_decisions(
-    db: Any, path: Path, candidates: Path, edges: Path, banding: tuple[int, int], method: str
+    db: Any,
+    path: Path,
+    candidates: Path,
+    pieces: int,
+    edges: Path,
+    banding: tuple[int, int],
+    method: str,
 ) -> tuple[dict[str, int], np.ndarray]:
     """Writes the decisions on all members of components, by (part, n); returns counts, and how many
     of the dropped have a similarity of 0.000, 0.001, ... 1.000.
 
-    The folders are those of the phases `candidates` and `edges`.
+    The folders are those of the phases `candidates`, in so many pieces, and `edges`.
     """
-    if not (candidates / ROWS).exists():  # no two documents share a band
-        pq.write_table(SCHEMA.empty_table(), path)
-        return {"clusters": 0, "members": 0, "dropped": 0}, np.zeros(BINS + 1, np.int64)
     root = np.fromfile(edges / ROOTS, np.uint32)
     partner = np.fromfile(edges / PARTNERS, np.uint32)
     values, similarity_of = _similarities(edges, *banding)
@@ -97,11 +100,10 @@ def write_decisions(
     histogram = np.zeros(BINS + 1, np.int64)
     members = 0
     with (
-        pq.ParquetFile(candidates / ROWS, pre_buffer=False) as source,
         (candidates / ORDER).open("rb") as order,
         pq.ParquetWriter(path, SCHEMA) as writer,
     ):
-        for batch in source.iter_batches(BATCH, columns=["part", "n", "id"], use_threads=False):
+        for batch in all_rows(candidates, pieces):
             k = np.fromfile(order, np.uint32, len(batch))
             mine = np.flatnonzero(member[k >> 6] >> (k & 63).astype(np.uint64) & np.uint64(1))
             rows, k = batch.take(pa.array(mine)), k[mine]

@@ -1,7 +1,9 @@
 """MinHash from sketches to decisions, in phases that a killed run goes on after.
 
-keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Beside fixed buffers
-memory is for a bit a document and at most 16 bytes a candidate, a document that shares a bucket.
+keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. What reads sketches,
+makes shingles or sorts keys is split into tasks. Orders, similarities and the forest are one
+process's, since whom a document is compared with depends on what is connected. Beside fixed
+buffers its memory is for a bit a document and at most 16 bytes a candidate, which shares a bucket.
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from curate.dedup import survivors
 from curate.dedup.minhash.bits import packed_bytes, standard_error
-from curate.dedup.minhash.buckets import write_buckets, write_keys, write_ordered
 from curate.dedup.minhash.candidates import ORDER, write_candidates
 from curate.dedup.minhash.decisions import BINS, write_decisions
+from curate.dedup.minhash.ordered import write_ordered
 from curate.dedup.minhash.presets import curve, predicted
 from curate.dedup.minhash.stars import write_stars
 from curate.dedup.phases import Done, Phase, forget, run_phases
+from curate.dedup.shuffle.buckets import find_buckets
+from curate.dedup.shuffle.candidates import picked
+from curate.dedup.shuffle.groups import groups
+from curate.dedup.shuffle.keys import part_keys
 from curate.sketches import Sketches
 
 if TYPE_CHECKING:
@@ -33,30 +38,31 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     bands, rows = step.banding
     width = packed_bytes(bands * rows, step.kept_bits)
     first = step.survivor == "first"
-    preference = survivors.preference(step.survivor)
+    found = groups(sketches.files)
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        return write_keys(folder, sketches.files, bands)
+        return part_keys(sketches.run, folder, found, step.label, "bands", bands)
 
     def buckets(folder: Path, done: Done) -> dict[str, Any]:
-        return write_buckets(folder, done.folder("keys"), done.facts["documents"])
+        return find_buckets(sketches.run, folder, done.folder("keys"), done.facts)
 
     def candidates(folder: Path, done: Done) -> dict[str, Any]:
-        count = done.facts["candidates"]
-        return write_candidates(folder, sketches, done.folder("buckets"), count, preference)
+        count, bits = done.facts["candidates"], done.folder("buckets")
+        return write_candidates(folder, sketches, found, bits, count, step.survivor)
 
     def ordered(folder: Path, done: Done) -> dict[str, Any]:
         order = np.fromfile(done.file("candidates", ORDER), np.uint32)
-        return write_ordered(folder, done.folder("buckets"), order)
+        return write_ordered(folder, done.folder("buckets"), done.facts["pieces"], order)
 
     def compare(folder: Path, done: Done) -> dict[str, Any]:
         from curate.dedup.minhash import verify
 
         order = np.fromfile(done.file("candidates", ORDER), np.uint32)
         bits = done.folder("buckets")
+        tasks = picked(found, bits, folder, **step.shingling())
         if step.kept_bits:
-            return verify.write_signatures(folder, sketches, bits, order, width)
-        return verify.write_shingles(folder, sketches, bits, order, step.shingles)
+            return verify.write_signatures(folder, sketches.run, tasks, order, width)
+        return verify.write_shingles(folder, sketches.run, tasks, order)
 
     def edges(folder: Path, done: Done) -> dict[str, Any]:
         ordered, count = done.folder("ordered"), done.facts["candidates"]
@@ -121,6 +127,7 @@ def resolve(step: DedupMinhash, sketches: Sketches) -> dict[str, Any]:
         sketches.connection,
         sketches.decisions,
         done.folder("candidates"),
+        done.facts["groups"],
         done.folder("edges"),
         step.banding,
         step.method,

@@ -13,9 +13,14 @@ import numpy as np
 from numba import njit
 
 from curate.atomic import TEMPORARY
-from curate.dedup.minhash.buckets import chunks
 from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, union
-from curate.dedup.minhash.partitions import Partitions, PartitionWriter, partition_bits
+from curate.dedup.shuffle.buckets import bucket_files, chunks
+from curate.dedup.shuffle.partitions import (
+    PairFiles,
+    PartitionWriter,
+    partition_bits,
+    read_partitions,
+)
 
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
 # Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among
@@ -92,17 +97,17 @@ def write_stars(
     scratch = folder.with_name(f"{TEMPORARY}scratch")
     scratch.mkdir(exist_ok=True)
     spread, gather = np.uint64(SPREAD), np.uint64(GATHER)
-    writer = PartitionWriter(scratch, partition_bits(members), valued=False)
-    for mine, sizes in chunks(ordered):
+    files, buckets = PairFiles.within(scratch), bucket_files(ordered, 1)
+    writer = PartitionWriter(files, partition_bits(members), valued=False)
+    for mine, sizes in chunks(buckets):
         writer.add(star_pairs(mine, sizes, parent, first, spread))
     writer.close()
     partner = np.full(candidates, NONE, np.uint32)
     weight = np.zeros(candidates, np.uint16)
-    with Partitions(scratch, scratch, valued=False) as parts:
-        for part in range(len(parts)):
-            (keys,), _room = parts.read(part)
-            keys.sort()
-            take_best(keys, gather, partner, weight)
+    for part in range(1 << writer.bits):
+        (((keys,), _room),) = read_partitions([files], part, part + 1, scratch, valued=False)
+        keys.sort()
+        take_best(keys, gather, partner, weight)
     for path in scratch.iterdir():
         path.unlink()
     scratch.rmdir()
@@ -112,7 +117,7 @@ def write_stars(
     clear_roots(parent, partner)
     shared = weight
     shared[:] = 0
-    for mine, sizes in chunks(ordered):
+    for mine, sizes in chunks(buckets):
         count_shared(mine, sizes, partner, shared)
     parent.tofile(folder / ROOTS)
     partner.tofile(folder / PARTNERS)

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from curate.dedup import survivors
 from curate.dedup.minhash.presets import PRESETS, curve_text, midpoint
-from curate.dedup.minhash.text import normal_form
+from curate.dedup.minhash.text import normal_form, shingle_sets
 from curate.dedup.step import DedupStep, dropped
 from curate.documents import Documents
 from curate.sketches import Sketches
@@ -90,6 +90,11 @@ class DedupMinhash(DedupStep):
         return self
 
     @property
+    def reach(self) -> Literal["cluster", "any"]:
+        """Verified pairs are those of the documents that a bucket prefers, which may be others."""
+        return "cluster" if self.verify is None else "any"
+
+    @property
     def method(self) -> str:
         """How decisions name this step."""
         return "minhash"
@@ -158,12 +163,13 @@ class DedupMinhash(DedupStep):
         a, b = kernel.permutations(bands * rows, self.seed)
         return kernel.text_signatures(kernel.KINDS[self._unit], data, offsets, self._size, a, b)
 
+    def shingling(self) -> dict[str, Any]:
+        """What `shingle_sets` needs, as JSON has it."""
+        return {"normalize": self.normalize, "unit": self._unit, "size": self._size}
+
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
-        from curate.dedup.minhash import kernel
-
-        data, offsets = text_buffers(normal_form(text, self.normalize, self._unit))
-        return kernel.text_shingles(kernel.KINDS[self._unit], data, offsets, self._size)
+        return shingle_sets(text, **self.shingling())
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.minhash.kernel import band_keys

@@ -1,11 +1,12 @@
-"""What of a text becomes shingles: its normal forms."""
+"""What of a text becomes shingles: its normal forms, and the sets of shingles themselves."""
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.text.buffers import as_large_string
+from curate.text.buffers import as_large_string, text_buffers
 
 # DataTrove's simplify_text (utils/text.py), step by step: lower case, numbers to 0, punctuation to
 # a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's classes stand
@@ -35,3 +36,13 @@ def normal_form(text: pa.LargeStringArray, form: str, shingle: str) -> pa.LargeS
     if shingle == "word":
         return text
     return as_large_string(pc.replace_substring_regex(pc.utf8_lower(text), _SPACE, " "))
+
+
+def shingle_sets(
+    text: pa.LargeStringArray, normalize: str, unit: str, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+    from curate.dedup.minhash import kernel
+
+    data, offsets = text_buffers(normal_form(text, normalize, unit))
+    return kernel.text_shingles(kernel.KINDS[unit], data, offsets, size)

@@ -7,21 +7,26 @@ of their keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numba import njit
 
+from curate.atomic import replacing
 from curate.dedup.minhash.bits import equal_values, estimated
-from curate.dedup.minhash.buckets import BITS, chunks, fixed_rows
-from curate.dedup.minhash.candidates import candidate_batches, mapped, release
+from curate.dedup.minhash.candidates import mapped, release
 from curate.dedup.minhash.decisions import SIMILARITY
 from curate.dedup.minhash.forest import NONE, clear_roots, find, flatten, union
 from curate.dedup.minhash.stars import PARTNERS, ROOTS
-from curate.sketches import Sketches
+from curate.dedup.minhash.text import shingle_sets
+from curate.dedup.shuffle.buckets import bucket_files, chunks
+from curate.dedup.shuffle.candidates import Picked
+from curate.dedup.shuffle.groups import run_tasks
+from curate.dedup.shuffle.keys import fixed_rows
+from curate.sketches import Run, Task
 from curate.text.buffers import as_large_string
 
 # A member is compared with so many centres and so many others of its bucket at most, the most
@@ -140,47 +145,98 @@ def keep_best(left, right, similar, forward, partner, best):
                 best[k] = similar[i]
 
 
-def write_shingles(
-    folder: Path,
-    sketches: Sketches,
-    bits: Path,
-    order: np.ndarray,
-    shingles: Callable[[pa.LargeStringArray], Any],
-) -> dict[str, Any]:
+def piece(folder: Path, part: int) -> tuple[Path, Path]:
+    """A group's shingles (uint64) and how many each of its candidates has (int64)."""
+    return folder / f"shingles-{part:05d}.u64", folder / f"counts-{part:05d}.i64"
+
+
+def shingle_group_files(task: Task) -> dict[str, list[str]]:
+    """What `shingle_group` reads and writes."""
+    mine = Picked.load(task)
+    return {"reads": mine.reads(), "writes": [str(p) for p in piece(mine.folder, mine.group.part)]}
+
+
+def shingle_group(task: Task) -> dict[str, Any]:
+    """A task: the sets of shingles of a group's candidates, TEXTS texts in memory."""
+    mine = Picked.load(task)
+    how = {name: task[name] for name in ("normalize", "unit", "size")}
+    with ExitStack() as stack:
+        asides = [stack.enter_context(replacing(p)) for p in piece(mine.folder, mine.group.part)]
+        values, counts = (stack.enter_context(path.open("wb")) for path in asides)
+        for batch in mine.batches(["text"], TEXTS):
+            offsets, found = shingle_sets(as_large_string(batch.column(0)), **how)
+            values.write(found.data)
+            counts.write(np.diff(offsets).data)
+    return {}
+
+
+def write_shingles(folder: Path, run: Run, tasks: list[Task], order: np.ndarray) -> dict[str, Any]:
     """Phase `compared`: the candidates' sets of shingles in order of c, and by k where each is."""
+    run_tasks(run, "curate.dedup.minhash.verify:shingle_group", tasks)
     extents = np.memmap(folder / EXTENTS, np.int64, "w+", shape=(max(1, len(order)), 2))
     total = done = 0
-    with (folder / VALUES).open("wb") as file:
-        for number, batch in enumerate(_candidates(sketches, "text", bits, TEXTS)):
-            k = order[done : done + len(batch)]
-            offsets, values = shingles(as_large_string(batch.column(0)))
-            extents[k, 0], extents[k, 1] = offsets[:-1] + total, np.diff(offsets)
-            file.write(values.data)
-            total += len(values)
-            done += len(batch)
-            if number % 100 == 99:
-                release(extents)
+    for number, task in enumerate(tasks):
+        values, counts = piece(folder, task["part"])
+        found = np.fromfile(counts, np.int64)
+        k = order[done : done + len(found)]
+        extents[k, 0], extents[k, 1] = total + np.cumsum(found) - found, found
+        total += int(found.sum())
+        done += len(found)
+        release(extents)
+        if number == 0:
+            values.rename(folder / VALUES)
+        else:
+            with (folder / VALUES).open("ab") as file, values.open("rb") as source:
+                shutil.copyfileobj(source, file, 1 << 24)
+            values.unlink()
+        counts.unlink()
+    if not tasks:
+        (folder / VALUES).touch()
     extents.flush()
     return {}
 
 
-def write_signatures(
-    folder: Path, sketches: Sketches, bits: Path, order: np.ndarray, width: int
-) -> dict[str, Any]:
-    """Phase `compared`: the candidates' packed signatures of `width` bytes, by k."""
-    shape = (max(1, len(order)), width)
-    rows = np.memmap(folder / SIGNATURES, np.uint8, "w+", shape=shape)
-    done = 0
-    for batch in _candidates(sketches, "signature", bits, 20_000):
-        rows[order[done : done + len(batch)]] = fixed_rows(batch.column(0), np.uint8)
-        done += len(batch)
-        release(rows)
-    rows.flush()
+def signature_file(folder: Path, part: int) -> Path:
+    """The packed signatures of a group's candidates, in order of c."""
+    return folder / f"signatures-{part:05d}.u8"
+
+
+def sign_group_files(task: Task) -> dict[str, list[str]]:
+    """What `sign_group` reads and writes."""
+    mine = Picked.load(task)
+    return {"reads": mine.reads(), "writes": [str(signature_file(mine.folder, mine.group.part))]}
+
+
+def sign_group(task: Task) -> dict[str, Any]:
+    """A task: the signatures of a group's candidates, out of their sketches."""
+    mine = Picked.load(task)
+    with (
+        replacing(signature_file(mine.folder, mine.group.part)) as aside,
+        aside.open("wb") as file,
+    ):
+        for batch in mine.batches(["signature"], 20_000):
+            file.write(np.ascontiguousarray(fixed_rows(batch.column(0), np.uint8)).data)
     return {}
 
 
-def _candidates(sketches: Sketches, column: str, bits: Path, rows: int) -> Iterator[pa.RecordBatch]:
-    return candidate_batches(sketches, [column], np.fromfile(bits / BITS, np.uint64), rows)
+def write_signatures(
+    folder: Path, run: Run, tasks: list[Task], order: np.ndarray, width: int
+) -> dict[str, Any]:
+    """Phase `compared`: the candidates' packed signatures of `width` bytes, by k."""
+    run_tasks(run, "curate.dedup.minhash.verify:sign_group", tasks)
+    shape = (max(1, len(order)), width)
+    rows = np.memmap(folder / SIGNATURES, np.uint8, "w+", shape=shape)
+    done = 0
+    for task in tasks:
+        path = signature_file(folder, task["part"])
+        with path.open("rb") as file:
+            while len(some := np.fromfile(file, np.uint8, 20_000 * width).reshape(-1, width)):
+                rows[order[done : done + len(some)]] = some
+                done += len(some)
+                release(rows)
+        path.unlink()
+    rows.flush()
+    return {}
 
 
 def compared(folder: Path, width: int, values: int, bits: int) -> Compared:
@@ -202,7 +258,7 @@ def write_matches(
     partner = np.full(candidates, NONE, np.uint32)
     best = np.zeros(candidates, np.float64)
     read = plain(by)
-    for members, sizes in chunks(ordered, MAPPED_MEMBERS):
+    for members, sizes in chunks(bucket_files(ordered, 1), MAPPED_MEMBERS):
         k, other, similar = match_buckets(members, sizes, read, least, first, MOST, parent)
         keep_best(k, other, similar, first, partner, best)
         for array in (by.shingles, by.extents, by.packed):

@@ -20,13 +20,17 @@ from cli_here import environment
 from curate.atomic import replacing
 from curate.database import database
 from curate.dedup import phases
-from curate.dedup.minhash import buckets as minhash_buckets
 from curate.dedup.minhash import candidates as minhash_candidates
 from curate.dedup.minhash import decisions as minhash_decisions
-from curate.dedup.minhash import partitions as minhash_partitions
+from curate.dedup.minhash import ordered as minhash_ordered
 from curate.dedup.minhash import verify as minhash_verify
 from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, members_of_two
 from curate.dedup.minhash.step import DedupMinhash, binary_rows
+from curate.dedup.shuffle import buckets as shuffle_buckets
+from curate.dedup.shuffle import candidates as shuffle_candidates
+from curate.dedup.shuffle import groups as shuffle_groups
+from curate.dedup.shuffle import keys as shuffle_keys
+from curate.dedup.shuffle import partitions as shuffle_partitions
 from curate.documents import documents
 from curate.sketches import Sketches, SketchFile, view
 
@@ -178,12 +182,14 @@ def test_decisions_are_those_of_plain_python(tmp_path, survivor, count, values):
 
 def small(monkeypatch) -> None:
     """Every buffer so small that each is filled many times."""
-    monkeypatch.setattr(minhash_partitions, "SEGMENT", 64)
-    monkeypatch.setattr(minhash_partitions.PartitionWriter.__init__, "__defaults__", (True, 64))
-    monkeypatch.setattr(minhash_partitions, "PARTITION", 50)
-    monkeypatch.setattr(minhash_partitions, "LARGE", 40)
-    monkeypatch.setattr(minhash_buckets, "CHUNK", 30)
-    monkeypatch.setattr(minhash_buckets.chunks, "__defaults__", (30,))
+    monkeypatch.setattr(shuffle_partitions, "SEGMENT", 64)
+    monkeypatch.setattr(shuffle_partitions, "PARTITION", 50)
+    monkeypatch.setattr(shuffle_partitions, "LARGE", 40)
+    monkeypatch.setattr(shuffle_keys, "READ", 60)
+    monkeypatch.setattr(shuffle_buckets, "CHUNK", 30)
+    monkeypatch.setattr(shuffle_buckets.chunks, "__defaults__", (30,))
+    monkeypatch.setattr(shuffle_candidates.candidate_batches, "__defaults__", (9,))
+    monkeypatch.setattr(shuffle_groups, "GROUP", 120)
     monkeypatch.setattr(minhash_candidates, "BATCH", 11)
     monkeypatch.setattr(minhash_candidates, "MAPPED", 0)
     monkeypatch.setattr(minhash_decisions, "BATCH", 11)
@@ -379,10 +385,10 @@ def test_bits_are_counted_and_listed(seed):
     bits = draw.integers(0, 2**64, 5, np.uint64)
     bits[1], bits[2] = 0, np.uint64(2**64 - 1)
     plain = [i for i in range(320) if int(bits[i // 64]) >> (i % 64) & 1]
-    before = minhash_buckets.ones_before(bits)
+    before = shuffle_candidates.ones_before(bits)
     assert before.tolist() == [sum(i < 64 * w for i in plain) for w in range(6)]
     for first, stop in ((0, 320), (3, 3), (70, 200), (319, 320)):
-        found = minhash_buckets.set_bits(bits, first, stop) + first
+        found = shuffle_candidates.set_bits(bits, first, stop) + first
         assert found.tolist() == [i for i in plain if first <= i < stop]
 
 
@@ -391,7 +397,7 @@ def test_buckets_are_rewritten_in_order_of_preference():
     order = np.array([2, 0, 3, 1], np.uint32)
     members = np.array([0, 3, 127, 0, 2, 2, 3, 127], np.uint32)
     sizes = np.array([3, 2, 3], np.uint32)
-    minhash_buckets.renumber(members, sizes, bits, minhash_buckets.ones_before(bits), order)
+    minhash_ordered.renumber(members, sizes, bits, shuffle_candidates.ones_before(bits), order)
     assert members.tolist() == [1, 2, 3, 0, 2, 0, 1, 3]
 
 
@@ -399,6 +405,6 @@ def test_more_documents_than_numbers_are_refused(tmp_path, monkeypatch):
     from curate.errors import RunFailed
 
     files = write(tmp_path, with_keys(random_keys(12, 5, 0)))
-    monkeypatch.setattr(minhash_buckets, "MOST", 12)
-    with pytest.raises(RunFailed, match="up to 11 documents at once, these are 12; run"):
-        minhash_buckets.documents_in(files)
+    monkeypatch.setattr(shuffle_keys, "MOST", 12)
+    with pytest.raises(RunFailed, match="dedup compares up to 11 documents at once, these are 12"):
+        shuffle_keys.documents_in(shuffle_groups.groups(files), "dedup")

@@ -158,4 +158,4 @@ def test_an_input_on_the_web_is_to_be_fetched_first(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
     done = run_here("stats", "https://x.test/a.warc.gz")
-    assert done.returncode == 2 and "fetch it first (llmcurate fetch URL -o DIR)" in done.stderr
+    assert done.returncode == 2 and "in a run with --set read.fetch=DIR" in done.stderr

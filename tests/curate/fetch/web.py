@@ -40,6 +40,8 @@ class Web:
     pages: dict[str, Page] = field(default_factory=dict)
     asked: list[tuple[str, str | None, str | None]] = field(default_factory=list)
     agents: set[str] = field(default_factory=set)
+    heads: list[str] = field(default_factory=list)
+    head_status: int = 200
 
     def put(self, path: str, data: bytes, *plan: str, **more) -> str:
         """A file at a path; its URL."""
@@ -63,6 +65,15 @@ def serving() -> Iterator[Web]:
 
         def do_GET(self) -> None:
             answer(self, web)
+
+        def do_HEAD(self) -> None:
+            web.heads.append(self.path)
+            page = web.pages.get(self.path)
+            self.send_response(404 if page is None else web.head_status)
+            if page is not None and page.etag:
+                self.send_header("ETag", page.etag)
+            self.send_header("Content-Length", str(len(page.data) if page else 0))
+            self.end_headers()
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:

@@ -1,16 +1,18 @@
 """Pairs (key, value) in partitions of a file, by the high bits of keys: an external radix sort.
 
-A writer fills a segment in memory, orders it by partition and appends it. A partition is read back
-from its place in every segment, in the order of arrival, and is then sorted by itself. So memory is
-for one segment or one partition, whatever there is in all. A partition that is far larger than the
-others (one key that very many have) lies in files that are mapped into memory.
+A writer fills a segment in memory, orders it by partition and appends it. Partitions are read back
+from their place in every segment of every writer, in the order of arrival, and each is then sorted
+by itself. So memory is for one segment, or for the partitions that are read, whatever there is in
+all. A partition that is far larger than the others (one key that very many have) lies in files that
+are mapped into memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -19,7 +21,6 @@ SEGMENT = 2_000_000  # pairs that are ordered at once
 PARTITION = 1_000_000  # pairs a partition that are aimed at
 LARGE = 16_000_000  # from so many pairs on, memory is that of files
 DIGIT = 11  # bits that one pass of the sort looks at
-KEYS, VALUES, SEGMENTS = "keys.u64", "values.u32", "segments.npy"
 
 
 @njit(cache=True, nogil=True)
@@ -88,20 +89,36 @@ def partition_bits(pairs: int) -> int:
     return min(14, max(0, (max(1, pairs) - 1) // PARTITION).bit_length())
 
 
+class PairFiles(NamedTuple):
+    """What a writer writes: keys, values, and where each partition begins in each segment."""
+
+    keys: Path
+    values: Path
+    starts: Path
+
+    @classmethod
+    def within(cls, folder: Path, number: int = 0) -> PairFiles:
+        """Those of writer `number` in a folder."""
+        names = (f"keys-{number:05d}.u64", f"values-{number:05d}.u32", f"starts-{number:05d}.npy")
+        return cls(*(folder / name for name in names))
+
+
 class PartitionWriter:
-    """Writes uint64 keys, with uint32 values or without, into `keys.u64` and `values.u32`."""
+    """Writes uint64 keys, with uint32 values or without."""
 
     def __init__(
-        self, folder: Path, bits: int, valued: bool = True, segment: int = SEGMENT
+        self, files: PairFiles, bits: int, valued: bool = True, segment: int | None = None
     ) -> None:
-        self.folder, self.bits = folder, bits
+        segment = segment or SEGMENT
+        self.bits = bits
         self._keys = np.empty(segment, np.uint64)
         self._values = np.empty(segment if valued else 0, np.uint32)
         self._ordered: tuple[np.ndarray, np.ndarray]
         self._ordered = np.empty_like(self._keys), np.empty_like(self._values)
         self._used = 0
         self._starts: list[Any] = []
-        self._files = ((folder / KEYS).open("wb"), (folder / VALUES).open("wb"))
+        self._starts_path = files.starts
+        self._files = (files.keys.open("wb"), files.values.open("wb"))
 
     def add(self, keys: np.ndarray, values: np.ndarray | None = None) -> None:
         """Takes more pairs, or keys alone."""
@@ -129,62 +146,65 @@ class PartitionWriter:
         self._used = 0
 
     def close(self) -> None:
-        """Ends the files; `segments.npy` says where the partitions are."""
+        """Ends the files."""
         self._flush()
         for file in self._files:
             file.close()
         starts = np.array(self._starts, np.int64).reshape(-1, (1 << self.bits) + 1)
-        np.save(self.folder / SEGMENTS, starts)
+        with self._starts_path.open("wb") as file:
+            np.save(file, starts)
 
 
 Room = Callable[[Any, str], np.ndarray]
 
 
-class Partitions:
-    """Reads what a PartitionWriter wrote. scratch: a folder for partitions that are too large."""
+def _room(size: int, scratch: Path) -> Room:
+    """What makes arrays of that size: from LARGE on, mapped files that are already unlinked."""
 
-    def __init__(self, folder: Path, scratch: Path, valued: bool = True) -> None:
-        self._starts = np.load(folder / SEGMENTS)
-        before = np.cumsum(self._starts[:, -1])
-        self._begin = np.concatenate([[0], before[:-1]]) if len(before) else before
-        names = [(KEYS, np.uint64), (VALUES, np.uint32)][: 2 if valued else 1]
-        self._files = [((folder / name).open("rb"), dtype) for name, dtype in names]
-        self._scratch = scratch
+    def room(dtype: Any, name: str) -> np.ndarray:
+        if size < LARGE:
+            return np.empty(size, dtype)
+        path = scratch / name
+        mapped: np.ndarray = np.memmap(path, dtype, "w+", shape=(size,)).view(np.ndarray)
+        path.unlink()
+        return mapped
 
-    def __len__(self) -> int:
-        return int(self._starts.shape[1]) - 1
+    return room
 
-    def __enter__(self) -> Partitions:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        for file, _dtype in self._files:
-            file.close()
+def read_partitions(
+    files: Sequence[PairFiles], begin: int, stop: int, scratch: Path, valued: bool = True
+) -> list[tuple[list[np.ndarray], Room]]:
+    """([keys, values] as they arrived, what makes arrays of their size) of partitions `begin` to
+    `stop`, from all writers in order. scratch: a folder for partitions that are too large.
 
-    def read(self, part: int) -> tuple[list[np.ndarray], Room]:
-        """([keys, values] of a partition as they arrived, what makes arrays of their size)."""
-        counts = self._starts[:, part + 1] - self._starts[:, part]
-        begin = self._begin + self._starts[:, part]
-        size = int(counts.sum())
-
-        def room(dtype: Any, name: str) -> np.ndarray:
-            if size < LARGE:
-                return np.empty(size, dtype)
-            path = self._scratch / name
-            mapped: np.ndarray = np.memmap(path, dtype, "w+", shape=(size,)).view(np.ndarray)
-            path.unlink()
-            return mapped
-
-        found = []
-        for number, (file, dtype) in enumerate(self._files):
-            array = room(dtype, f"read-{number}")
-            place = 0
-            for first, count in zip(begin.tolist(), counts.tolist(), strict=True):
-                file.seek(first * array.itemsize)
-                file.readinto(array[place : place + count].view(np.uint8).data)
-                place += count
-            found.append(array)
-        return found, room
+    Of each segment one range is read; opened are the files of one writer at a time.
+    """
+    # Of a table as wide as there are partitions only the columns in question.
+    tables = [np.load(each.starts, mmap_mode="r") for each in files]
+    slices = [np.array(table[:, begin : stop + 1], np.int64) for table in tables]
+    lengths = [np.array(table[:, -1], np.int64) for table in tables]
+    sizes = sum((np.diff(starts, axis=1).sum(axis=0) for starts in slices), np.zeros(stop - begin))
+    dtypes = (np.uint64, np.uint32)[: 2 if valued else 1]
+    found: list[tuple[list[np.ndarray], Room]] = []
+    for size in sizes.astype(np.int64).tolist():
+        room = _room(size, scratch)
+        found.append(([room(dtype, f"read-{n}") for n, dtype in enumerate(dtypes)], room))
+    filled = [0] * len(found)
+    for each, starts, length in zip(files, slices, lengths, strict=True):
+        with ExitStack() as stack:
+            opened = [stack.enter_context(path.open("rb")) for path in each[: len(dtypes)]]
+            before = 0
+            for segment, pairs in zip(starts, length.tolist(), strict=True):
+                counts = np.diff(segment).tolist()
+                for number, (file, dtype) in enumerate(zip(opened, dtypes, strict=True)):
+                    file.seek((before + int(segment[0])) * np.dtype(dtype).itemsize)
+                    for p, count in enumerate(counts):
+                        array = found[p][0][number][filled[p] : filled[p] + count]
+                        file.readinto(array.view(np.uint8).data)
+                filled = [at + count for at, count in zip(filled, counts, strict=True)]
+                before += pairs
+    return found
 
 
 def sort_pairs(

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.minhash import partitions
-from curate.dedup.minhash.partitions import (
-    Partitions,
+from curate.dedup.shuffle import partitions
+from curate.dedup.shuffle.partitions import (
+    PairFiles,
     PartitionWriter,
     by_partition,
     maybe_shared,
     partition_bits,
+    read_partitions,
     sort_pairs,
     sort_pass,
 )
@@ -73,7 +74,7 @@ def test_no_key_that_stands_twice_is_left_out(keys, room):
 
 @pytest.mark.parametrize("large", [False, True], ids=["memory", "mapped"])
 @pytest.mark.parametrize("valued", [True, False])
-def test_partitions_hold_what_was_written_whatever_the_segments(
+def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
     tmp_path, monkeypatch, large, valued
 ):
     if large:
@@ -81,29 +82,34 @@ def test_partitions_hold_what_was_written_whatever_the_segments(
     draw = np.random.default_rng(4)
     keys = draw.integers(0, 2**64, 1000, np.uint64)
     values = np.arange(1000, dtype=np.uint32)
-    writer = PartitionWriter(tmp_path, 3, valued, segment=128)
-    for begin in range(0, 1000, 300):
-        here = slice(begin, begin + 300)
-        writer.add(keys[here], values[here] if valued else None)
-    writer.close()
+    files = [PairFiles.within(tmp_path, number) for number in range(3)]
+    for each, begin, stop in zip(files, (0, 700, 700), (700, 700, 1000), strict=True):
+        writer = PartitionWriter(each, 3, valued, segment=128)
+        for at in range(begin, stop, 300):
+            here = slice(at, min(at + 300, stop))
+            writer.add(keys[here], values[here] if valued else None)
+        writer.close()
+    names = sorted(p.name for p in tmp_path.iterdir())
     seen = 0
-    with Partitions(tmp_path, tmp_path, valued) as parts:
-        assert len(parts) == 8
-        for part in range(8):
-            found, _ = parts.read(part)
+    for begin, stop in ((0, 1), (1, 5), (5, 8), (3, 3)):
+        parts = read_partitions(files, begin, stop, tmp_path, valued)
+        assert len(parts) == stop - begin
+        for part, (found, room) in enumerate(parts, begin):
             mine = np.flatnonzero(keys >> np.uint64(61) == part)
             assert found[0].tolist() == keys[mine].tolist()
+            assert len(room(np.uint32, "more")) == len(mine)
             if valued:
                 assert found[1].tolist() == mine.tolist()
             seen += len(mine)
     assert seen == 1000
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["keys.u64", "segments.npy", "values.u32"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
 
 
 def test_nothing_written_is_nothing_read(tmp_path):
-    PartitionWriter(tmp_path, 2).close()
-    with Partitions(tmp_path, tmp_path) as parts:
-        assert [len(parts.read(p)[0][0]) for p in range(len(parts))] == [0, 0, 0, 0]
+    files = PairFiles.within(tmp_path)
+    PartitionWriter(files, 2).close()
+    assert [len(found[0]) for found, _ in read_partitions([files], 0, 4, tmp_path)] == [0] * 4
+    assert [len(found[0]) for found, _ in read_partitions([], 0, 2, tmp_path)] == [0, 0]
 
 
 def test_partitions_grow_in_number_with_the_pairs():

@@ -1,0 +1,258 @@
+"""What runs keep of documents that are to be forgotten, taken out: texts of rejected documents and
+of their rejected copies, excerpts in run.json, report.html and the ledger, texts in indexes.
+
+That a document was there stays: id, URL, the rule that dropped it and its values. So do hashes
+(sketches), by which copies under other names are still found. All of it can be done again, so one
+that was killed is done by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Set
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.assemble import MANIFESTS, file_record
+from curate.atomic import replacing, write_text
+from curate.documents import NUMBER
+from curate.indexes import FOLDER as INDEX
+from curate.indexes import IDS, OWN
+from curate.ledger import Ledger
+from curate.refresh.removals import Removals
+from curate.report.html import without_texts
+from curate.search.index import RECORD
+from curate.table_writer import writing
+
+# What stays of a rejected document besides numbers: what it was called and why it went.
+STAYS = frozenset(("id", "url", "source", "date", "lang", "step", "rule", "value", "threshold"))
+
+
+@dataclass
+class Scrubbed:
+    """How much was taken out: rejected documents, runs whose excerpts went, and indexes that can no
+    longer be searched for phrases."""
+
+    documents: int = 0
+    runs: int = 0
+    indexes: tuple[str, ...] = ()
+
+
+def scrub(runs: Iterable[Path], removals: Removals, known: frozenset[str]) -> Scrubbed:
+    """Takes documents out of what these runs keep. known: ids of those that corpora held."""
+    found = Scrubbed()
+    searched: set[str] = set()
+    for run in runs:
+        ids = known | _rejected_ids(run, removals)
+        mine = _of(run / "ids.parquet", ids)
+        gone = mine | _copies(run, ids)
+        if not gone:
+            continue
+        documents = _blank_rejected(run, gone)
+        excerpts = _records(run) + _page(run) + _ledger(run)
+        found.documents += documents
+        found.runs += bool(documents or excerpts)
+        searched |= _indexes(run, gone)
+    found.indexes = tuple(sorted(searched))
+    return found
+
+
+def _rejected_ids(run: Path, removals: Removals) -> set[str]:
+    found: set[str] = set()
+    for path in sorted((run / "rejected").glob("part-*.parquet")):
+        found.update(removals.in_part(path, "")["id"].to_pylist())
+    return found
+
+
+def _of(path: Path, ids: Iterable[str]) -> set[str]:
+    """Those of the ids that stand in a file."""
+    if not path.is_file():
+        return set()
+    wanted = pa.array(sorted(i for i in ids if i is not None), pa.string())
+    found: set[str] = set()
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["id"], use_threads=False):
+            here = batch.column(0).cast(pa.string())
+            found.update(here.filter(pc.is_in(here, value_set=wanted)).to_pylist())
+    return found
+
+
+def _copies(run: Path, ids: Set[str]) -> set[str]:
+    """Documents that went as copies of these: their texts are much the same."""
+    path = run / "decisions.parquet"
+    if not path.is_file():
+        return set()
+    table = pq.read_table(path, columns=["id", "partner_id", "kept_id"])
+    wanted = pa.array(sorted(ids), pa.string())
+    of = [pc.fill_null(pc.is_in(table[n], value_set=wanted), False) for n in table.column_names[1:]]
+    return set(table.filter(pc.or_(*of))["id"].to_pylist())
+
+
+def _blank_rejected(run: Path, ids: set[str]) -> int:
+    """Empties what these documents said, in rejected/; returns how many said anything. The manifest
+    says meanwhile that it does not hold, for one that comes after a kill."""
+    folder, count = run / "rejected", 0
+    record = folder / MANIFESTS["rejected"]
+    if not record.is_file():
+        return 0
+    manifest = json.loads(record.read_text(encoding="utf-8"))
+    stale = manifest.pop("stale", False)
+    for path in sorted(folder.glob("part-*.parquet")):
+        said = _saying(path, ids)
+        if said and not stale:
+            stale = True
+            write_text(record, json.dumps(manifest | {"stale": True}, indent=1) + "\n")
+        if said:
+            _blank(path, ids)
+        count += said
+    if stale:
+        for name, entry in manifest["files"].items():
+            entry |= {**file_record(folder / name), "text_bytes": _text_bytes(folder / name)}
+        manifest["text_bytes"] = sum(f["text_bytes"] for f in manifest["files"].values())
+        write_text(record, json.dumps(manifest, indent=1) + "\n")
+    return count
+
+
+def _text_bytes(path: Path) -> int:
+    with pq.ParquetFile(path) as file:
+        batches = file.iter_batches(columns=["text"], use_threads=False)
+        return sum(pc.sum(pc.binary_length(b.column(0))).as_py() or 0 for b in batches)
+
+
+def _saying(path: Path, ids: set[str]) -> int:
+    """How many of these documents have a text there."""
+    wanted = pa.array(sorted(ids), pa.string())
+    count = 0
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["id", "text"], use_threads=False):
+            mine = pc.is_in(batch.column(0).cast(pa.string()), value_set=wanted)
+            length = pc.fill_null(pc.binary_length(batch.column(1)), 0)
+            count += pc.sum(pc.and_(mine, pc.greater(length, 0))).as_py() or 0
+    return count
+
+
+def _blank(path: Path, ids: set[str]) -> None:
+    wanted = pa.array(sorted(ids), pa.string())
+    with pq.ParquetFile(path) as file, writing(path) as writer:
+        schema = file.schema_arrow
+        writer.write(schema.empty_table())
+        for batch in file.iter_batches(use_threads=False):
+            table = pa.Table.from_batches([batch])
+            mine = pc.is_in(table["id"].cast(pa.string()), value_set=wanted)
+            for i, column in enumerate(schema):
+                if _says(column):
+                    table = table.set_column(i, column, _emptied(table[column.name], mine))
+            writer.write(table)
+
+
+def _says(column: pa.Field) -> bool:
+    """Whether a column may hold words of a document."""
+    kind = column.type
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return column.name not in STAYS and not (plain or pa.types.is_temporal(kind))
+
+
+def _emptied(values: pa.ChunkedArray, mine: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Nothing where `mine`; text and lists stay what they are, without content."""
+    kind = values.type
+    if pa.types.is_list(kind) or pa.types.is_struct(kind):
+        made = [None if m else v for v, m in zip(values.to_pylist(), mine.to_pylist(), strict=True)]
+        return pa.chunked_array([pa.array(made, kind)])
+    empty = "" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+    return pc.if_else(mine, pa.scalar(empty, kind), values)
+
+
+def _records(run: Path) -> int:
+    """Excerpts out of run.json; whether there were any."""
+    path = run / "run.json"
+    if not path.is_file():
+        return 0
+    record = json.loads(path.read_text(encoding="utf-8"))
+    count = 0
+    for stage in record.get("stages", ()):
+        count += _without_excerpts(stage)
+    if count:
+        write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    return int(count > 0)
+
+
+def _without_excerpts(of: dict[str, Any]) -> int:
+    return len(of.pop("cut_examples", None) or {})
+
+
+def _page(run: Path) -> int:
+    """Quotations out of report.html; whether there were any."""
+    path = run / "report.html"
+    if not path.is_file():
+        return 0
+    before = path.read_text(encoding="utf-8")
+    after = without_texts(before)
+    if after != before:
+        write_text(path, after)
+    return int(after != before)
+
+
+def _ledger(run: Path) -> int:
+    """Excerpts out of the results of partitions, and off the disk; whether there were any."""
+    path = run / Ledger.file
+    if not path.is_file():
+        return 0
+    count = 0
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA secure_delete=ON")
+        rows = db.execute("SELECT stage, part, result FROM parts").fetchall()
+        for stage, part, text in rows:
+            result = json.loads(text)
+            if _without_excerpts(result):
+                values = (json.dumps(result), stage, part)
+                db.execute("UPDATE parts SET result = ? WHERE stage = ? AND part = ?", values)
+                count += 1
+        if count:
+            db.execute("VACUUM")
+    return int(count > 0)
+
+
+def _indexes(run: Path, ids: set[str]) -> set[str]:
+    """Empties texts of these documents in sketches, and removes what `llmcurate search` reads,
+    whose order would not be that of its text; returns the indexes that this was removed of."""
+    searched: set[str] = set()
+    for folder in sorted((run / INDEX).glob("*")):
+        for path in sorted(folder.glob("sketch-*.parquet")):
+            if "text" in pq.read_schema(path).names:
+                _blank_sketch(path, folder / IDS, ids)
+        # The record first: without it the others are no index.
+        for path in sorted((folder / OWN).glob("search*"), key=lambda p: p.name != RECORD):
+            path.unlink()
+            searched.add(folder.name)
+    return searched
+
+
+def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
+    """settled: ids that documents got after they were sketched (part, _n, id), where there are."""
+    table = pq.read_table(path)
+    names = table["id"].to_pylist()
+    if settled.is_file():
+        part, n, id_ = (pq.read_table(settled)[c].to_pylist() for c in ("part", NUMBER, "id"))
+        later = dict(zip(zip(part, n, strict=True), id_, strict=True))
+        keys = zip(table["part"].to_pylist(), table["n"].to_pylist(), strict=True)
+        names = [later.get(key, name) for key, name in zip(keys, names, strict=True)]
+    mine = pa.chunked_array([pa.array([name in ids for name in names], pa.bool_())])
+    said = pc.sum(pc.and_(mine, pc.greater(pc.binary_length(table["text"]), 0))).as_py()
+    if not said:
+        return
+    for at, column in enumerate(table.schema):
+        if column.name == "text":
+            table = table.set_column(at, column, _emptied(table["text"], mine))
+        elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            pairs = zip(table[column.name].to_pylist(), mine.to_pylist(), strict=True)
+            made = pa.array([[] if gone else value for value, gone in pairs], column.type)
+            table = table.set_column(at, column, made)
+    with replacing(path) as aside:
+        pq.write_table(table, aside)

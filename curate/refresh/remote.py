@@ -1,0 +1,91 @@
+"""Inputs of a refresh that are URLs: known by URL and version, fetched where they are new.
+
+The version is size and ETag, Last-Modified or checksum, as the server named them when the file
+came. Of known files only that is asked again, with HEAD; a server that does not say leaves a file
+as known, so that one which is down for a night stops nothing that is there already. Where changed
+inputs are skipped anyway nothing is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from curate.fetch.inputs import SUMS, at, fetch_all, is_url, version, versions_now, wanted_inputs
+from curate.fetch.transfer import Wanted
+from curate.formats.inputs import InputFile, find_files
+
+Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
+
+
+@dataclass
+class Remote:
+    """folder: where files are fetched to; dry: nothing is."""
+
+    folder: Path
+    quiet: bool = True
+    dry: bool = False
+    silent: int = 0  # known files that no server said anything of
+    _wanted: dict[str, list[Wanted]] = field(default_factory=dict)
+    _now: dict[str, str | None] = field(default_factory=dict)
+
+    def takes(self, given: str) -> bool:
+        """Whether an input is fetched."""
+        return is_url(given) or given.lower().endswith(SUMS)
+
+    def prepare(self, inputs: Iterable[str], seen: Seen, changed: str) -> None:
+        """Asks for the versions of known files, and fetches all that will be taken in."""
+        for given in inputs:
+            if self.takes(given) and given not in self._wanted:
+                self._wanted[given] = wanted_inputs(given, self.folder)
+        wanted = {w.url: w for listed in self._wanted.values() for w in listed}
+        known = [url for url in wanted if url in seen]
+        if changed != "skip":
+            self._now = versions_now({url: seen[url][0] for url in known})
+        self.silent = sum(now is None for now in self._now.values())
+        others = [url for url in known if self.state(url, seen) != seen[url][0]]
+        if self.dry or (others and changed == "refuse"):
+            return
+        for url in others if changed == "new" else ():
+            old = wanted[url]
+            # One that has come already, for a refresh that was killed, stays.
+            if version(old) != self._now.get(url):
+                for path in (old.target, old.note):
+                    if path is not None:
+                        path.unlink(missing_ok=True)
+        fetched = {*others} if changed == "new" else set()
+        fetch_all([w for url, w in wanted.items() if url not in seen or url in fetched], self.quiet)
+
+    def state(self, url: str, seen: Seen) -> str:
+        """The version of a known file as it is now, as far as anybody says."""
+        return self._now.get(url) or seen[url][0]
+
+    def files(self, given: str, seen: Seen, known: Callable[[str, str], bool]) -> list[InputFile]:
+        """What of an input is taken in. known: as of `find_files`, by URL."""
+        found = []
+        for wanted in self._wanted[given]:
+            if known(wanted.url, self.state(wanted.url, seen) if wanted.url in seen else ""):
+                continue
+            if self.dry:
+                name = wanted.target.name
+                found.append(InputFile(wanted.url, name, "", "", 0, "", "", wanted.url))
+            else:
+                found.append(here(wanted))
+        return found
+
+
+def here(wanted: Wanted) -> InputFile:
+    """A fetched file as an input. Its stamp does not depend on when it came."""
+    (file,), _ = find_files([str(wanted.target)])
+    content = file.stamp.rpartition("@")[0]
+    size = f"{file.size}@"
+    state = version(wanted) or versions_now({wanted.url: size})[wanted.url] or size
+    return replace(file, state=state, stamp=content, url=wanted.url)
+
+
+def again(file: InputFile) -> InputFile:
+    """A file of an unfinished refresh as it is now, fetched once more where it is gone."""
+    wanted = at(file.url, Path(file.path))
+    fetch_all([wanted], True)
+    return here(wanted)

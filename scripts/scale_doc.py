@@ -1,0 +1,49 @@
+"""Prints the plans on paper in docs/scale.md anew: every block that begins with `$ llmcurate`.
+
+    python scripts/scale_doc.py
+
+After scripts/measure_scale.py, whose table they are made of. A test compares them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOC = ROOT / "docs" / "scale.md"
+BLOCK = re.compile(r"^```\n\$ llmcurate ([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def printed(command: str, folder: Path) -> str:
+    """What the command prints; `| grep WORD` leaves the lines with that word."""
+    line, _, wanted = command.partition(" | grep ")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "curate.cli", *shlex.split(line)],
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{command}: {done.stderr}")
+    pattern = re.compile(shlex.split(wanted)[-1] if wanted else "")
+    return "".join(one for one in done.stdout.splitlines(keepends=True) if pattern.search(one))
+
+
+def main() -> None:
+    """See the module's docstring."""
+    with tempfile.TemporaryDirectory() as name:
+
+        def anew(found: re.Match[str]) -> str:
+            return f"```\n$ llmcurate {found[1]}\n{printed(found[1], Path(name))}```"
+
+        text = DOC.read_text(encoding="utf-8")
+        DOC.write_text(BLOCK.sub(anew, text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

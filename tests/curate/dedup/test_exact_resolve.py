@@ -1,0 +1,154 @@
+"""The tasks of exact dedup: the bytes of one query over all sketches, however they are grouped."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import reference_exact
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.database import database
+from curate.dedup import exact_resolve
+from curate.dedup.exact import DedupExact
+from curate.dedup.shuffle import groups as shuffle_groups
+from curate.dedup.shuffle import partitions as shuffle_partitions
+from curate.sketches import MARK, Run, Sketches, SketchFile, run_here, view
+
+POLICIES = ["longest", "newest", "c4", "first", "best:x", "prefer-source:b,a'b"]
+
+
+def sketches(keys: list[int | None], seed: int = 0, width: int = 16) -> pa.Table:
+    """Sketches of documents with those keys, of so many bytes; None: without."""
+    draw, count = random.Random(seed), len(keys)
+
+    def some(*values: Any) -> list[Any]:
+        return [draw.choice([*values, None]) for _ in keys]
+
+    stored = [None if k is None else k.to_bytes(width, "big") for k in keys]
+    return pa.table(
+        {
+            "key": pa.array(stored, pa.binary(width)),
+            "url_md5": pa.array(some("0a", "ff", "7"), pa.string()),
+            "size": pa.array([draw.randrange(4) for _ in keys], pa.int64()),
+            "date": pa.array(some(0, 10**15, 7), pa.timestamp("us", "UTC")),
+            "source": pa.array(some("a'b", "b", "c"), pa.string()),
+            "score": pa.array(some(1.0, float("nan"), -2.0), pa.float64()),
+            "n": np.arange(100, 100 + count),
+            "id": pa.array(
+                [f"é{draw.randrange(10**6):06d}-{i}" for i in range(count)], pa.string()
+            ),
+        }
+    )
+
+
+def write(folder: Path, tables: list[pa.Table], earlier: int = 0) -> tuple[SketchFile, ...]:
+    """A file a table; the first `earlier` are an earlier corpus; some ids were settled."""
+    files = []
+    ids = folder / "ids.parquet"
+    changed = {"part": [0] * 2, "_n": [100, 102], "id": ["settled", f"{MARK}odd"]}
+    types = {"part": pa.int32(), "_n": pa.int64(), "id": pa.string()}
+    pq.write_table(pa.table({k: pa.array(v, types[k]) for k, v in changed.items()}), ids)
+    for stored, table in enumerate(tables):
+        path = folder / f"part-{stored}.parquet"
+        number = pa.array(np.full(len(table), stored), pa.int32())
+        pq.write_table(table.append_column("part", number), path)
+        corpus = "old" if stored < earlier else ""
+        files.append(SketchFile(stored - earlier, path, stored, ids, corpus))
+    return tuple(files)
+
+
+def decide(
+    folder: Path, files: tuple[SketchFile, ...], survivor: str, reference: bool, run: Run = run_here
+) -> tuple[bytes, dict[str, Any]]:
+    own, path = folder / "own", folder / "decisions.parquet"
+    own.mkdir(exist_ok=True)
+    with database(folder / "spill") as db:
+        view(db, files)
+        step = DedupExact(survivor=survivor)
+        if reference:
+            counts = reference_exact.decide(db, path, survivor, step.method)
+        else:
+            counts = step.resolve(Sketches(db, path, own, files, run=run))
+    assert list(own.iterdir()) == []
+    return path.read_bytes(), counts
+
+
+def cut(most: int, patch: pytest.MonkeyPatch) -> None:
+    """Groups, partitions and slices of so few documents."""
+    patch.setattr(shuffle_groups, "GROUP", most)
+    patch.setattr(shuffle_partitions, "PARTITION", 4)
+    patch.setattr(exact_resolve, "AT_ONCE", 0 if most < 1000 else 10**6)
+    patch.setattr(exact_resolve, "SLICE", 3)
+
+
+# Some share 64 bits and differ in the others.
+KEY = st.one_of(
+    st.none(),
+    st.sampled_from([0, 1, 1 << 64, 3 << 64, 5 << 125, 2**128 - 1, 2**128 - 2]),
+    st.integers(0, 2**128 - 1),
+)
+
+
+@given(
+    st.lists(st.lists(KEY, max_size=8), min_size=1, max_size=4),
+    st.sampled_from(POLICIES),
+    st.integers(0, 2),
+    st.integers(0, 99),
+)
+@settings(max_examples=12, deadline=None)
+def test_tasks_write_the_bytes_of_one_query_over_all(parts, survivor, earlier, seed):
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        tables = [sketches(keys, seed + i) for i, keys in enumerate(parts)]
+        files = write(folder, tables, min(earlier, len(parts)))
+        want = decide(folder, files, survivor, reference=True)
+        for most in (1, 9, 1000):
+            cut(most, patch)
+            assert decide(folder, files, survivor, reference=False) == want
+
+
+@pytest.mark.parametrize("width", [8, 32])
+def test_keys_of_any_length_are_compared_whole(tmp_path, monkeypatch, width):
+    draw = random.Random(width)
+    keys = [draw.randrange(30) << (8 * width - 8) | draw.randrange(2) for _ in range(120)]
+    files = write(tmp_path, [sketches(keys[i::3], i, width) for i in range(3)])
+    want = decide(tmp_path, files, "longest", reference=True)
+    assert want[1]["dropped"] > 20
+    cut(1, monkeypatch)
+    assert decide(tmp_path, files, "longest", reference=False) == want
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch):
+    draw = random.Random(3)
+    keys = [draw.randrange(40) << 120 for _ in range(100)]
+    files = write(tmp_path, [sketches(keys[i::4], i) for i in range(4)])
+    want = decide(tmp_path, files, "newest", reference=True)
+    cut(30, monkeypatch)
+    done: list[str] = []
+
+    def dying(function: str, tasks: list[Any]) -> Any:
+        done.append(function.partition(":")[2])
+        for number, pair in enumerate(run_here(function, tasks)):
+            if number == 1 and done.count(done[-1]) == 1:
+                raise Killed
+            yield pair
+
+    for _ in range(4):
+        with pytest.raises(Killed):
+            decide(tmp_path, files, "newest", False, dying)
+        assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
+    assert decide(tmp_path, files, "newest", False, dying) == want
+    names = ["write_keys", "write_buckets", "write_rows", "write_members"]
+    assert done == [name for name in names for _ in range(2)]

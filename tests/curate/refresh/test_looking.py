@@ -1,0 +1,112 @@
+"""`whatif` and `browse` take a refresh's HOME: the current snapshot, and what its runs rejected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from growing import Home, inputs
+
+from curate.browse.library import Query, library
+from curate.errors import UsageError
+from curate.outcome import Options
+from curate.whatif.apply import apply
+from curate.whatif.figures import answer
+
+STEPS: list[Any] = [
+    {"document_length": {"min": 60}},
+    {"dedup_exact": {"survivor": "first"}},
+    {"document_length": {"unit": "chars", "max": 520}},
+]
+
+
+@pytest.fixture(scope="module")
+def home(shared_bench: Any) -> Home:
+    found = Home(shared_bench, STEPS)
+    for name, rows in zip("abc", inputs(30), strict=True):
+        for row in rows[::6]:
+            row["text"] = row["text"][:200]
+        found.refresh(shared_bench.jsonl(f"{name}.jsonl", rows))
+    shared_bench.run(STEPS, *(shared_bench.folder / f"{n}.jsonl" for n in "abc"), out="whole")
+    return found
+
+
+@pytest.mark.parametrize("setting", ["document_length.min=70", "document_length.min=20"])
+def test_a_home_answers_as_a_run_over_all_its_inputs(home: Home, setting: str) -> None:
+    whole = answer(home.bench.folder / "whole", (setting,))
+    found = answer(home.path, (setting,))
+    for name in ("documents", "before", "after", "unmeasured", "gained", "lost", "overlap"):
+        assert getattr(found, name) == getattr(whole, name), name
+    assert {r.name: r for r in found.rules} == {r.name: r for r in whole.rules}
+    assert answer(home.path, (setting,)) == found  # lengths of texts come from the file now
+
+
+def test_a_home_has_the_documents_of_all_its_runs_with_their_clusters(home: Home) -> None:
+    with library(home.path) as found, library(home.bench.folder / "whole") as whole:
+        for query in (
+            Query(status="rejected", rule="dedup_exact.same_text"),
+            Query(status="kept"),
+            Query(rule="document_length.too_short"),
+        ):
+            mine, its = ({r.id for r in x.find(query)[0]} for x in (found, whole))
+            assert mine == its
+        assert mine
+        gone = found.find(Query(rule="dedup_exact.same_text"))[0]
+        clusters = set()
+        for row in gone:
+            (decision,) = found.partners(row.id)
+            assert decision["partner_corpus"] is None and found.place(decision["partner_id"])
+            # A cluster of one run is not one of another.
+            members = found.find(Query(cluster=f"{decision['method']}:{decision['cluster']}"))[0]
+            texts = {_text(home, m.place) for m in members}
+            assert len(texts) == 1
+            clusters.add(decision["cluster"])
+        assert len(clusters) > 1
+
+
+def _text(home: Home, place: tuple[str, int]) -> str:
+    import pyarrow.parquet as pq
+
+    return str(pq.read_table(place[0], columns=["text"])["text"][place[1]].as_py())
+
+
+def test_after_a_rollback_only_the_runs_of_the_snapshot_count(home: Home) -> None:
+    from curate.refresh import run
+    from curate.refresh.outcome import How
+
+    names = sorted(p.name for p in (home.path / "corpus").iterdir())
+    documents = answer(home.path).documents
+    run.roll_back(home.path, names[0], How(quiet=True))
+    first = answer(home.path)
+    assert first.before.documents == len(home.ids(names[0])) and first.documents < documents
+    run.roll_back(home.path, names[-1], How(quiet=True))
+    assert answer(home.path).documents == documents
+
+
+def test_one_run_of_a_home_and_settings_for_it_are_refused_in_one_line(home: Home) -> None:
+    (run, *_) = (home.path / "runs").iterdir()
+    with pytest.raises(UsageError, match="shares its corpus"):
+        answer(run)
+    with pytest.raises(UsageError, match="--rebuild"):
+        apply(home.path, ("document_length.min=70",), None, Options(1, quiet=True))
+    empty = home.bench.folder / "empty"
+    empty.mkdir()
+    (empty / "refresh.db").touch()
+    done = home.bench.command("whatif", empty)
+    assert done.returncode == 2 and "refresh it first" in done.stderr
+
+
+def test_forgotten_documents_are_said_not_to_be_counted(home: Home, tmp_path: Path) -> None:
+    from curate.refresh import run
+    from curate.refresh.outcome import How
+
+    before = answer(home.path)
+    name = home.ids()[0]
+    run.forget(home.path, [("id", name)], How(quiet=True))
+    found = answer(home.path)
+    assert found.documents == before.documents - 1
+    assert any("1 documents that were to be forgotten" in n for n in found.notes)
+    done = home.bench.command("whatif", home.path, "--json")
+    assert json.loads(done.stdout)["documents"] == found.documents
