@@ -13,7 +13,7 @@ from curate.progress import say
 from curate.whatif import ahead
 
 if TYPE_CHECKING:
-    from curate.commands import How
+    from curate.execute import How
 
 
 def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
@@ -43,7 +43,7 @@ def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -
 
 def apply_settings(run: Path, sets: tuple[str, ...], how: How) -> None:
     """Makes the run with other settings and tells what happened."""
-    from curate.commands import tell
+    from curate.execute import tell
     from curate.outcome import Options
     from curate.whatif import terminal
     from curate.whatif.apply import apply

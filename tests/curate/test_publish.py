@@ -7,11 +7,11 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from conftest import pages
 from fsspec.implementations.memory import MemoryFileSystem
 
 from curate.errors import RunFailed
 from curate.publish import LIST, Store, publish, scratch_of, url_of
+from tests.curate.conftest import pages
 
 RECIPE = "steps:\n  - c4: {min_sentences: 2}\n  - dedup_exact\n"
 

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import pages
 
 from curate.engines.ray import RayEngine
 from curate.errors import RunFailed, UsageError
+from tests.curate.conftest import pages
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = pytest.mark.xdist_group("ray")
