@@ -204,3 +204,34 @@ def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, 
         assert group.rows == sum(own) and (group.rows <= most or len(own) == 1)
         assert group.first == sum(counts[: group.files[0].part])
         assert Group.load(group.dump()) == group
+
+
+def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, many, monkeypatch):
+    """Against an earlier run, so that there are two files of sketches and settled ids."""
+    rows = [{"id": str(i % 150), "text": text} for i, text in enumerate(texts(200))]
+    one, two = bench.jsonl("one.jsonl", rows[:80]), bench.jsonl("two.jsonl", rows[60:])
+    steps: list[dict[str, Any]] = [{"dedup_exact": {}}, {"dedup_minhash": {"verify": 0.6}}]
+    bench.run(steps, one, out="a")
+    against = [
+        {name: {**given, "against": [str(bench.folder / "a")]}}
+        for step in steps
+        for name, given in step.items()
+    ]
+    with monkeypatch.context() as whole:
+        whole.setattr(exact_resolve, "AT_ONCE", 10**6)
+        whole.setattr(shuffle_groups, "GROUP", 10**6)
+        bench.run(against, two, out="b1")
+    asked = []
+    mapped = LocalEngine.map
+
+    def noted(engine: LocalEngine, function: str, *rest: Any) -> Any:
+        asked.append(function.partition(":")[2])
+        return mapped(engine, function, *rest)
+
+    monkeypatch.setattr(LocalEngine, "map", noted)
+    bench.run(against, two, out="b2", workers=2)
+    decided = [bench.folder / out / "decisions.parquet" for out in ("b1", "b2")]
+    assert decided[0].read_bytes() == decided[1].read_bytes()
+    assert bench.ids("b1") == bench.ids("b2") and len(bench.ids("b1")) < 140
+    assert asked.count("write_keys") == asked.count("write_rows") == 2
+    assert {"write_members", "shingle_group"} <= {*asked}
