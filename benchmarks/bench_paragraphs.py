@@ -47,7 +47,7 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
     from curate.dedup.passages.step import DedupPassages
     from curate.documents import NUMBER, Documents, documents
     from curate.sketches import Sketches, SketchFile, view
-    from curate.stage import sketch_rows
+    from curate.stage_work import sketch_rows
     from curate.table_writer import writing
 
     step = DedupPassages(**settings)

@@ -53,7 +53,7 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
     from curate.dedup.semantic.step import DedupSemantic
     from curate.documents import documents
     from curate.sketches import Sketches, SketchFile, view
-    from curate.stage import sketch_rows
+    from curate.stage_work import sketch_rows
     from curate.table_writer import writing
 
     step = DedupSemantic()

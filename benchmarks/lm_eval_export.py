@@ -170,7 +170,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         learn(folder, steps)
-        from curate.commands import How
+        from curate.execute import How
 
         export([str(folder / "run")], "float32", How(folder / "hf"))
         write_tasks(folder)

@@ -66,7 +66,7 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     from curate.dedup.passages.step import DedupPassages
     from curate.documents import documents
     from curate.sketches import Sketches
-    from curate.stage import sketch_rows
+    from curate.stage_work import sketch_rows
 
     choice: dict[str, Any] = {"min_words": 0, "min_sentences": 0, "survivor": "first"}
     step = DedupPassages(unit="sentences", **choice)

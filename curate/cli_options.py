@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 if TYPE_CHECKING:
-    from curate.commands import How
+    from curate.execute import How
 
 Inputs = Annotated[
     Optional[list[str]],  # noqa: UP045
@@ -53,6 +53,6 @@ def how_of(
     scratch: Path | None = None,
 ) -> How:
     """The shared options as one value."""
-    from curate.commands import How
+    from curate.execute import How
 
     return How(out, workers, as_json, dry_run, quiet, engine, address, scratch)

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from curate.cli_options import DryRun, Json, Quiet, Sets, Workers
+from curate.cli_options import Address, DryRun, EngineName, Json, Quiet, Sets, Workers
 
 Home = Annotated[Path, typer.Option("-o", "--out", metavar="HOME", help="The folder that grows.")]
 
@@ -68,6 +68,8 @@ def refresh(
     webhook: Annotated[Optional[str], _option("A URL that is sent JSON on failure.")] = None,
     sets: Sets = None,
     workers: Workers = 0,
+    engine: EngineName = "local",
+    address: Address = None,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -78,6 +80,7 @@ def refresh(
 
     HOME/current is the corpus. Exit codes: 0 new data, 3 nothing new, 1 failed, 75 busy.
     """
+    from curate.engines.choose import check_engine
     from curate.refresh import command
     from curate.refresh.outcome import How
     from curate.refresh.telling import Hooks
@@ -96,7 +99,10 @@ def refresh(
         metrics,
         Hooks(on_failure, webhook),
     )
-    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)
+    check_engine(engine, address)
+    how = How(
+        workers, quiet, changed, keep, keep_days, rebuild, abandon, products, engine, address
+    )
     code = command.refresh(asked, how)
     if code:
         raise typer.Exit(code)

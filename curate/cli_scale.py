@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 if TYPE_CHECKING:
-    from curate.commands import How
+    from curate.execute import How
 
 Sample = Annotated[
     Optional[Path],  # noqa: UP045
@@ -36,8 +36,8 @@ def scaled_how(how: How, sample: Path | None, as_if: str | None, price: list[str
     """How to run, with what its forecast is made of."""
     if sample is None and as_if is None and not price:
         return how
-    from curate.commands import Scale
     from curate.errors import UsageError
+    from curate.execute import Scale
     from curate.scale.size import parse_size
 
     if not how.dry_run:

@@ -12,7 +12,7 @@ from curate.report import funnel
 from curate.run import done_before
 
 if TYPE_CHECKING:
-    from curate.commands import How
+    from curate.execute import How
     from curate.workspace import Workspace
 
 

@@ -9,31 +9,27 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from curate import assemble, deaths, indexes, interrupt
-from curate.atomic import clear_temporary, write_text
+from curate.atomic import clear_temporary
 from curate.engines.base import Engine, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan, plan_inputs
 from curate.ledger import Ledger
-from curate.outcome import Measured, Options, Outcome, sum_up
+from curate.outcome import Options, Outcome
 from curate.plan import (
-    MapStage,
     RunPlan,
     decisions_path,
     plan_run,
-    sketch_kind,
     stage_folder,
 )
 from curate.progress import Progress, say
 from curate.recipe import Recipe
-from curate.sketches import SketchedCorpus
-from curate.stage_files import part_path, same_columns
+from curate.stage_runs import Stages
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
@@ -142,6 +138,7 @@ class _Run:
     def __init__(self, plan: RunPlan, out: Path, options: Options, ledger: Ledger) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.outcome = Outcome(out, plan)
+        self.stages = Stages(plan, out, options, ledger, self.outcome)
         self.parts = len(plan.inputs.partitions)
 
     def go(self) -> Outcome:
@@ -159,10 +156,10 @@ class _Run:
         assemble.clear_unfinished(self.out)
         with self._engine() as engine:
             for stage in self.plan.stages:
-                self._map_stage(stage, engine)
+                self.stages.run(stage, engine)
             if self.plan.stages:
                 self._assemble(engine)
-                indexes.keep(self.out, self._indexes())
+                indexes.keep(self.out, self.stages.indexes())
                 self.outcome.kept_ids = assemble.kept_ids(self.out)
         self._products()
         self.outcome.seconds = time.perf_counter() - began
@@ -191,7 +188,7 @@ class _Run:
             return False
         if self.plan.stages and not self._assembled(self.plan.corpus_key):
             return False
-        if self.plan.stages and not indexes.all_kept(self.out, self._indexes()):
+        if self.plan.stages and not indexes.all_kept(self.out, self.stages.indexes()):
             return False
         record = json.loads(path.read_text(encoding="utf-8"))
         for product in record["products"]:
@@ -213,163 +210,12 @@ class _Run:
         if again:
             say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
 
-    # -- map stages ------------------------------------------------------------------------
-
-    def _map_stage(self, stage: MapStage, engine: Engine) -> None:
-        folder = stage_folder(self.out, stage.folder_name)
-        folder.mkdir(parents=True, exist_ok=True)
-        clear_temporary(folder)
-        spec = self._write_spec(stage, folder)
-        first = ("ids",) if stage.index == 0 else ()
-        done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
-        missing = [p for p in range(self.parts) if p not in done]
-        sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
-        tasks = self._tasks(stage, spec, missing)
-        measured: Counter[str] = Counter()
-        with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
-            progress.update(len(done))
-            for task, result in engine.map(
-                "curate.stage:run_partition",
-                tasks,
-                deaths.search(self.plan, stage, self.options.quiet),
-            ):
-                done[task["part"]] = result
-                measured.update({k: result[k] for k in ("measured", "sketched")})
-                self.ledger.commit_part(stage.key, task["part"], result)
-                if stage.sketch:
-                    self.ledger.commit_part(stage.sketch_key, task["part"], {})
-                    sketched[task["part"]] = {}
-                progress.update(note=f"{sum(r['kept'] for r in done.values())} kept")
-        if stage.sketch:
-            left: list[Task] = [
-                {"spec": str(spec), "part": p} for p in range(self.parts) if p not in sketched
-            ]
-            again = deaths.once_more(stage.folder_name)
-            for task, result in engine.map("curate.stage:sketch_partition", left, again):
-                measured["sketched"] += result["sketched"]
-                self.ledger.commit_part(stage.sketch_key, task["part"], result)
-        clear_temporary(folder)  # what workers that died left
-        record = sum_up(stage, [done[p] for p in range(self.parts)])
-        if stage.index == 0:
-            record["renamed"], record["settle_cpu"] = self._once(
-                stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
-            )
-        if stage.sketch:
-            from curate.resolving import guard
-
-            record["decides"] = stage.sketch.label
-            record["decided"], record["decided_cpu"] = self._once(
-                stage.decisions_key + ":resolved",
-                self._decisions(stage),
-                lambda: self._resolve(stage, record, engine),
-            )
-            if "written" in record:
-                record["written"]["decisions"] = self._decisions(stage).stat().st_size
-            guard(stage.sketch, record["decided"])
-            decided = record["decided"].get("seconds")
-            if decided is not None:
-                record["seconds"][f"{stage.sketch.label}: deciding"] = decided
-        self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
-        self.outcome.stages.append(record)
-        self.outcome.measured.append(Measured.of(stage, record, measured))
-
-    def _tasks(self, stage: MapStage, spec: Path, parts: list[int]) -> list[Task]:
-        """A stage that is decided anew without its input needs what was recorded of that."""
-        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in parts]
-        if stage.reuse and stage.index == 0:
-            was = self.ledger.done_parts(stage.reuse["key"])
-            tasks = [t | {"was": was.get(t["part"])} for t in tasks]
-        return tasks
-
-    def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
-        """Committed partitions whose files are still there."""
-        done = self.ledger.done_parts(key) if key else {}
-        for part in list(done):
-            if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
-                self.ledger.forget_part(key, part)
-                del done[part]
-        return done
-
-    def _write_spec(self, stage: MapStage, folder: Path) -> Path:
-        first = stage.index == 0
-        before = None if first else self.plan.stages[stage.index - 1]
-        previous = stage_folder(self.out, before.folder_name) if before else None
-        entered = stage.reuse["input"] if stage.reuse else None
-        if previous and entered and not same_columns(previous, Path(entered)):
-            stage.reuse, stage.why = None, "its input has other columns"
-        spec = {
-            "folder": str(folder),
-            "input": str(previous) if previous else None,
-            "plan": self.plan.inputs.dump() if first else None,
-            "read": self.plan.recipe.read.model_dump(mode="json"),
-            "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
-            "apply": stage.apply.identity() if stage.apply else None,
-            "decisions": str(self._decisions(before)) if before and stage.apply else None,
-            "steps": [s.identity() for s in stage.steps],
-            "sketch": stage.sketch.identity() if stage.sketch else None,
-            "sketch_kind": sketch_kind(stage),
-            "reuse": stage.reuse,
-        }
-        path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
-        write_text(path, json.dumps(spec, indent=1))
-        return path
-
-    def _once(self, key: str, file: Path, work: Callable[[], Any]) -> tuple[Any, float | None]:
-        """The recorded result under the key while its file stands, or that of the work; and the
-        CPU seconds that it took (None: an older version did it)."""
-        found = self.ledger.stage_result(key)
-        if found is None or not file.exists():
-            began = time.process_time()
-            value = work()
-            found = {"value": value, "cpu": round(time.process_time() - began, 3)}
-            self.ledger.commit_stage(key, found)
-        return found["value"], found.get("cpu")
-
-    def _settle(self, folder: Path) -> int:
-        from curate.settle import settle_ids
-
-        return settle_ids(self.plan.inputs, folder, self.plan.earlier)
-
-    def _decisions(self, stage: MapStage) -> Path:
-        return decisions_path(self.out, stage)
-
-    def _own(self, stage: MapStage) -> Path:
-        return stage_folder(self.out, stage.folder_name) / f"resolve-{stage.folder_key}"
-
-    def _corpus(self, stage: MapStage) -> SketchedCorpus:
-        folder = stage_folder(self.out, stage.folder_name)
-        return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
-
-    def _resolve(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> dict[str, Any]:
-        from curate.resolving import resolve
-
-        assert stage.sketch is not None
-        label = stage.sketch.label
-        say(f"{label}: resolving", self.options.quiet)
-        return resolve(
-            stage.sketch,
-            self._corpus(stage),
-            self._own(stage),
-            self._decisions(stage),
-            (record["kept"], record["bytes_out"]),
-            self.options.count(),
-            lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
-        )
-
-    def _indexes(self) -> list[indexes.Made]:
-        """What the plan's dedups leave for later runs to compare with."""
-        return [
-            indexes.Made(stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage))
-            for stage in self.plan.stages
-            if stage.sketch is not None
-        ]
-
     # -- corpus and rejected ---------------------------------------------------------------
 
     def _assemble(self, engine: Engine) -> None:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
-        decided = [self._decisions(s) for s in self.plan.stages if s.sketch]
+        decided = [decisions_path(self.out, s) for s in self.plan.stages if s.sketch]
         if self._assembled(key):
             return
         corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"

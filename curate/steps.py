@@ -142,6 +142,19 @@ class Step(Settings):
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""
 
+    def prepared(self, folder: Path) -> Path | None:
+        """A file that `prepare` writes in the stage's folder for all workers; None for none."""
+        return None
+
+    def prepare(self, file: Path) -> dict[str, Any]:
+        """Does once, before workers open the step, what each would do again; returns of what it
+        reads, for the report: corrupt (how many places), places (the first: file, offset, what)."""
+        raise NotImplementedError
+
+    def open_in(self, folder: Path) -> None:
+        """As `open`, in a stage's folder, where what was prepared stands."""
+        self.open()
+
     def apply(self, docs: Documents) -> Documents:
         """The batch after this step; called on `docs.within(self.label)`."""
         raise NotImplementedError

@@ -13,7 +13,7 @@ from curate.errors import RunFailed, UsageError, as_failure
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from curate.commands import How
+    from curate.execute import How
 
 
 @contextmanager

@@ -42,6 +42,9 @@ ONCE = {
     "dclm-baseline": (20_000, 200_000),
     "refinedweb": (4_000, 30_000),  # its 9,000 hashes and its suffix array take their time
 }
+# Dedups that are split into tasks where there is much to decide, alone: two groups and more.
+SPLIT = {"fineweb": "dedup_minhash", "c4": "dedup_exact"}
+MANY = 450_000
 LEFT_OUT = {"url_filter", "extract", "language", "perplexity", "quality", "newline_runs"}
 DOCUMENT_BYTES = 3500
 TRAINED = 8_000_000  # characters that the n-gram model is trained on: its speed is what counts
@@ -60,7 +63,7 @@ def trimmed(record: dict[str, Any], data: str) -> dict[str, Any]:
         one["primary"] = stage["primary"]
         one["cut"], one["cut_bytes"] = {}, {}
         if "decided" in stage:
-            one["decided"] = {"seconds": stage["decided"]["seconds"]}
+            one["decided"] = {k: stage["decided"][k] for k in ("seconds", "tasks_cpu")}
         stages.append(one)
     inputs = record["inputs"]
     size = sum(f["bytes"] for f in inputs)
@@ -118,20 +121,23 @@ def prepare(folder: Path, recipe: str) -> str:
     return recipe
 
 
-def text_alone(folder: Path, recipe: str) -> str:
+def text_alone(folder: Path, recipe: str, only: str = "") -> str:
     """The recipe without what reads pages or needs a model, what looks at the whole corpus first,
-    so that it sees all documents: generated ones are no language."""
+    so that it sees all documents: generated ones are no language. only: that step and no other."""
     text = yaml.safe_load((ROOT / "pipelines" / f"{recipe}.yaml").read_text(encoding="utf-8"))
     left = [s for s in text["steps"] if not LEFT_OUT.intersection(s)]
     first = [s for s in left if next(iter(s)).startswith("dedup")]
     text["steps"] = first + [s for s in left if s not in first]
     text["name"] = f"{recipe}, text alone"
-    path = folder / f"{recipe}-text.yaml"
+    if only:
+        text["steps"] = [s for s in first if only in s]
+        text["name"] = f"{recipe}, {only} alone"
+    path = folder / f"{recipe}-text{only}.yaml"
     path.write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
     return str(path)
 
 
-def once(folder: Path, recipe: str, sizes: tuple[int, int]) -> list[dict[str, Any]]:
+def once(folder: Path, recipe: str, sizes: tuple[int, int], only: str = "") -> list[dict[str, Any]]:
     """Records of runs over generated texts, whose single process has more to do."""
     runs: list[dict[str, Any]] = []
     for documents in (sizes[0], *sizes):  # the first compiles and loads
@@ -139,12 +145,18 @@ def once(folder: Path, recipe: str, sizes: tuple[int, int]) -> list[dict[str, An
         if not source.exists():
             source.mkdir()
             write_parquet(source, documents * DOCUMENT_BYTES, 32e6)
-        given = text_alone(folder, recipe)
+        given = text_alone(folder, recipe, only)
         run(folder, "run", given, str(source), "-o", str(target), "--workers", "1", "-q")
         record = json.loads((target / "run.json").read_text(encoding="utf-8"))
         runs.append(trimmed(record, f"{record['totals']['read']:,} generated texts"))
         shutil.rmtree(target)
     return runs[1:]
+
+
+def write_table(path: Path, head: dict[str, str], runs: list[dict[str, Any]]) -> None:
+    """The table with a run a line."""
+    lines = ",\n".join(json.dumps(r, ensure_ascii=False) for r in runs)
+    path.write_text(f'{json.dumps(head)[:-1]}, "runs": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 def main() -> None:
@@ -175,13 +187,15 @@ def main() -> None:
         for recipe, sizes in ONCE.items() if options.only == RECIPES else ():
             runs += once(folder, recipe, sizes)
             print(f"{runs[-1]['recipe']}: {runs[-1]['totals']}", flush=True)
-    table = {
+        for recipe, step in SPLIT.items() if options.only == RECIPES else ():
+            runs += once(folder, recipe, (ONCE[recipe][0], MANY), step)
+            print(f"{runs[-1]['recipe']}: {runs[-1]['totals']}", flush=True)
+    head = {
         "about": "Written by scripts/measure_scale.py; not by hand.",
         "date": datetime.date.today().isoformat(),
         "cpu": cpu_model(),
-        "runs": runs,
     }
-    options.out.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_table(options.out, head, runs)
     print(f"wrote {options.out}")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,8 @@ _SPILLED = DOCUMENTS.append(pa.field("key", pa.uint64())).append(pa.field("start
 
 def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
     """uint64[rows]: xxh3-64 of the UTF-8 ids with that seed; a null id counts as an empty one."""
-    found = [xxhash.xxh3_64_intdigest((name or "").encode(), seed) for name in ids.to_pylist()]
-    return np.array(found, np.uint64)
+    names = ids.cast(pa.large_binary()).fill_null(b"").to_pylist()
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, names, repeat(seed)), np.uint64, len(ids))
 
 
 def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:

@@ -45,6 +45,7 @@ class LocalEngine:
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.workers = max(1, workers)
+        self.cpu = 0.0  # seconds that tasks have taken in workers
         self._tick = tick
         self._environment = environment
         self._pool: list[_Worker] = []
@@ -97,6 +98,7 @@ class LocalEngine:
                         raise failure(message["error"])
                     else:
                         worker.task = None
+                        self.cpu += message["cpu"]
                         yield task, message["result"]
                 self._tick()
         except BaseException:

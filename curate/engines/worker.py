@@ -64,7 +64,9 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
     try:
         module, _, name = task["function"].partition(":")
         function = getattr(importlib.import_module(module), name)
-        return {"result": function(task["payload"])}
+        began = time.process_time()
+        result = function(task["payload"])
+        return {"result": result, "cpu": time.process_time() - began}
     except MemoryError:
         return {"error": {"kind": "memory", "message": "out of memory"}}
     except Exception as error:

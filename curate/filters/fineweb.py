@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from curate.documents import Documents
-from curate.filters.gopher_quality import ratio
-from curate.filters.punctuation import TERMINAL
-from curate.filters.repeats import duplicates, last_code_points, piece_chars
-from curate.filters.tokens import symbol_tokens
 from curate.limits import Limit, decide
 from curate.steps import Step
-from curate.text.pieces import newline_lines, written_lines
-from curate.text.unicode import row_chars
 
 # DataTrove's default is a tenth of the paper's limit.
 MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}
@@ -42,23 +35,9 @@ class FineWebQuality(Step):
     max_newlines: float = Field(0.3, ge=0, description="newlines a word; not in the paper")
 
     def apply(self, docs: Documents) -> Documents:
-        data, offsets = docs.buffers()
-        lines = written_lines(docs, strip=False)
-        number = np.diff(lines.rows)
-        newlines = np.diff(newline_lines(docs).rows) - 1
-        paper = self.variant == "paper"
-        docs = docs.annotate("lines", number.astype(np.int32))
-        marked = TERMINAL[last_code_points(data, lines.start, lines.end)]
-        docs = docs.annotate("end_marks", ratio(_by_row(lines.rows, marked), number))
-        short = _short(data, lines.start, lines.end, self.short_line_chars - paper)
-        docs = docs.annotate("short_lines", ratio(_by_row(lines.rows, short), number))
-        copied = duplicates(docs, lines, every=False)[1]
-        share = ratio(copied, row_chars(data, offsets) - newlines)
-        docs = docs.annotate("duplicate_line_chars", share)
-        if not paper:
-            share = ratio(newlines, np.diff(symbol_tokens(docs).rows))
-            docs = docs.annotate("newlines", share)
-        return decide(docs, self.limits())
+        from curate.filters.fineweb_measures import measured
+
+        return decide(measured(docs, self.variant, self.short_line_chars), self.limits())
 
     def limits(self) -> list[Limit]:
         paper = self.variant == "paper"
@@ -78,21 +57,3 @@ class FineWebQuality(Step):
         if not paper:
             found.append(limit("newlines", "max_newlines", self.max_newlines, True))
         return found
-
-
-def _by_row(rows: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    """int64[rows]: how many of each row's flags are set."""
-    before = np.concatenate(([0], np.cumsum(flags)))
-    counts: np.ndarray = np.diff(before[rows])
-    return counts
-
-
-def _short(data: np.ndarray, start: np.ndarray, end: np.ndarray, most: int) -> np.ndarray:
-    """bool[lines]: lines of at most that many characters."""
-    # A character has at most four bytes: only lines in between have to be counted.
-    size = end - start
-    short: np.ndarray = size <= most
-    between = np.flatnonzero(~short & (size <= 4 * most))
-    each = np.arange(len(between) + 1)
-    short[between] = piece_chars(data, each, start[between], end[between]) <= most
-    return short

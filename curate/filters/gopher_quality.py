@@ -10,142 +10,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numba import njit
 from pydantic import Field
 
 from curate.documents import Documents
-from curate.filters.tokens import (
-    ALPHA,
-    FIRST_ALNUM,
-    HASH_OR_ELLIPSIS,
-    PLAIN,
-    STOP_SHIFT,
-    Tokens,
-    split_tokens,
-    split_tokens_exact,
-    symbol_tokens,
-)
 from curate.limits import Limit, decide
 from curate.steps import Step
-from curate.text.pieces import Pieces, newline_lines, written_lines
-from curate.text.tables import segments
 
 Variant = Literal["paper", "datatrove", "dolma", "dclm"]
-
-# What begins a bullet line and what ends an ellipsis line, as bits.
-_BULLET, _HYPHEN, _STAR, _CIRCLE = 1, 2, 4, 8  # • - * ●
-_THREE, _ONE_SIGN, _SPACED = 1, 2, 4  # ... … . . .
-BULLETS = {
-    "paper": _BULLET | _HYPHEN | _STAR | _CIRCLE,
-    "datatrove": _BULLET | _HYPHEN,
-    "dolma": _HYPHEN | _STAR,
-    "dclm": _BULLET | _HYPHEN | _STAR | _CIRCLE,
-}
-ELLIPSES = {
-    "paper": _THREE | _ONE_SIGN,
-    "datatrove": _THREE | _ONE_SIGN,
-    "dolma": _ONE_SIGN,
-    "dclm": _THREE | _ONE_SIGN | _SPACED,
-}
-_LETTERS = np.zeros(256, np.uint8)
-_LETTERS[35] = 1
-_LETTERS[46] = 2
-_LETTERS[0xE2] = 3
-
-
-@njit(cache=True, nogil=True)
-def _sums(rows, chars, flags):
-    """int64[rows, 7]: of each row's tokens, how many have a character that is no punctuation, and
-    their code points; how many begin with a letter or digit, have a letter, hold # or an ellipsis,
-    are stop words, and how many different stop words there are."""
-    out = np.zeros((len(rows) - 1, 7), np.int64)
-    for r in range(len(rows) - 1):
-        plain = plain_chars = firsts = alphas = symbols = stops = np.int64(0)
-        seen = np.int64(0)
-        for t in range(rows[r], rows[r + 1]):
-            flag = np.int64(flags[t])
-            is_plain = (flag & PLAIN) >> 1
-            plain += is_plain
-            plain_chars += chars[t] * is_plain
-            firsts += (flag & FIRST_ALNUM) >> 2
-            alphas += flag & ALPHA
-            symbols += (flag & HASH_OR_ELLIPSIS) >> 3
-            stop = flag >> STOP_SHIFT
-            stops += stop > 0
-            seen |= np.int64(1) << stop
-        distinct = np.int64(0)
-        for k in range(1, 9):
-            distinct += (seen >> k) & 1
-        out[r] = (plain, plain_chars, firsts, alphas, symbols, stops, distinct)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _token_chars(rows, chars):
-    """(sum: int64[rows], median: float64[rows]) of the lengths of a row's tokens; 0 of none."""
-    total = np.zeros(len(rows) - 1, np.int64)
-    median = np.zeros(len(rows) - 1, np.float64)
-    for r in range(len(rows) - 1):
-        part = chars[rows[r] : rows[r + 1]]
-        if len(part):
-            total[r] = part.sum()
-            median[r] = np.median(part)
-    return total, median
-
-
-@njit(cache=True, nogil=True)
-def _symbols(data, offsets):
-    """int64[rows, 4]: counts of #, ..., . . . and … (as `str.count`, each by itself)."""
-    out = np.zeros((len(offsets) - 1, 4), np.int64)
-    for r in range(len(out)):
-        stop = offsets[r + 1]
-        dots_end = spaced_end = offsets[r]
-        for at in range(np.uint64(offsets[r]), np.uint64(stop)):
-            kind = _LETTERS[data[at]]
-            if kind == 0:
-                continue
-            i = np.int64(at)
-            if kind == 1:
-                out[r, 0] += 1
-            elif kind == 3:
-                if i + 2 < stop and data[i + 1] == 0x80 and data[i + 2] == 0xA6:
-                    out[r, 3] += 1
-            elif i + 2 < stop:
-                if i >= dots_end and data[i + 1] == 46 and data[i + 2] == 46:
-                    out[r, 1] += 1
-                    dots_end = i + 3
-                elif i >= spaced_end and i + 4 < stop and data[i + 1] == 32 and data[i + 3] == 32:
-                    hit = data[i + 2] == 46 and data[i + 4] == 46
-                    out[r, 2] += hit
-                    spaced_end = i + 5 if hit else spaced_end
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _marked_lines(data, rows, start, end, bullets, ellipses):
-    """int64[rows, 2]: lines that begin with a bullet, lines that end in an ellipsis."""
-    out = np.zeros((len(rows) - 1, 2), np.int64)
-    for r in range(len(out)):
-        for k in range(rows[r], rows[r + 1]):
-            a, z = start[k], end[k]
-            if a == z:
-                continue
-            b, e = data[a], data[z - 1]
-            found = (b == 45 and bullets & _HYPHEN) or (b == 42 and bullets & _STAR)
-            if b == 0xE2 and z - a >= 3:
-                found = bullets & _BULLET and data[a + 1] == 0x80 and data[a + 2] == 0xA2
-                if bullets & _CIRCLE and data[a + 1] == 0x97 and data[a + 2] == 0x8F:
-                    found = True
-            out[r, 0] += 1 if found else 0
-            found = False
-            if e == 46 and z - a >= 3:
-                found = ellipses & _THREE and data[z - 2] == 46 and data[z - 3] == 46
-                if ellipses & _SPACED and z - a >= 5 and data[z - 2] == 32 and data[z - 3] == 46:
-                    found = found or (data[z - 4] == 32 and data[z - 5] == 46)
-            elif e == 0xA6 and z - a >= 3 and ellipses & _ONE_SIGN:
-                found = data[z - 2] == 0x80 and data[z - 3] == 0xE2
-            out[r, 1] += 1 if found else 0
-    return out
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -172,40 +43,9 @@ class GopherQuality(Step):
     min_stop_words: int = Field(2, ge=0)
 
     def apply(self, docs: Documents) -> Documents:
-        data, offsets = docs.buffers()
-        tokens = self._tokens(docs)
-        number = np.diff(tokens.rows)
-        plain, plain_chars, firsts, alphas, symbols, stops, distinct = _sums(
-            tokens.rows, tokens.chars, tokens.flags
-        ).T
-        lines = self._lines(docs)
-        marked = _marked_lines(
-            data, lines.rows, lines.start, lines.end, BULLETS[self.variant], ELLIPSES[self.variant]
-        )
-        n_lines = np.diff(lines.rows)
-        if self.variant == "datatrove":
-            count, length = plain, ratio(plain_chars, plain)
-        else:
-            total, median = _token_chars(tokens.rows, tokens.chars)
-            count = firsts if self.variant == "dclm" else number
-            length = median if self.variant == "dolma" else ratio(total, number)
-        docs = docs.annotate("words", count.astype(np.int32))
-        docs = docs.annotate("word_length", length)
-        if self.variant == "dolma":
-            docs = docs.annotate("symbol_ratio", ratio(symbols, number))
-        else:
-            found = _symbols(data, offsets).T
-            if self.variant == "dclm":
-                docs = docs.annotate("symbol_ratio", ratio(found.sum(axis=0), number))
-            else:
-                docs = docs.annotate("hash_ratio", ratio(found[0], number))
-                docs = docs.annotate("ellipsis_ratio", ratio(found[1] + found[3], number))
-        docs = docs.annotate("bullet_lines", ratio(marked[:, 0], n_lines))
-        docs = docs.annotate("ellipsis_lines", ratio(marked[:, 1], n_lines))
-        docs = docs.annotate("alpha_words", ratio(alphas, number))
-        held = distinct if self.variant in ("datatrove", "paper") else stops
-        docs = docs.annotate("stop_words", held.astype(np.int32))
-        return decide(docs, self.limits())
+        from curate.filters.gopher_quality_measures import measured
+
+        return decide(measured(docs, self.variant), self.limits())
 
     def limits(self) -> list[Limit]:
         one = self.variant in ("dolma", "dclm")
@@ -225,22 +65,3 @@ class GopherQuality(Step):
             limit("alpha_words", "alpha_words", "min_alpha_words", False),
             limit("stop_words", "stop_words", "min_stop_words", False),
         ]
-
-    def _tokens(self, docs: Documents) -> Tokens:
-        if self.variant == "datatrove":
-            return symbol_tokens(docs)
-        return split_tokens_exact(docs) if self.variant == "dolma" else split_tokens(docs)
-
-    def _lines(self, docs: Documents) -> Pieces:
-        """The lines that are looked at: dolma's with their white space, the others' without it;
-        datatrove's and dolma's with blank ones."""
-        if self.variant == "dolma":
-            return newline_lines(docs)
-        if self.variant == "dclm":
-            return written_lines(docs, strip=True)
-        lines = segments(docs).lines
-        if self.variant == "datatrove":
-            return Pieces(lines.rows, lines.start, lines.end)
-        filled = lines.end > lines.start
-        before = np.concatenate(([0], np.cumsum(filled)))
-        return Pieces(before[lines.rows], lines.start[filled], lines.end[filled])

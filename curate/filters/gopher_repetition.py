@@ -10,36 +10,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
 from curate.documents import Documents
-from curate.filters.gopher_quality import Variant, ratio
-from curate.filters.repeats import (
-    EVERY,
-    GREEDY,
-    N_GRAMS,
-    UNION,
-    all_n_gram_chars,
-    duplicates,
-    n_gram_chars,
-    piece_chars,
-)
-from curate.filters.tokens import (
-    Tokens,
-    joined_tokens,
-    split_tokens,
-    split_tokens_exact,
-    symbol_tokens,
-)
+from curate.filters.gopher_quality import Variant
 from curate.limits import Limit, decide
 from curate.steps import Step
-from curate.text.pieces import Pieces, filled_lines, newline_lines, paragraphs, written_lines
-from curate.text.unicode import row_chars
 
 # Rae et al. 2021, table A1.
 MAX_TOP = {2: 0.20, 3: 0.18, 4: 0.16}
 MAX_DUPLICATE = {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.10}
+N_GRAMS = (*MAX_TOP, *MAX_DUPLICATE)
 MAX_LINE_CHARS = 0.20
 DOLMA_MAX_LINE_CHARS = 0.30  # dolma configs/dolma-v1_6/mixer
 
@@ -64,15 +45,11 @@ class GopherRepetition(Step):
     )
 
     def apply(self, docs: Documents) -> Documents:
-        _, offsets = docs.buffers()
-        if self.variant == "datatrove":
-            empty = np.diff(offsets) == 0
-            docs = docs.drop(empty, "empty")
-        elif self.variant == "dclm":
-            empty = np.diff(written_lines(docs, strip=True).rows) == 0
-            docs = docs.drop(empty, "empty")
-        docs = self._repeated_n_grams(self._repeated_pieces(docs))
-        return decide(docs, self.limits())
+        from curate.filters.gopher_repetition_measures import empty, measured
+
+        if self.variant in ("datatrove", "dclm"):
+            docs = docs.drop(empty(docs, self.variant), "empty")
+        return decide(measured(docs, self.variant), self.limits())
 
     def limits(self) -> list[Limit]:
         lines = self.max_duplicate_line_chars
@@ -94,80 +71,3 @@ class GopherRepetition(Step):
             most = getattr(self, setting).get(n)
             found.append(Limit(rule, rule, f"{setting}.{n}", most, True))
         return found
-
-    def _repeated_pieces(self, docs: Documents) -> Documents:
-        variant = self.variant
-        every = variant in ("dolma", "dclm")
-        data, offsets = docs.buffers()
-        chars = row_chars(data, offsets)
-        if variant != "dolma":
-            found = paragraphs(docs, strip=variant != "datatrove")
-            n, n_chars = duplicates(docs, found, every)
-            number = np.diff(found.rows)
-            docs = docs.annotate("duplicate_paragraphs", ratio(n, number))
-            whole = chars if variant == "datatrove" else _chars(docs, found)
-            docs = docs.annotate("duplicate_paragraph_chars", ratio(n_chars, whole))
-        if variant == "datatrove":
-            found = filled_lines(docs)
-            n, n_chars = duplicates(docs, found, every)
-            # `re.split(r"\n+", text)` has an empty line at either end that is a newline.
-            lines = newline_lines(docs)
-            filled = lines.end > lines.start
-            opens = ~_at(filled, lines.rows[:-1]) & (np.diff(offsets) > 0)
-            closes = ~_at(filled, lines.rows[1:] - 1) & (np.diff(offsets) > 0)
-            number = np.diff(found.rows) + opens + closes
-            n = n + (opens & closes)
-            whole = chars
-        else:
-            found = newline_lines(docs) if variant == "dolma" else written_lines(docs, strip=True)
-            n, n_chars = duplicates(docs, found, every)
-            number = np.diff(found.rows)
-            if variant == "dolma":
-                whole = np.maximum(_word_chars(self._tokens(docs)), 1)
-            else:
-                whole = _chars(docs, found)
-        docs = docs.annotate("duplicate_lines", ratio(n, number))
-        return docs.annotate("duplicate_line_chars", ratio(n_chars, whole))
-
-    def _repeated_n_grams(self, docs: Documents) -> Documents:
-        variant = self.variant
-        tokens = self._tokens(docs)
-        way = {"datatrove": GREEDY, "dolma": EVERY}.get(variant, UNION)
-        counts = variant in ("datatrove", "dolma")  # an n-gram that stands there once
-        found = n_gram_chars(tokens, way, not counts, variant == "datatrove", counts)
-        if variant == "datatrove":
-            whole = row_chars(*docs.buffers())
-        else:
-            whole = _word_chars(tokens)
-        every = all_n_gram_chars(tokens.rows, tokens.chars) if variant == "dolma" else None
-        for n in N_GRAMS:
-            k = n - N_GRAMS[0]
-            top = n in MAX_TOP
-            share = ratio(found[:, k], whole if top or every is None else every[:, k])
-            rule = f"{'top' if top else 'duplicate'}_{n}_gram_chars"
-            docs = docs.annotate(rule, share)
-        return docs
-
-    def _tokens(self, docs: Documents) -> Tokens:
-        if self.variant == "datatrove":
-            return symbol_tokens(docs)
-        if self.variant == "dclm":
-            return joined_tokens(docs)
-        return split_tokens_exact(docs) if self.variant == "dolma" else split_tokens(docs)
-
-
-def _chars(docs: Documents, pieces: Pieces) -> np.ndarray:
-    data, _ = docs.buffers()
-    found: np.ndarray = piece_chars(data, pieces.rows, pieces.start, pieces.end)
-    return found
-
-
-def _word_chars(tokens: Tokens) -> np.ndarray:
-    """int64[rows]: code points of a row's tokens."""
-    before = np.concatenate(([0], np.cumsum(tokens.chars, dtype=np.int64)))
-    counts: np.ndarray = np.diff(before[tokens.rows])
-    return counts
-
-
-def _at(flags: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    return flags[positions] if len(flags) else np.zeros(len(positions), np.bool_)

@@ -14,9 +14,6 @@ from pydantic import Field, model_validator
 from curate.documents import Documents
 from curate.limits import Limit, decide
 from curate.steps import Step
-from curate.text.tables import segments
-from curate.text.unicode import row_chars
-from curate.text.words import words
 
 
 class DocumentLength(Step):
@@ -45,6 +42,10 @@ class DocumentLength(Step):
         return [f"{self.label}: no limit was given, so nothing is dropped"] if unlimited else []
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.text.tables import segments
+        from curate.text.unicode import row_chars
+        from curate.text.words import words
+
         data, offsets = docs.buffers()
         if self.words == "split":
             table = segments(docs)

@@ -1,14 +1,16 @@
 """Documents dropped because their publisher said that machines should not use them.
 
-Where it was said: the site's robots.txt (RFC 9309) and tdmrep.json, as archives hold them; the HTTP
-headers X-Robots-Tag and tdm-reservation of the page's response; `meta` elements in its head.
+Where it was said: the site's robots.txt (RFC 9309, and its Content-Signal lines), ai.txt and
+tdmrep.json, as archives hold them; the HTTP headers X-Robots-Tag and tdm-reservation of the page's
+response; `meta` elements in its head.
 Nothing is fetched. docs/filters.md says how each is read.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,9 @@ from curate.documents import Documents
 from curate.errors import UsageError
 from curate.filters.opt_out_robots import forbidding, path_of
 from curate.steps import Step
+
+if TYPE_CHECKING:
+    from curate.filters.opt_out_sites import Sites
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
@@ -42,6 +47,10 @@ class OptOut(Step):
         (), description="archives that hold robots.txt (and tdmrep.json): files, folders, patterns"
     )
     agents: Names = Field(AGENTS, description="a page that one of them may not have is dropped")
+    signals: Names = Field(
+        ("ai-train",), description="uses that `NAME=no` in a Content-Signal of robots.txt denies"
+    )
+    ai_txt: bool = Field(True, description="ai.txt counts, where an archive has it")
     unreachable: Literal["allow", "disallow"] = Field(
         "allow", description="what a robots.txt means that a server answered with an error 5xx"
     )
@@ -85,12 +94,41 @@ class OptOut(Step):
             found.append(f"{self.label}: no robots_txt was given, so no robots.txt counts")
         return found
 
-    def open(self) -> None:
+    def prepared(self, folder: Path) -> Path | None:
+        return folder / f"{self.label.replace('#', '_')}.sites" if self.robots_txt else None
+
+    def prepare(self, file: Path) -> dict[str, Any]:
+        """Reads the archives; what of them cannot be read is listed beside the input's."""
+        import pyarrow.parquet as pq
+
+        from curate.atomic import replacing
+        from curate.filters.opt_out_kept import CORRUPT, write
+
+        sites = self._read()
+        rows = [dict(zip(CORRUPT.names, place, strict=True)) for place in sites.places]
+        if rows:
+            with replacing(file.with_name(f"part-{file.stem}.corrupt.parquet")) as aside:
+                pq.write_table(pa.Table.from_pylist(rows, CORRUPT), aside)
+        write(sites, file)
+        return {"corrupt": sites.corrupt, "places": rows}
+
+    def open_in(self, folder: Path) -> None:
+        from curate.filters.opt_out_kept import read
+
+        file = self.prepared(folder)
+        if self._sites is None and file is not None and file.is_file():
+            self._sites = read(file)
+        self.open()
+
+    def _read(self) -> Sites:
         from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, Sites
 
+        unreachable = FORBIDDEN if self.unreachable == "disallow" else NOTHING
+        return Sites(self.agents, unreachable, self.signals).read(self._files)
+
+    def open(self) -> None:
         if self._sites is None:
-            unreachable = FORBIDDEN if self.unreachable == "disallow" else NOTHING
-            self._sites = Sites(self.agents, unreachable).read(self._files)
+            self._sites = self._read()
 
     def apply(self, docs: Documents) -> Documents:
         self.open()
@@ -101,24 +139,34 @@ class OptOut(Step):
         return self._by_page(docs, headers)
 
     def _by_site(self, docs: Documents) -> Documents:
-        """Drops by robots.txt; `robots_known`: whether one is held for the page's site."""
+        """Drops by robots.txt, its signals and ai.txt; `robots_known`: whether a robots.txt is held
+        for the page's site."""
         from curate.filters.opt_out_sites import Sites, origin_of
 
         sites = self._sites
         assert isinstance(sites, Sites)
         known = np.zeros(len(docs), np.bool_)
         details: list[str | None] = [None] * len(docs)
-        if self.robots and len(sites):
-            for row, url in enumerate(docs.table["url"].to_pylist()):
-                origin = origin_of(url) if url else None
-                policy = sites.robots(origin) if origin else None
-                if policy is None:
-                    continue
-                known[row] = True
+        denied: list[str | None] = [None] * len(docs)
+        by_ai: list[str | None] = [None] * len(docs)
+        for row, url in enumerate(docs.table["url"].to_pylist() if len(sites) else ()):
+            origin = origin_of(url) if url else None
+            if origin is None:
+                continue
+            if self.robots:
+                policy = sites.robots(origin)
+                known[row] = policy is not None
                 if policy and (found := forbidding(policy, path_of(url))):
                     details[row] = f"{found[0]}: {found[1].line}"
+            if self.signals:
+                denied[row] = sites.signal(origin)
+            if self.ai_txt and (policy := sites.ai(origin)):
+                found = forbidding(policy, path_of(url))
+                by_ai[row] = f"{found[0]}: {found[1].line}" if found else None
         docs = docs.annotate("robots_known", known)
-        return docs.drop(_given(details), "robots_txt", detail=details)
+        docs = docs.drop(_given(details), "robots_txt", detail=details)
+        docs = docs.drop(_given(denied), "content_signal", detail=denied)
+        return docs.drop(_given(by_ai), "ai_txt", detail=by_ai)
 
     def _by_headers(self, docs: Documents, headers: list[str | None]) -> Documents:
         from curate.filters.opt_out_meta import header_says

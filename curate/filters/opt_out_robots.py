@@ -3,6 +3,10 @@
 Where the RFC is silent, Google's parser is followed: names of fields in common misspellings, rules
 with neither `/` nor `*` in front never match. Beyond it: what stands behind `/`, `,` or a blank in
 a User-agent line is no part of the name, digits are.
+
+Content-Signal lines (https://contentsignals.org, Cloudflare 2025: `search=yes, ai-train=no`) stand
+in groups too, and say what a page may be used for once it was fetched. They end no list of agents.
+ai.txt (https://site.spawning.ai/spawning-ai-txt) has the form of robots.txt and is read as one.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ _FIELDS = {
     b"disallow": "disallow", b"dissallow": "disallow", b"dissalow": "disallow",
     b"disalow": "disallow", b"diasllow": "disallow", b"disallaw": "disallow",
 }  # fmt: skip
+_SIGNAL = (b"content-signal", b"content-signals")
 _LINES = re.compile(rb"[\r\n]+")
 _NAME = re.compile(rb"[^\s/,#]+")
 _ODD = re.compile(rb"%[0-9A-Fa-f]{2}|[\x00-\x20\x7f-\xff]")
@@ -128,6 +133,49 @@ def groups_of(data: bytes) -> dict[str, list[Rule]]:
 def _rule(field: str, value: bytes) -> Rule:
     line = f"{field.capitalize()}: {value.decode('utf-8', 'replace')}"[:200]
     return Rule(field == "allow", pattern_of(value), len(_ODD.sub(_encoded, value)), line)
+
+
+def signals_of(data: bytes, agents: Iterable[str], wanted: Iterable[str]) -> str | None:
+    """What a file's Content-Signal lines deny of the wanted uses (`ai-train`), to one of these
+    agents: `AGENT: LINE`; None where nothing. Each agent goes by its own group, else by everyone's;
+    a line before all groups is for everyone. `no` counts before `yes`; other values say nothing."""
+    said: dict[str, list[bytes]] = {}
+    known: set[str] = set()
+    here: list[str] = []
+    ruled = False
+    for line in _LINES.split(data[:MOST_BYTES].removeprefix(b"\xef\xbb\xbf")):
+        name, colon, value = line.partition(b"#")[0].partition(b":")
+        name = b" ".join(name.lower().split())
+        field = _FIELDS.get(name) if colon else None
+        if field == "agent":
+            if ruled:
+                here, ruled = [], False
+            if agent := _NAME.match(value.strip()):
+                here.append(agent[0].decode("utf-8", "replace").lower())
+                known.add(here[-1])
+        elif field is not None:
+            ruled = True
+        elif colon and name in _SIGNAL:
+            for agent_name in here or [""]:
+                said.setdefault(agent_name, []).append(value.strip())
+    uses = {use.lower() for use in wanted}
+    for agent_ in agents:
+        own = agent_.lower()
+        group = own if own in known else EVERYONE
+        named = agent_ if group == own else EVERYONE
+        for who, lines in ((EVERYONE, said.get("", ())), (named, said.get(group, ()))):
+            for line in lines:
+                if _denied(line, uses):
+                    return f"{who}: Content-Signal: {line.decode('utf-8', 'replace')}"[:200]
+    return None
+
+
+def _denied(line: bytes, uses: set[str]) -> bool:
+    pairs = (part.partition(b"=") for part in line.lower().split(b","))
+    return any(
+        name.strip().decode("utf-8", "replace") in uses and value.strip() == b"no"
+        for name, _, value in pairs
+    )
 
 
 def policy_of(data: bytes, agents: Iterable[str]) -> Policy:

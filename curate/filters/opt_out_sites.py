@@ -1,7 +1,8 @@
-"""What sites said of themselves, as archives hold it: robots.txt and /.well-known/tdmrep.json.
+"""What sites said of themselves, as archives hold it: robots.txt, ai.txt, /.well-known/tdmrep.json.
 
-Read once a worker from the archives that a recipe names, such as Common Crawl's robotstxt files,
-and kept by origin. Most sites say one of a few things, and equal policies are one object.
+Read from the archives that a recipe names, such as Common Crawl's robotstxt files, once for all
+workers (opt_out_kept.py), and kept by origin. Most sites say one of a few things, and equal
+policies are one object.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from curate.filters.opt_out_robots import (
     path_of,
     pattern_of,
     policy_of,
+    signals_of,
 )
 from curate.formats.events import Corrupt
 from curate.formats.heads import Record
@@ -30,7 +32,8 @@ from curate.formats.opening import open_input
 from curate.formats.records import ReadLimits, records
 from curate.formats.warc import parse_date
 
-ROBOTS, TDMREP = b"/robots.txt", b"/.well-known/tdmrep.json"
+ROBOTS, TDMREP, AI = b"/robots.txt", b"/.well-known/tdmrep.json", b"/ai.txt"
+MOST_CORRUPT = 100  # places that are named
 MOST_REDIRECTS = 5  # RFC 9309, 2.3.1.2
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 _LIMITS = ReadLimits(record_bytes=8 << 20, payload_bytes=4 << 20)
@@ -50,28 +53,43 @@ class Reservation:
 
 
 @dataclass(slots=True)
-class _Site:
-    """robots: its policy, or where it is said to be; dates are those of the captures."""
+class Site:
+    """What one said. robots: its policy, or where it is said to be; dates: of the captures."""
 
     robots: Policy | str | None = None
     robots_date: datetime = _LONG_AGO
+    signal: str | None = None  # what its robots.txt denies by Content-Signal
     tdm: tuple[Reservation, ...] | None = None
     tdm_date: datetime = _LONG_AGO
+    ai: Policy = NOTHING
+    ai_date: datetime = _LONG_AGO
 
 
 @dataclass
 class Sites:
-    """Policies by origin. agents: whose groups count; unreachable: what a 5xx answer means."""
+    """Policies by origin. agents: whose groups count; unreachable: what a 5xx answer means;
+    signals: uses that a Content-Signal may deny; places: the first that could not be read."""
 
     agents: tuple[str, ...]
     unreachable: Policy = NOTHING
+    signals: tuple[str, ...] = ()
     corrupt: int = 0
+    places: list[tuple[str, int, str]] = field(default_factory=list)  # file, offset, what
     reserve: bool = False  # whether any site has a tdmrep.json
-    _sites: dict[str, _Site] = field(default_factory=dict)
+    _sites: dict[str, Site] = field(default_factory=dict)
     _same: dict[Any, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._sites)
+
+    def items(self) -> Iterable[tuple[str, Site]]:
+        """All of them, by origin."""
+        return self._sites.items()
+
+    def put(self, origin: str, site: Site) -> None:
+        """One that was read before."""
+        self._sites[origin] = site
+        self.reserve = self.reserve or site.tdm is not None
 
     def read(self, paths: Iterable[str]) -> Sites:
         """Takes up archives, in order; the newest capture of a site counts."""
@@ -80,6 +98,8 @@ class Sites:
                 for record in records(file, 0, None, _LIMITS):
                     if isinstance(record, Corrupt):
                         self.corrupt += 1
+                        if len(self.places) < MOST_CORRUPT:
+                            self.places.append((path, record.offset, record.what))
                     elif record.type in ("response", "resource"):
                         self._take(record)
         return self
@@ -90,7 +110,7 @@ class Sites:
         if origin is None or not url.endswith((".txt", ".json")):
             return
         path = path_of(url)
-        if path not in (ROBOTS, TDMREP):
+        if path not in (ROBOTS, TDMREP, AI):
             return
         content = record.content if record.content is not None else record.beginning
         head = parse_head(content) if record.type == "response" else None
@@ -100,10 +120,14 @@ class Sites:
             decoded = decode_body(head, content[head.length :], _LIMITS.payload_bytes)
             body = decoded.data
         date = parse_date(record.get(b"warc-date")) or _LONG_AGO
-        site = self._sites.setdefault(origin, _Site())
+        site = self._sites.setdefault(origin, Site())
         if path == ROBOTS and date >= site.robots_date:
             location = head.first("location") if head else None
             site.robots, site.robots_date = self._robots(status, body, url, location), date
+            said = signals_of(body, self.agents, self.signals) if status == 200 else None
+            site.signal = self._one(said) if said else None
+        elif path == AI and date >= site.ai_date and status == 200:
+            site.ai, site.ai_date = self._one(policy_of(body, self.agents)), date
         elif path == TDMREP and date >= site.tdm_date and status == 200:
             site.tdm, site.tdm_date = self._one(reservations_of(body)), date
             self.reserve = True
@@ -127,7 +151,26 @@ class Sites:
     def robots(self, origin: str) -> Policy | None:
         """What a site's robots.txt says; None where no archive has it. One that was captured under
         the other of http and https only counts for both."""
+        site = self._behind(origin)
+        if site is None:
+            return None
+        return NOTHING if isinstance(site.robots, str) else site.robots
+
+    def signal(self, origin: str) -> str | None:
+        """What its Content-Signal lines deny."""
+        site = self._behind(origin)
+        return None if site is None or isinstance(site.robots, str) else site.signal
+
+    def ai(self, origin: str) -> Policy:
+        """What a site's ai.txt says."""
+        site = self._sites.get(origin) or self._sites.get(_other_scheme(origin))
+        return site.ai if site else NOTHING
+
+    def _behind(self, origin: str) -> Site | None:
+        """The site that holds the robots.txt of an origin: behind redirects, of which one more than
+        are followed leaves the last."""
         seen = set()
+        site: Site | None = None
         for _ in range(MOST_REDIRECTS + 1):
             if origin in seen:
                 return None
@@ -138,14 +181,14 @@ class Sites:
             if site is None or site.robots is None:
                 return None
             if not isinstance(site.robots, str):
-                return site.robots
+                return site
             if path_of(site.robots) != ROBOTS:
                 return None  # some other page, which is not held
             target = origin_of(site.robots)
             if target is None:
                 return None
             origin = target
-        return NOTHING
+        return site
 
     def reservation(self, origin: str, path: bytes) -> Reservation | None:
         """The rule of tdmrep.json for a path: the first one that matches."""

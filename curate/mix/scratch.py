@@ -173,9 +173,10 @@ class Scratch:
         return view, firsts
 
     def _room_of(self, need: int) -> memoryview:
-        """This thread's memory for what it reads, kept: new pages cost more than the reading."""
+        """This thread's memory for what it reads, kept: new pages cost more than the reading. A
+        sixteenth of it or more is left."""
         room = getattr(self._own, "room", None)
-        if room is None or len(room) < need:
+        if room is None or len(room) < need + need // 16:
             self._own.room = None
             room = self._own.room = _anonymous(max(BLOCK, need + need // 8))
         return memoryview(room)

@@ -89,6 +89,9 @@ class RowFile:
             offsets += [np.array([begin]), begin + ends]
             places.append(np.arange(at, at + stretch.rows))
             row, at = row + stretch.rows, at + stretch.rows + 1
+        # `take` reserves memory by the mean length, and twice as much where that was too little.
+        # The rest of the room as a last row, which nobody takes, makes the mean too large.
+        offsets.append(np.array([len(room)]))
         texts = text_array(np.frombuffer(room, np.uint8), np.concatenate(offsets))
         return Held(texts, np.concatenate(places), rest)
 

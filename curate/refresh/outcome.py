@@ -22,6 +22,8 @@ class How:
     rebuild: bool = False
     abandon: bool = False
     products: bool = False  # those of the recipe, of the whole snapshot
+    engine: str = "local"
+    address: str | None = None  # of a Ray cluster
     now: datetime | None = None  # for the name; the clock's by default
 
 

@@ -280,7 +280,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         plan = _planned(recipe, _plan(refresh), made, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
-            run_planned(plan, out, Options(how.workers, how.quiet))
+            run_planned(plan, out, Options(how.workers, how.quiet, how.engine, how.address))
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None

@@ -14,10 +14,11 @@ from curate.plan import RunPlan
 from curate.scale.flow import Flow, Line, Unknown, around, through
 from curate.scale.measured import kind_of
 from curate.scale.prices import Prices
-from curate.scale.sources import Group, line, sketch_figures, stage_figures
+from curate.scale.sources import Group, in_workers, line, sketch_figures, stage_figures
 
 GETS_A_FILE = 2  # of parquet: its footer, its rows; at least
 SKETCH = ": sketching"
+IN_ONE, IN_WORKERS = "in one process", "in workers"
 
 
 @dataclass
@@ -244,12 +245,18 @@ def _decide(
     step = plan.stages[index].sketch
     assert step is not None
     name = f"{step.label}: deciding"
-    known_line = line(where, name, step)
-    cpu = None
-    if known_line is None:
+    known_line, share = line(where, name, step), in_workers(where, step)
+    here: float | None = None
+    tasks = 0.0
+    if known_line is None or share is None:
         unknown.none_for(name)
     else:
-        cpu = known_line[0] + known_line[1] * flow.documents
+        whole = known_line[0] + known_line[1] * flow.documents
+        here, tasks = whole * (1 - share), whole * share
+    steps = [Line(IN_ONE, flow.documents, 0.0, here)]
+    if tasks:
+        steps.append(Line(IN_WORKERS, flow.documents, 0.0, tasks))
+    shared = tasks / max(1, min(found.workers, found.partitions))
     known = sketch_figures(where, step)
     decisions = None
     if known is not None and known[1].decisions is not None:
@@ -262,14 +269,14 @@ def _decide(
     found.stages.append(
         StageForecast(
             name=name,
-            single=True,
-            steps=[Line(name, flow.documents, 0.0, cpu)],
+            single=len(steps) == 1,
+            steps=steps,
             documents_in=flow.documents,
             documents_out=flow.documents,
             text_in=0.0,
             text_out=0.0,
-            cpu=cpu,
-            wall=cpu,
+            cpu=None if here is None else here + tasks,
+            wall=None if here is None else here + shared,
             bytes_in=sketches,
             bytes_out=decisions,
             shuffled=moved,

@@ -38,12 +38,13 @@ class StepFigures:
 @dataclass(frozen=True)
 class SketchFigures:
     """What a step that looks at the whole corpus took: cpu: of sketching, seconds a byte kept;
-    stored: bytes of sketches a document; decided: one process's seconds for `documents`; decisions:
-    bytes of decisions a document."""
+    stored: bytes of sketches a document; decided: one process's seconds for `documents`, tasks:
+    those of workers; decisions: bytes of decisions a document."""
 
     cpu: float | None
     stored: float | None
     decided: float | None
+    tasks: float | None
     decisions: float | None
     documents: int
 
@@ -112,7 +113,7 @@ def of_record(record: Any, said: str) -> Measured | None:
     """The figures in a run's record; None where it is no such record or has none."""
     try:
         return _measured(record, said)
-    except (KeyError, TypeError, AttributeError, IndexError):
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError):
         return None
 
 
@@ -162,7 +163,9 @@ def _steps(record: dict[str, Any], by_wall: bool) -> dict[str, StepFigures]:
     found = {}
     for stage in record["stages"]:
         seconds = _seconds(stage, by_wall)
-        for label, following in zip(stage["steps"], [*stage["steps"][1:], None], strict=True):
+        labels = stage["steps"]
+        for place, label in enumerate(labels):
+            following = labels[place + 1] if place + 1 < len(labels) else None
             row = going[label]
             worked = stage["worked"].get(label, 0)
             next_ = stage["worked"].get(following) if following else None
@@ -194,6 +197,7 @@ def _sketch(stage: dict[str, Any], by_wall: bool) -> SketchFigures:
         _over(_seconds(stage, by_wall).get(label), stage["worked"].get(label, 0)),
         _over(written.get("sketch"), kept),
         decided,
+        stage["decided"].get("tasks_cpu", 0.0),  # absent where one process did it all
         _over(written.get("decisions"), kept),
         kept,
     )

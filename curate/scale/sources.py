@@ -138,24 +138,43 @@ def stage_figures(where: list[Group], labels: list[str], first: bool) -> StageFi
     return None
 
 
+def in_workers(where: list[Group], step: Settings) -> float | None:
+    """The share of deciding the step's sketches that workers do as tasks: what the largest run had,
+    since small ones are not split. None: no figure."""
+    best: tuple[int, float] | None = None
+    for run in (run for group in where for run in group):
+        for label, sketch in run.sketches.items():
+            if run.steps[label].name != step.name or None in (sketch.decided, sketch.tasks):
+                continue
+            here, tasks = sketch.decided or 0.0, sketch.tasks or 0.0
+            if here + tasks > 0 and (best is None or sketch.documents > best[0]):
+                best = sketch.documents, tasks / (here + tasks)
+    return best[1] if best else None
+
+
 def line(where: list[Group], work: str, step: Settings | None = None) -> tuple[float, float] | None:
     """(fixed seconds, seconds a document) of what is done once a run: `report` and such, or what
-    decides the step's sketches. None: no figure.
+    decides the step's sketches, tasks of workers included. None: no figure.
 
-    Two runs of one recipe and different sizes give a line, the largest runs the best. From a single
-    run the fixed part of another group's line is taken off; where that was a third of what it took
-    or more, the run was too small to say anything, and the other group's line holds.
+    Two runs of one recipe and different sizes give a line; of the largest (within a factor of ten)
+    the steepest counts, for a recipe of few columns has a short report. From a single run the fixed
+    part of another group's line is taken off; where that was a third of what it took or more, the
+    run was too small to say what a document costs, and the other line's slope goes through its
+    point.
     """
     points = [_points(group, work, step) for group in where]
-    lines = [max((found for p in of if (found := _line(p))), default=None) for of in points]
+    lines = [_steepest([found for p in of if (found := _line(p))]) for of in points]
     for of, own in zip(points, lines, strict=True):
         if own is not None:
             return own[1], own[2]
         other = next((one for one in lines if one is not None), None)
-        fixed = other[1] if other else 0.0
         for documents, seconds in (max(p) for p in of):
-            if documents and seconds > 3 * fixed:
-                return fixed, (seconds - fixed) / documents
+            if other is None or seconds > 3 * other[1]:
+                fixed = other[1] if other else 0.0
+                if documents:
+                    return fixed, (seconds - fixed) / documents
+            else:
+                return max(0.0, seconds - other[2] * documents), other[2]
     return None
 
 
@@ -164,16 +183,25 @@ def _points(group: Group, work: str, step: Settings | None) -> list[list[tuple[i
     found: dict[str, list[tuple[int, float]]] = {}
     alike: dict[str, list[tuple[int, float]]] = {}  # of the very settings
     for run in group:
-        if step is None and work in run.once:
+        # Finding where archives may be cut is another work than reading the feet of parquet files.
+        other = work == "planning" and run.kinds != group[0].kinds
+        if step is None and work in run.once and not other:
             found.setdefault(run.recipe, []).append((run.documents, run.once[work]))
         for label, sketch in run.sketches.items():
             known = run.steps[label]
-            if step is not None and known.name == step.name and sketch.decided is not None:
-                point = (sketch.documents, sketch.decided)
+            if step is None or known.name != step.name:
+                continue
+            if sketch.decided is not None and sketch.tasks is not None:
+                point = (sketch.documents, sketch.decided + sketch.tasks)
                 found.setdefault(run.recipe, []).append(point)
                 if known.settings == step.model_dump(mode="json"):
                     alike.setdefault(run.recipe, []).append(point)
     return list((alike or found).values())
+
+
+def _steepest(lines: list[tuple[int, float, float]]) -> tuple[int, float, float] | None:
+    largest = max((one[0] for one in lines), default=0)
+    return max((one for one in lines if one[0] * 10 >= largest), key=lambda o: o[2], default=None)
 
 
 def _line(points: list[tuple[int, float]]) -> tuple[int, float, float] | None:

@@ -96,6 +96,8 @@ def text(found: Forecast) -> str:
     lines.append(_row("total", total_cells(found), wide))
     lines += [f"  {line}" for line in found.missing]
     lines += [f"  note: {line}" for line in found.notes]
+    puts, gets = (scaled(found.total(n)).strip() for n in ("objects", "gets"))
+    lines.append(f"  requests to a store: {puts} writes, {gets} reads, at least")
     lines.append(
         f"  prices in USD: {prices.cpu_hour:g} a CPU hour; 1,000 writes {prices.put:g}, reads"
         f" {prices.get:g}; {prices.gb_month:g} a GB and month, {prices.months:g} months (--price)"

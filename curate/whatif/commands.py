@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING
 from curate.atomic import write_text
 from curate.errors import UsageError
 from curate.progress import say
-from curate.whatif import terminal
-from curate.whatif.figures import answer
+from curate.whatif import ahead
 
 if TYPE_CHECKING:
-    from curate.commands import How
+    from curate.execute import How
 
 
 def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Prints the answer; with a page's path also writes that."""
     if page is not None and (page.is_dir() or page.suffix.lower() not in (".html", ".htm")):
         raise UsageError(f"-o {page}: name a file that ends in .html")
-    found = answer(run, sets)
+    early = ahead.start(run)
+    try:
+        from curate.whatif import terminal
+        from curate.whatif.figures import answer
+
+        found = answer(run, sets, early)
+    finally:
+        if early is not None:
+            early.close()
     if page is not None:
         from curate.whatif.page import render
 
@@ -36,8 +43,9 @@ def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -
 
 def apply_settings(run: Path, sets: tuple[str, ...], how: How) -> None:
     """Makes the run with other settings and tells what happened."""
-    from curate.commands import tell
+    from curate.execute import tell
     from curate.outcome import Options
+    from curate.whatif import terminal
     from curate.whatif.apply import apply
 
     if how.out is not None and how.out.suffix.lower() in (".html", ".htm"):

@@ -15,10 +15,11 @@ import numpy as np
 
 from curate.report.bins import Range, edges_of
 from curate.report.page_funnel import bytes_a_token
+from curate.whatif.ahead import THREADS, Reading
 from curate.whatif.dedups import Resolved, resolved
 from curate.whatif.placing import Places
 from curate.whatif.question import Question, Rule, ask
-from curate.whatif.scores import THREADS, Scores, read
+from curate.whatif.scores import Scores, read
 from curate.whatif.verdicts import Decider, Verdicts
 
 MOST_LANGS = 20
@@ -169,10 +170,11 @@ class Answer:
         return said
 
 
-def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
-    """What the run in OUT would have kept with these settings. UsageError as in question.py."""
+def answer(out: Path, sets: tuple[str, ...] = (), early: Reading | None = None) -> Answer:
+    """What the run in OUT would have kept with these settings. early: as in scores.py. UsageError
+    as in question.py."""
     question = ask(out, sets)
-    scores = read(question.corpus, question.columns)
+    scores = read(question.corpus, question.columns, early)
     decider = Decider(question, scores)
     now = decider.decide()
     was = np.arange(len(scores)) < scores.kept

@@ -25,7 +25,7 @@ from curate.whatif.stored import Stored
 from curate.whatif.unread import Unread
 
 if TYPE_CHECKING:
-    from curate.stage import Work
+    from curate.stage_work import Work
 
 
 class Reused:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +23,8 @@ from curate.atomic import replacing
 from curate.errors import UsageError
 from curate.report.bins import numeric_columns
 from curate.report.corpora import Corpus
+from curate.whatif.ahead import Reading
 
-THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
 SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 
 
@@ -55,52 +53,32 @@ class Scores:
         return len(self.bytes)
 
 
-def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
-    """The named columns of a finished run. UsageError where OUT has no documents."""
+def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -> Scores:
+    """The named columns of a finished run. early: what is being read of it already. UsageError
+    where OUT has no documents."""
     out, kept_files, gone_files = corpus.out, corpus.kept, corpus.gone
     if not kept_files or not gone_files:
         raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: name the OUT of one")
     wanted = list(dict.fromkeys(columns))
     paths = [*kept_files, *gone_files]
     try:
-        rows = [pq.read_metadata(p).num_rows for p in paths]
-        starts = np.concatenate(([0], np.cumsum(rows)))
-        numbers = {name: np.empty(int(starts[-1]), np.float64) for name in wanted}
-        with ThreadPoolExecutor(THREADS) as pool:
-            fills = [
-                pool.submit(_fill, path, numbers, slice(a, z), path.parent.name == "rejected")
-                for path, (a, z) in zip(paths, pairwise(starts.tolist()), strict=True)
-            ]
-            sizes = _sizes(corpus, paths, pool)
-            tables = [f.result() for f in fills]
+        if early is None or early.paths != paths or not early.numbers.keys() >= set(wanted):
+            early = Reading(kept_files, gone_files, wanted)
+        sizes = _sizes(corpus, paths, early.pool)
+        tables = early.tables()
+        early.close()
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         said = " ".join(str(error).split())[:200]
         raise UsageError(f"{out} cannot be read ({said}): run its recipe again") from None
-    if starts[-1] != len(sizes):
+    if early.starts[-1] != len(sizes):
         raise UsageError(f"{out / SIZES} does not fit the run: remove it and ask again")
-    first = int(starts[len(kept_files)])
+    first = int(early.starts[len(kept_files)])
     langs, lang = _langs(tables)
     rules, primary, marks = _reasons(tables[len(kept_files) :], first)
     whole = numeric_columns(pq.read_schema(paths[0])) | numeric_columns(pq.read_schema(paths[-1]))
     integers = frozenset(n for n in wanted if whole.get(n))
+    numbers = {n: early.numbers[n] for n in wanted}
     return Scores(first, numbers, integers, langs, lang, sizes, rules, primary, marks)
-
-
-def _fill(path: Path, numbers: dict[str, np.ndarray], rows: slice, gone: bool) -> pa.Table:
-    """Puts a file's numbers into their rows; returns what else is asked of it."""
-    with pq.ParquetFile(path) as file:
-        have = set(file.schema_arrow.names)
-        others = [n for n in ("lang", "reasons") if n in have and (gone or n == "lang")]
-        table = file.read(columns=[*(n for n in numbers if n in have), *others], use_threads=False)
-    for name, array in numbers.items():
-        at = rows.start
-        if name not in have:
-            array[rows] = np.nan
-            continue
-        for chunk in table[name].chunks:
-            array[at : at + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
-            at += len(chunk)
-    return table.select(others)
 
 
 def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:

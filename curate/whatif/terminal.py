@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from curate.outcome import Measured
 from curate.report.charts import short
 from curate.report.funnel import amount
 from curate.report.html import number, plain
 from curate.whatif.figures import Amount, Answer, Point, RuleFigures
+
+if TYPE_CHECKING:
+    from curate.outcome import Measured
 
 MOST_RULES = 40
 MATRIX = 10

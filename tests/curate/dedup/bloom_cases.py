@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from curate.dedup.bloom.step import DedupBloom
 from curate.documents import documents
 from curate.sketches import Sketches, SketchFile
-from curate.stage import sketch_rows
+from curate.stage_work import sketch_rows
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
 SURE = {"false_positives": 1e-9}

@@ -24,7 +24,7 @@ from curate.documents import documents
 from curate.errors import CurateError, RunFailed, UsageError
 from curate.recipe import build, make_step
 from curate.sketches import Sketches
-from curate.stage import sketch_rows
+from curate.stage_work import sketch_rows
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 LONG = SHARED / "corpora/longtext"

@@ -21,7 +21,7 @@ from curate.dedup.passages.step import DedupPassages
 from curate.documents import documents
 from curate.errors import UsageError
 from curate.sketches import Sketches, SketchFile, view
-from curate.stage import sketch_rows
+from curate.stage_work import sketch_rows
 
 LINES = [
     *("Subscribe to our letter today.", "subscribe to our letter TODAY. ", "Read more.", "", "  "),

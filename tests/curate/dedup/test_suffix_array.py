@@ -28,7 +28,7 @@ from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.documents import documents
 from curate.errors import RunFailed, UsageError
 from curate.sketches import Sketches, SketchFile, view
-from curate.stage import sketch_rows
+from curate.stage_work import sketch_rows
 
 TINY = {"room": 1, "bucket": 16}  # chunks of about a window, and files of sixteen places
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents import CORE, PAYLOAD, Documents, documents
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
+from curate.filters import opt_out_kept
 from curate.filters.opt_out import OptOut
 from curate.filters.opt_out_meta import find_metas, header_says, names_table
 from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, Sites, origin_of, reservations_of
@@ -368,3 +369,83 @@ def test_robots_txt_of_a_real_crawl_is_read() -> None:
     found = Sites(("GPTBot",)).read([str(archive)])
     policy = found.robots("http://wikimediafoundation.org")
     assert policy and any(r.line == "Disallow: /wiki/Special:Search" for r in policy[0][1])
+
+
+def test_signals_and_ai_txt_drop_by_rules_of_their_own(tmp_path: Path) -> None:
+    robots = b"User-agent: *\nContent-Signal: ai-train=no, search=yes\nAllow: /"
+    held = [
+        record("https://x.test/robots.txt", robots),
+        record(
+            "https://y.test/robots.txt",
+            b"",
+            "HTTP/1.1 301 Moved\nLocation: https://x.test/robots.txt",
+        ),
+        record("https://z.test/ai.txt", b"User-Agent: *\nDisallow: *.html\nAllow: *.jpg"),
+        record("https://w.test/ai.txt", b"User-Agent: *\nDisallow: /", "HTTP/1.1 404 Not Found"),
+        record("https://v.test/ai.txt", b"# Our pages\n- [About](/about): what we do\n"),
+    ]
+    (tmp_path / "robots.warc").write_bytes(b"".join(held))
+
+    def why(url: str, **settings) -> list[tuple[str, str]]:
+        return reasons(page("", url=url), robots_txt=str(tmp_path / "robots.warc"), **settings)
+
+    line = "*: Content-Signal: ai-train=no, search=yes"
+    assert why("https://x.test/a") == why("http://y.test/b") == [("content_signal", line)]
+    assert why("https://x.test/a", signals=[]) == why("https://x.test/a", signals="ai-input") == []
+    assert why("https://z.test/a.html") == [("ai_txt", "*: Disallow: *.html")]
+    assert why("https://z.test/a.html", ai_txt=False) == why("https://z.test/a.jpg") == []
+    assert why("https://w.test/") == why("https://v.test/about") == []
+
+
+def test_what_was_read_is_kept_for_workers_as_it_was(tmp_path: Path) -> None:
+    robots = (
+        "User-agent: *\nDisallow: /caf\u00e9*x$\nAllow: /\nContent-Signal: ai-train=no".encode()
+    )
+    tdm = b'[{"location": "/a*", "tdm-reservation": 1}]'
+    moved = "HTTP/1.1 301 Moved\nLocation: https://a.test/robots.txt"
+    held = sites(
+        tmp_path,
+        record("https://a.test/robots.txt", robots),
+        record("https://b.test/robots.txt", robots),
+        record("https://c.test/robots.txt", b"", moved),
+        record("https://d.test/ai.txt", robots),
+        record("https://d.test/.well-known/tdmrep.json", tdm),
+        signals=("ai-train",),
+    )
+    opt_out_kept.write(held, tmp_path / "kept.sites")
+    again = opt_out_kept.read(tmp_path / "kept.sites")
+    for name in "abcdx":
+        origin = f"https://{name}.test"
+        for ask in ("robots", "signal", "ai"):
+            assert getattr(again, ask)(origin) == getattr(held, ask)(origin)
+        for path in (b"/ab", b"/b"):
+            assert again.reservation(origin, path) == held.reservation(origin, path)
+    assert again.reserve and again.signal("https://c.test")
+    assert again.robots("https://a.test") is again.robots("https://b.test"), "one object"
+    data = (tmp_path / "kept.sites").read_bytes()
+    for damaged in (data[: len(data) // 2], b"[]", data.replace(b'"version":1', b'"version":9')):
+        (tmp_path / "kept.sites").write_bytes(damaged)
+        with pytest.raises(RunFailed, match=r"kept\.sites is damaged"):
+            opt_out_kept.read(tmp_path / "kept.sites")
+
+
+def test_an_archive_of_robots_is_read_once_and_its_damage_listed(tmp_path: Path, bench) -> None:
+    (tmp_path / "pages").mkdir()
+    for n in range(3):
+        url = f"https://x.test/{'private/' if n else ''}{n}"
+        (tmp_path / "pages" / f"{n}.warc").write_bytes(record(url, b"<p>A page about mills.</p>"))
+    robots = record("https://x.test/robots.txt", b"User-agent: *\nDisallow: /private/\n")
+    archive = tmp_path / "robots.warc"
+    archive.write_bytes(robots + b"no record\r\n\r\n" + robots)
+    step = {"opt_out": {"robots_txt": str(archive)}}
+    done = bench.run([step, {"extract": {"extractor": "resiliparse"}}], tmp_path / "pages")
+    assert len(bench.ids()) == 1 and done.totals()["corrupt"] == 1
+    (line,) = (bench.folder / "out/corrupt.jsonl").read_text().splitlines()
+    assert f'"file": "{archive}", "offset": {len(robots)}' in line
+    (kept,) = (bench.folder / "out/stages").glob("*/opt_out.sites")
+    opened = OptOut(robots_txt=str(archive))
+    archive.unlink()
+    opened.open_in(kept.parent)
+    url = "https://x.test/private/1"
+    found = opened.apply(page("", url=url))
+    assert [d.rule for d in found.drops if d.details and d.details[0]] == ["robots_txt"]

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from protego import Protego
 
-from curate.filters.opt_out_robots import MOST_BYTES, forbidding, groups_of, path_of, policy_of
+from curate.filters.opt_out_robots import (
+    MOST_BYTES,
+    forbidding,
+    groups_of,
+    path_of,
+    policy_of,
+    signals_of,
+)
 
 
 def forbids(text: str | bytes, url: str, agent: str = "GPTBot") -> bool:
@@ -154,3 +161,37 @@ def test_no_bytes_are_too_odd(data: bytes) -> None:
 )
 def test_a_path_has_its_query_and_no_fragment(url: str, path: bytes) -> None:
     assert path_of(url) == path
+
+
+SIGNALS = {
+    "denied to all": ("User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /", "*"),
+    "granted": ("User-agent: *\nContent-Signal: search=no, ai-train=yes", None),
+    "not named": ("User-agent: *\nContent-Signal: ai-input=no", None),
+    "odd spelling": ("USER-AGENT:*\ncontent-signals :AI-Train = NO # why", "*"),
+    "before all groups": ("Content-Signal: ai-train=no\nUser-agent: GPTBot\nAllow: /", "*"),
+    "own group lifts it": (
+        "User-agent: *\nContent-Signal: ai-train=no\nUser-agent: GPTBot\nDisallow: /x\n"
+        "User-agent: CCBot\nAllow: /",
+        None,
+    ),
+    "own group of one": ("User-agent: ccbot\nContent-Signal: ai-train=no", "CCBot"),
+    "no before yes": (
+        "User-agent: *\nContent-Signal: ai-train=yes\nContent-Signal: ai-train=no",
+        "*",
+    ),
+    "after the rules": ("User-agent: *\nDisallow:\nContent-Signal: ai-train=no", "*"),
+    "another value": ("User-agent: *\nContent-Signal: ai-train=maybe, =no, no", None),
+    "no bytes to read": ("Content-Signal: \u00e9\ud7ff=no", None),
+}
+
+
+@pytest.mark.parametrize("text,who", SIGNALS.values(), ids=SIGNALS)
+def test_a_signal_speaks_to_agents_as_rules_do(text: str, who: str | None) -> None:
+    found = signals_of(text.encode(), ("GPTBot", "CCBot"), ("ai-train",))
+    assert (found or "").partition(":")[0] == (who or "")
+
+
+def test_a_signal_is_no_rule_and_ends_no_list_of_agents() -> None:
+    text = b"User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /"
+    ((agent, rules),) = policy_of(text, ["a"])
+    assert (agent, rules[0].line) == ("a", "Disallow: /")

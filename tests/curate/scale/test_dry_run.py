@@ -85,6 +85,14 @@ def test_other_commands_forecast_too(ran):
     assert done.returncode == 0 and "forecast for" in done.stdout
 
 
+def test_a_run_that_begins_with_a_dedup_forecasts_too(ran):
+    first = ran.command("dedup", "small", "-o", "deduped", "-q")
+    done = ran.command("dedup", "large", "-o", "y", "--dry-run", "-q")
+    assert first.returncode == done.returncode == 0 and "no figure" not in done.stdout
+    again = ran.command("dedup", "small", "-o", "deduped", "--dry-run")
+    assert "figures of deduped" in again.stdout and "no figure" not in again.stdout
+
+
 def test_products_alone_have_a_plan_and_no_forecast(ran):
     steps = {"name": "words", "steps": [{"tokenizer": {"vocab": 500}}]}
     (ran.folder / "words.yaml").write_text(json.dumps(steps))

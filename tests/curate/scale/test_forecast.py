@@ -133,6 +133,20 @@ def test_what_one_process_does_is_not_divided_by_workers():
     assert stages["assembling"].wall == pytest.approx(40 / 20)  # no more workers than partitions
 
 
+def test_what_a_dedup_does_in_workers_is_divided_among_them():
+    data = record()
+    data["stages"][0]["decided"]["tasks_cpu"] = 8.0
+    decided = by_name(told(data))["dedup_exact: deciding"]
+    assert not decided.single
+    assert (decided.cpu, decided.wall) == pytest.approx((50 + 80, 50 + 80 / 4))
+
+
+def test_without_the_seconds_of_workers_that_is_said():
+    data = record()
+    data["stages"][0]["decided"]["tasks_cpu"] = None  # Ray does not count them
+    assert "no figure for dedup_exact: deciding" in told(data).missing
+
+
 def test_sketches_are_written_and_read_and_decisions_too():
     found = told(record())
     assert found.total("shuffled") == pytest.approx(2 * 4000 + 2 * 1000)
@@ -211,15 +225,15 @@ def test_two_sizes_part_what_is_fixed_from_what_grows():
 def test_the_fixed_part_of_another_table_is_taken_off_a_single_run():
     table = (_run(100, 6.0), _run(1000, 15.0))
     assert line([(_run(2000, 45.0),), table], "report") == pytest.approx((5.0, 0.02))
-    # little more than the fixed part says nothing of what grows: the table's own line then
-    assert line([(_run(200, 9.0),), table], "report") == pytest.approx((5.0, 0.01))
+    # little more than the fixed part says nothing of what grows: the table's slope then
+    assert line([(_run(200, 9.0),), table], "report") == pytest.approx((7.0, 0.01))
 
 
 def test_the_largest_runs_give_the_line_and_those_of_the_same_settings_that_of_a_step():
-    other = [_run(10, 1.0), _run(5000, 20.0)]
-    other = [replace(run, recipe="other") for run in other]
-    table = (_run(100, 6.0), _run(1000, 15.0), *other)
-    assert line([table], "report")[1] == pytest.approx(19 / 4990)
+    large = [replace(run, recipe="large") for run in (_run(10, 1.0), _run(50_000, 20.0))]
+    steep = [replace(run, recipe="steep") for run in (_run(10, 1.0), _run(40_000, 30.0))]
+    table = (_run(100, 6.0), _run(1000, 15.0), *large, *steep)  # the first is small, and steeper
+    assert line([table], "report")[1] == pytest.approx(29 / 39_990)
 
 
 def test_a_step_is_decided_at_the_rate_of_its_own_settings():

@@ -65,3 +65,12 @@ def _here(line: str, folder: Path) -> str:
     done = run_here(*shlex.split(line), cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_figures_in_the_prose_are_those_of_the_tables() -> None:
+    prose = " ".join(DOC.read_text(encoding="utf-8").split())
+    fineweb, ccnet = on_paper("fineweb"), on_paper("ccnet-llama1")
+    (sketch,) = [x for s in fineweb.stages for x in s.steps if x.label.endswith(": sketching")]
+    hours = [found.total("cpu") / 3600 / 100 for found in (fineweb, ccnet)]
+    assert f"takes {hours[0]:.0f} CPU hours a TB of stored WARC, CCNet's {hours[1]:.0f};" in prose
+    assert f"take {1e12 / sketch.rate / 3600:.0f} CPU hours a TB of text" in prose

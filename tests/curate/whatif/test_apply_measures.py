@@ -87,9 +87,17 @@ def _run(bench: Any, steps: list[Any], out: str, *sets: str) -> None:
     bench.run(steps, bench.folder / "in", out=out, read=read, sets=sets)
 
 
-def _applied(home: Home, name: str, *sets: str) -> list[Measured]:
+DONE: dict[tuple[str, ...], tuple[str, list[Measured]]] = {}
+
+
+def _applied(home: Home, *sets: str) -> tuple[str, list[Measured]]:
+    """(the folder's name, what each stage measured) of `--apply` with these settings, made once."""
     bench, _ = home
-    return apply(bench.folder / "out", sets, bench.folder / name, Options(1, True)).measured
+    if sets not in DONE:
+        name = f"applied{len(DONE)}"
+        done = apply(bench.folder / "out", sets, bench.folder / name, Options(1, True))
+        DONE[sets] = name, done.measured
+    return DONE[sets]
 
 
 def _folders(out: Path) -> list[Path]:
@@ -131,11 +139,10 @@ def test_each_stage_measures_what_is_new_to_it_and_leaves_the_bytes_of_a_full_ru
     home: Home, sets: tuple[str, ...]
 ) -> None:
     bench, steps = home
-    name = "".join(c if c.isalnum() else "_" for c in sets[0])
-    measured = _applied(home, f"{name}_a", *sets)
-    _run(bench, steps, f"{name}_r", *sets)
-    assert bench.bytes_of(f"{name}_a") == bench.bytes_of(f"{name}_r") != bench.bytes_of("out")
-    old, new = (_folders(bench.folder / n) for n in ("out", f"{name}_a"))
+    name, measured = _applied(home, *sets)
+    _run(bench, steps, f"{name}_run", *sets)
+    assert bench.bytes_of(name) == bench.bytes_of(f"{name}_run") != bench.bytes_of("out")
+    old, new = (_folders(bench.folder / n) for n in ("out", name))
     first = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a.name != b.name)
     assert [m.measured for m in measured[:first]] == [0] * first
     # No edit stands behind the rules that change.
@@ -155,20 +162,19 @@ def test_an_admitted_document_displaces_a_later_one_and_a_removed_one_lets_its_c
 ) -> None:
     bench, _ = home
     before = {r["id"]: r for r in bench.rows("out", "rejected")}
-    for name, setting in (("fewer", "min_words=20"), ("more", "min_words=40")):
-        _applied(home, name, f"gopher_quality.{setting}")
-    displaced = {r["id"] for r in bench.rows("fewer", "rejected") if r["step"] == "dedup_exact"}
+    fewer, more = (_applied(home, f"gopher_quality.min_words={n}")[0] for n in (20, 40))
+    displaced = {r["id"] for r in bench.rows(fewer, "rejected") if r["step"] == "dedup_exact"}
     assert displaced - before.keys()
     copies = {i for i, r in before.items() if r["step"] == "dedup_exact"}
-    assert copies & set(bench.ids("more"))
+    assert copies & set(bench.ids(more))
 
 
 def test_a_first_stage_without_an_edit_behind_its_change_does_not_read_its_input(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, _ = home
-    _applied(home, "unread", "gopher_quality.min_words=25")
-    folder = _folders(bench.folder / "unread")[0]
+    name, _ = _applied(home, "gopher_quality.min_words=20")
+    folder = _folders(bench.folder / name)[0]
     (spec,) = map(str, folder.glob("stage*.json"))
     was = {"bytes_in": 5, "skipped": {}, "corrupt": 0, "corrupt_examples": [], "batches": [40] * 2}
     files = sorted(folder.glob("part-00000.*"))
@@ -225,21 +231,21 @@ def test_a_stage_that_cannot_be_decided_anew_runs_and_says_why(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, steps = home
-    measured = _applied(home, "cuts", "c4.min_words_per_line=5")
+    name, measured = _applied(home, "c4.min_words_per_line=5")
     assert measured[1].measured == measured[1].documents > 0 == measured[0].measured
     assert measured[1].why == "c4.min_words_per_line changes what is measured, or what is cut"
     assert measured[2].measured < measured[2].documents and not measured[2].why
-    _run(bench, steps, "cuts_r", "c4.min_words_per_line=5")
-    assert bench.bytes_of("cuts") == bench.bytes_of("cuts_r")
+    _run(bench, steps, "cuts", "c4.min_words_per_line=5")
+    assert bench.bytes_of(name) == bench.bytes_of("cuts")
     monkeypatch.setattr(C4, "whole_batch", True)
-    measured = _applied(home, "batches", "gopher_quality.min_words=25")
+    kept = part_path(_folders(bench.folder / "out")[3], 0, "kept")
+    kept.rename(bench.folder / "away")
+    try:
+        _, measured = _applied(home, "gopher_quality.min_words=25")
+    finally:
+        (bench.folder / "away").rename(kept)
     assert measured[1].why == "c4 looks at whole batches"
     assert measured[1].measured == measured[1].documents and not measured[2].why
-    part_path(_folders(bench.folder / "out")[3], 0, "kept").rename(bench.folder / "away")
-    try:
-        measured = _applied(home, "lacks", "gopher_quality.min_words=25")
-    finally:
-        (bench.folder / "away").rename(part_path(_folders(bench.folder / "out")[3], 0, "kept"))
     assert measured[3].why.endswith("is gone, or lacks parts")
     assert measured[3].measured == measured[3].documents
 

@@ -16,6 +16,7 @@ from curate.documents import documents
 from curate.errors import UsageError
 from curate.limits import marks
 from curate.recipe import make_step
+from curate.whatif import ahead
 from curate.whatif.figures import Answer, answer
 from curate.whatif.page import render
 from curate.whatif.scores import SIZES
@@ -232,3 +233,20 @@ def test_a_page_shows_names_as_text(bench: Any) -> None:
     found.question.changes["<script>alert(1)</script>"] = ("<b>", "</style>")
     page = render(found)
     assert "&lt;script&gt;" in page and "<script>" not in page and page.count("</style>") == 1
+
+
+def test_columns_that_were_read_ahead_give_the_same_answer(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, sets = bench.folder / "staged", ("gopher_quality.min_words=60",)
+    found = answer(out, sets)
+    early = ahead.start(out)
+    assert early is not None and answer(out, sets, early) == found
+    # What is asked for was not read, or of another run: it is read then.
+    assert answer(out, sets, ahead.start(bench.folder / "measured")) == found
+    few = ahead.Reading(early.paths[:1], early.paths[1:], ["gopher_quality.words"])
+    assert answer(out, sets, few) == found
+    few.close()
+    monkeypatch.setattr(ahead, "MOST_COLUMNS", 3)
+    assert ahead.start(out) is None
+    assert ahead.start(bench.folder / "nowhere") is None
