@@ -112,19 +112,20 @@ def _nearest(key: str, known: list[str]) -> str:
 
 
 def _check(model: type[BaseModel], values: dict[str, Any], what: str, place: Any) -> Any:
-    """The model from values; the first error as one line with its place."""
+    """The model from values; the first error as one line with its place. place: of a key in a file;
+    None: there is no file, and the step that `what` names is all there is to say."""
     try:
         return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else ""
-        where = place(key)
+        where = place(key) if place else f"step {what}"
         if first["type"] == "extra_forbidden":
             hint = _nearest(key, list(model.model_fields))
             raise UsageError(f"{where}: unknown key {key!r} in {what}; {hint}") from None
         message = first["msg"].removeprefix("Value error, ")
-        what = f"{what}.{key}" if key else what
-        raise UsageError(f"{where}: {what}: {message}") from None
+        named = ".".join(filter(None, [what, key] if place else [key]))
+        raise UsageError(": ".join(filter(None, [where, named, message]))) from None
 
 
 def make_step(name: str, settings: dict[str, Any], place: Any = None) -> Settings:
@@ -137,7 +138,7 @@ def make_step(name: str, settings: dict[str, Any], place: Any = None) -> Setting
             raise UsageError(f"step {base!r} has no variants")
         values["variant"] = variant
     cls = cls.fitting(values)
-    step: Settings = _check(cls, values, base, place or (lambda key: f"step {base}"))
+    step: Settings = _check(cls, values, base, place)
     return step
 
 

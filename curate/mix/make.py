@@ -84,14 +84,14 @@ def prepare(
     quota = np.zeros(len(strata.keys), np.int64)
     for key, number in strata.keys.items():
         quota[number] = found.strata.get(key, 0)
-    if not quota.any():
-        raise UsageError("mix: nothing would be taken: ask for more")
     chosen = choose(measured, quota)
     groups = sorted({group for group, _ in sizes})
     number_of = {group: number for number, group in enumerate(groups)}
     of = np.array([number_of[group] for group, _ in strata.keys], np.int32)
     marked = scratch / "marked.parquet" if mix.overlap != "none" else None
     settled = settle(measured, chosen, of, marked)
+    if not settled.copies.any():  # no document is as small as what is asked for
+        raise UsageError("mix: nothing would be taken: ask for more")
     record = _record(mix, groups, measured, quota, settled, found.amounts)
     record["sources"] = {
         source.name: {"inputs": list(source.inputs), "files": len(source.files)}

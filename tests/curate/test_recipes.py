@@ -9,7 +9,7 @@ from curate.documents import documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.plan import plan_run
-from curate.recipe import load, parse, shipped
+from curate.recipe import compose, load, parse, shipped
 
 MISTAKES = {
     "unknown key": (
@@ -90,6 +90,17 @@ def test_overrides_reach_the_step_by_its_label():
     assert (first.min_sentences, second.min_sentences) == (1, 7)
     assert (url.survivor, plain.survivor) == ("longest", "newest")
     assert recipe.read.batch_rows == 9
+
+
+def test_a_wrong_setting_outside_of_a_file_names_its_step_once():
+    for settings, said in (
+        ({"weights": "much"}, "step mix: weights 'much': "),
+        ({"seed": "x"}, "step mix: seed: "),
+        ({"seeds": 1}, "step mix: unknown key 'seeds' in mix; did you mean 'seed'?"),
+    ):
+        with pytest.raises(UsageError) as error:
+            compose("mix", [("mix", settings)], ())
+        assert str(error.value).startswith(said)
 
 
 def test_a_name_with_a_variant_is_the_step_with_that_setting():

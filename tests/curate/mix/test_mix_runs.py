@@ -313,6 +313,7 @@ def test_token_shards_of_a_source_give_its_counts_and_others_are_refused(bench):
         ({"quality": {"column": "x", "edges": [2, 1], "epochs": [1, 1, 1]}}, "ascend"),
         ({"quality": {"column": "lang", "edges": [2], "epochs": [1, 1]}}, "no scores"),
         ({"until": "1999-01-01", "undated": False}, "no text to mix"),
+        ({"unit": "bytes", "total": 1}, "nothing would be taken"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
