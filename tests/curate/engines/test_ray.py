@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from curate.dedup import exact_resolve
+from curate.dedup.shuffle import groups, partitions
 from curate.engines.ray import RayEngine
 from curate.errors import RunFailed, UsageError
 from tests.curate.conftest import pages
@@ -76,9 +78,14 @@ def servers() -> set[int]:
     return {p.pid for p in psutil.process_iter(["name"]) if p.info["name"] in names}
 
 
-def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench):
+def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench, monkeypatch):
     source = bench.jsonl("in.jsonl", pages(60))
     bench.run(STEPS, source, out="here", read=SMALL)
+    # So few documents would be decided by the driver; so they are many.
+    monkeypatch.setattr(groups, "GROUP", 20)
+    monkeypatch.setattr(partitions, "PARTITION", 30)
+    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
+    monkeypatch.setattr(exact_resolve, "SLICE", 20)
     outcome = bench.run(STEPS, source, out="there", workers=2, read=SMALL, engine="ray")
     assert len(outcome.plan.inputs.partitions) > 4
     assert bench.bytes_of("there") == bench.bytes_of("here")
