@@ -100,9 +100,7 @@ def refresh(
         Hooks(on_failure, webhook),
     )
     check_engine(engine, address)
-    how = How(
-        workers, quiet, changed, keep, keep_days, rebuild, abandon, products, engine, address
-    )
+    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products, engine, address)
     code = command.refresh(asked, how)
     if code:
         raise typer.Exit(code)

@@ -177,7 +177,7 @@ class Stages:
         assert stage.sketch is not None
         label = stage.sketch.label
         say(f"{label}: resolving", self.options.quiet)
-        before = getattr(engine, "cpu", None)  # Ray does not count it
+        before = engine.cpu
         found = resolve(
             stage.sketch,
             self._corpus(stage),
@@ -187,9 +187,7 @@ class Stages:
             self.options.count(),
             lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
         )
-        after = getattr(engine, "cpu", None)
-        spent = None if before is None or after is None else round(after - before, 3)
-        return {**found, "tasks_cpu": spent}
+        return {**found, "tasks_cpu": round(engine.cpu - before, 3)}
 
     def indexes(self) -> list[indexes.Made]:
         """What the plan's dedups leave for later runs to compare with."""

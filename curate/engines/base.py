@@ -42,7 +42,10 @@ OnDeath = Callable[[Task, Death], Task]
 
 
 class Engine(Protocol):
-    """Where work runs. Use as a context manager; workers start with the first task."""
+    """Where work runs. Use as a context manager; workers start with the first task. cpu: seconds
+    that tasks have taken in workers so far."""
+
+    cpu: float
 
     def __enter__(self) -> Engine: ...
 

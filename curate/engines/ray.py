@@ -54,6 +54,7 @@ class RayEngine:
         self._busy: dict[Any, tuple[Any, Task | None]] = {}  # answers to come: actor and task
         self._lost: Counter[str] = Counter()
         self.nodes: set[str] = set()
+        self.cpu = 0.0
 
     def __enter__(self) -> RayEngine:
         return self
@@ -142,6 +143,7 @@ class RayEngine:
                     elif "error" in said:
                         raise failure(said["error"])
                     else:
+                        self.cpu += said["cpu"]
                         yield task, said["result"]
                 self._tick()
         except BaseException:

@@ -47,7 +47,9 @@ class Host:
         ahead.stop()
 
     def run(self, function: str, task: Task) -> dict[str, Any]:
-        """{"result": ...}, {"death": [status, documents]} or {"error": ...} of one task."""
+        """{"result": ..., "cpu": seconds}, {"death": [status, documents]} or {"error": ...} of one
+        task."""
+        began = self._engine.cpu
         deaths: list[Death] = []
 
         def on_death(task: Task, death: Death) -> Task:
@@ -63,4 +65,4 @@ class Host:
         except CurateError as error:
             code = error.exit_code
             return {"error": {"kind": "known", "message": str(error), "code": code}}
-        return {"result": result}
+        return {"result": result, "cpu": self._engine.cpu - began}
