@@ -8,6 +8,9 @@ TORCH_INDEX ?=
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# Where it is set, every process would compile every module it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo test test-slow lint bench resolve clean
 
 # Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.

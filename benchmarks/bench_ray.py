@@ -53,7 +53,7 @@ def digest(out: Path) -> str:
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=60_000)
+    parser.add_argument("--documents", type=int, default=180_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     taken: dict[str, list[float]] = {engine: [] for engine in ENGINES}

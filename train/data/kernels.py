@@ -13,9 +13,12 @@ def grouped(keys: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     ends = np.zeros(count, np.int64)
     for key in keys:
         ends[key] += 1
-    ends = np.cumsum(ends)
     place = np.zeros(count, np.int64)
-    place[1:] = ends[:-1]
+    total = 0
+    for key in range(count):  # plain loops: they compile in a third of the time
+        place[key] = total
+        total += ends[key]
+        ends[key] = total
     order = np.empty(len(keys), np.int64)
     for index in range(len(keys)):
         key = keys[index]

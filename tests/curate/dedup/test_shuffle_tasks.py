@@ -154,6 +154,7 @@ def dying(task: Task) -> Any:
     return result
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_path, engine, many):
     step = STEPS["shingles"]
     files = write(tmp_path, sketched(step, texts(200)), parts=5)

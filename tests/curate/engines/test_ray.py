@@ -92,6 +92,7 @@ def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench, monkeypatch):
     assert all_ended()
 
 
+@pytest.mark.slow
 def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(cluster, bench):
     rows = [{"id": f"d{i}", "text": f"document number {i}"} for i in range(12)]
     rows[7]["text"] += " KILL-WITH:11"

@@ -48,6 +48,7 @@ def test_refreshes_keep_what_one_run_over_all_inputs_keeps(grown):
     assert refreshed == rules
 
 
+@pytest.mark.slow
 def test_lines_are_cut_as_one_run_over_all_inputs_cuts_them(bench):
     files = [bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(15), strict=True)]
     step = {"unit": "line", "min_sentences": 1}
