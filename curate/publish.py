@@ -27,10 +27,13 @@ STAY = ("stages", "ledger.db")  # what only the run itself needs
 
 
 def url_of(out: Path) -> str | None:
-    """The URL that was given as a path (which makes one slash of two), None for a folder."""
+    """The URL that was given as a path (which makes one slash of two), None for a folder.
+    UsageError for a URL of a file on this machine."""
     found = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
-    if not found or found.group(1) == "file":
+    if not found:
         return None
+    if found.group(1) == "file":
+        raise UsageError(f"OUT {out} is a folder of this machine: give /{found.group(2)}")
     return f"{found.group(1)}://{found.group(2)}"
 
 
@@ -86,6 +89,8 @@ class Store:
             found = self.fs.find(self.root, detail=True)
         except FileNotFoundError:
             return {}
+        except Exception as error:
+            raise self._failed("", error) from None
         top = self.fs._strip_protocol(self.root).rstrip("/") + "/"
         return {k.removeprefix(top): v["size"] for k, v in found.items()}
 

@@ -64,6 +64,7 @@ class RayEngine:
 
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no call home
+        # Workers ask for no GPU; else Ray would hide those that models of steps may use.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             import ray
@@ -92,9 +93,8 @@ class RayEngine:
         if self._address:
             ray.init(self._address, **quiet)
             return
-        cpus = self._asked or len(os.sched_getaffinity(0))
         store = {"object_store_memory": OBJECT_STORE}
-        ray.init("local", num_cpus=cpus, include_dashboard=False, **store, **quiet)
+        ray.init("local", num_cpus=self._asked or None, include_dashboard=False, **store, **quiet)
 
     def _start(self) -> None:
         """Asks for one more worker; it is idle when it has answered."""

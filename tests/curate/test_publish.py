@@ -69,7 +69,6 @@ def there(store: Store) -> dict[str, bytes]:
         ("memory://out", "memory://out"),
         ("out", None),
         ("/data/out", None),
-        ("file:/tmp/x", None),
         ("c:/x", None),
     ],
 )
@@ -160,8 +159,9 @@ def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, 
         (("dedup", "in.jsonl", "-o", "nosuch://x/out"), "OUT nosuch://x/out: Protocol not known"),
         (("dedup", "in.jsonl", "-o", "out", "--scratch", "s"), "--scratch is for an OUT that is"),
         (("mix", "in.jsonl", "--weights", "in=1", "-o", "s3://x/out"), "OUT s3://x/out"),
+        (("dedup", "in.jsonl", "-o", "file:///nowhere/out"), "folder of this machine: give /now"),
     ],
-    ids=["unknown", "folder", "mix"],
+    ids=["unknown", "folder", "mix", "file"],
 )
 def test_wrong_use_is_one_line(bench, arguments, said):
     bench.jsonl("in.jsonl", pages(3))
