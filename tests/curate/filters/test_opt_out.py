@@ -10,33 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opt_out_here import record, sites
 
 from curate.documents import CORE, PAYLOAD, Documents, documents
 from curate.errors import RunFailed, UsageError
 from curate.filters import opt_out_kept
 from curate.filters.opt_out import OptOut
 from curate.filters.opt_out_meta import find_metas, header_says, names_table
-from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, Sites, origin_of, reservations_of
+from curate.filters.opt_out_sites import Sites
 from curate.text.buffers import text_buffers
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 NAMES = ("x-robots-tag", "robots", "tdm-reservation", "gptbot")
-
-
-def record(url: str, body: bytes, head: str = "HTTP/1.1 200 OK", date: str = "2026-01-01") -> bytes:
-    """A response as a WARC record; head: status line and HTTP fields."""
-    content = head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body
-    fields = (
-        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\n"
-        f"WARC-Date: {date}T00:00:00Z\r\nContent-Type: application/http\r\n"
-        f"WARC-Record-ID: <{url}>\r\nContent-Length: {len(content)}\r\n\r\n"
-    )
-    return fields.encode() + content + b"\r\n\r\n"
-
-
-def sites(tmp_path: Path, *records: bytes, agents: tuple[str, ...] = ("GPTBot",), **more) -> Sites:
-    (tmp_path / "robots.warc").write_bytes(b"".join(records))
-    return Sites(agents, **more).read([str(tmp_path / "robots.warc")])
 
 
 def page(text: str | bytes, headers: str | None = None, url: str = "https://x.test/a") -> Documents:
@@ -204,91 +189,6 @@ def test_pages_in_utf_16_are_read_and_plain_text_is_not() -> None:
         plain.table.column_names.index("mime"), "mime", pa.array(["text/plain"])
     )
     assert reasons(Documents(table, step="opt_out")) == []
-
-
-ALL = b"User-agent: *\nDisallow: /p\n"
-
-
-def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path) -> None:
-    found = sites(
-        tmp_path,
-        record("https://x.test/robots.txt", ALL, date="2026-02-01"),
-        record("https://x.test/robots.txt", b"", date="2026-01-01"),
-        record("https://x.test/other.txt", ALL),
-        record("http://y.test:8080/robots.txt", b""),
-    )
-    policy = found.robots("https://x.test")
-    assert policy and policy[0][0] == "*"
-    assert found.robots("http://x.test") == policy  # of the other scheme, where it has none
-    assert found.robots("http://y.test:8080") == NOTHING
-    assert found.robots("http://y.test") is None and len(found) == 2
-
-
-@pytest.mark.parametrize(
-    ("head", "expected"),
-    [
-        ("HTTP/1.1 404 Not Found", NOTHING),
-        ("HTTP/1.1 403 Forbidden", NOTHING),
-        ("HTTP/1.1 503 Busy", FORBIDDEN),
-        ("HTTP/1.1 301 Moved\nLocation: /robots.txt", None),
-        ("HTTP/1.1 301 Moved\nLocation: /index.html", None),
-        ("HTTP/1.1 302 Found\nLocation: https://x.test/robots.txt", None),
-        ("HTTP/1.1 302 Found", NOTHING),
-    ],
-)
-def test_an_answer_means_what_the_rfc_says(tmp_path: Path, head: str, expected) -> None:
-    one = record("http://x.test/robots.txt", ALL, head)
-    assert sites(tmp_path, one, unreachable=FORBIDDEN).robots("http://x.test") == expected
-
-
-def test_five_redirects_are_followed_and_no_sixth(tmp_path: Path) -> None:
-    head = "HTTP/1.1 301 Moved\nLocation: //h{}.test/robots.txt"
-    hops = [
-        record(f"http://h{n}.test/robots.txt", b"", head.format(n + 1)) for n in range(6)
-    ]  # fmt: skip
-    found = sites(tmp_path, *hops, record("http://h6.test/robots.txt", ALL))
-    assert found.robots("http://h1.test") == found.robots("http://h6.test") != NOTHING
-    assert found.robots("http://h0.test") == NOTHING
-
-
-def test_equal_policies_are_one_object(tmp_path: Path) -> None:
-    found = sites(tmp_path, *(record(f"http://h{n}.test/robots.txt", ALL) for n in range(3)))
-    assert found.robots("http://h0.test") is found.robots("http://h2.test")
-
-
-def test_the_first_rule_of_tdmrep_that_matches_counts(tmp_path: Path) -> None:
-    data = (
-        b'[{"location": "/open/*", "tdm-reservation": 0}, {"location": "/", "tdm-reservation": 1}]'
-    )
-    found = sites(tmp_path, record("https://x.test/.well-known/tdmrep.json", data))
-    lines = [found.reservation("https://x.test", path) for path in (b"/open/a", b"/a")]
-    assert [(r.reserved, r.line) for r in lines if r] == [
-        (False, "tdmrep.json: /open/*"),
-        (True, "tdmrep.json: /"),
-    ]
-    assert found.reservation("https://y.test", b"/a") is None
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[1, null, {}]", b'[{"location": 1, "tdm-reservation": 1}]', b"[" * 9999]
-)
-def test_what_is_no_tdmrep_reserves_nothing(data: bytes) -> None:
-    assert reservations_of(data) == ()
-
-
-@pytest.mark.parametrize(
-    ("url", "origin"),
-    [
-        ("HTTPS://Me:pw@X.test:443/a", "https://x.test"),
-        ("http://x.test.:81?q", "http://x.test:81"),
-        ("http://[::1]:80/a", "http://[::1]"),
-        ("ftp://x.test/a", None),
-        ("http:///a", None),
-        ("x.test/a", None),
-    ],
-)
-def test_an_origin_is_scheme_host_and_port(url: str, origin: str | None) -> None:
-    assert origin_of(url) == origin
 
 
 def test_a_run_drops_and_explains_and_the_rest_is_as_without_it(tmp_path: Path, bench) -> None:

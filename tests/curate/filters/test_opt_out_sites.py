@@ -1,0 +1,94 @@
+"""What archives of robots.txt and TDM files say of a site, by date and answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from opt_out_here import record, sites
+
+from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, origin_of, reservations_of
+
+ALL = b"User-agent: *\nDisallow: /p\n"
+
+
+def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path) -> None:
+    found = sites(
+        tmp_path,
+        record("https://x.test/robots.txt", ALL, date="2026-02-01"),
+        record("https://x.test/robots.txt", b"", date="2026-01-01"),
+        record("https://x.test/other.txt", ALL),
+        record("http://y.test:8080/robots.txt", b""),
+    )
+    policy = found.robots("https://x.test")
+    assert policy and policy[0][0] == "*"
+    assert found.robots("http://x.test") == policy  # of the other scheme, where it has none
+    assert found.robots("http://y.test:8080") == NOTHING
+    assert found.robots("http://y.test") is None and len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("HTTP/1.1 404 Not Found", NOTHING),
+        ("HTTP/1.1 403 Forbidden", NOTHING),
+        ("HTTP/1.1 503 Busy", FORBIDDEN),
+        ("HTTP/1.1 301 Moved\nLocation: /robots.txt", None),
+        ("HTTP/1.1 301 Moved\nLocation: /index.html", None),
+        ("HTTP/1.1 302 Found\nLocation: https://x.test/robots.txt", None),
+        ("HTTP/1.1 302 Found", NOTHING),
+    ],
+)
+def test_an_answer_means_what_the_rfc_says(tmp_path: Path, head: str, expected) -> None:
+    one = record("http://x.test/robots.txt", ALL, head)
+    assert sites(tmp_path, one, unreachable=FORBIDDEN).robots("http://x.test") == expected
+
+
+def test_five_redirects_are_followed_and_no_sixth(tmp_path: Path) -> None:
+    head = "HTTP/1.1 301 Moved\nLocation: //h{}.test/robots.txt"
+    hops = [
+        record(f"http://h{n}.test/robots.txt", b"", head.format(n + 1)) for n in range(6)
+    ]  # fmt: skip
+    found = sites(tmp_path, *hops, record("http://h6.test/robots.txt", ALL))
+    assert found.robots("http://h1.test") == found.robots("http://h6.test") != NOTHING
+    assert found.robots("http://h0.test") == NOTHING
+
+
+def test_equal_policies_are_one_object(tmp_path: Path) -> None:
+    found = sites(tmp_path, *(record(f"http://h{n}.test/robots.txt", ALL) for n in range(3)))
+    assert found.robots("http://h0.test") is found.robots("http://h2.test")
+
+
+def test_the_first_rule_of_tdmrep_that_matches_counts(tmp_path: Path) -> None:
+    data = (
+        b'[{"location": "/open/*", "tdm-reservation": 0}, {"location": "/", "tdm-reservation": 1}]'
+    )
+    found = sites(tmp_path, record("https://x.test/.well-known/tdmrep.json", data))
+    lines = [found.reservation("https://x.test", path) for path in (b"/open/a", b"/a")]
+    assert [(r.reserved, r.line) for r in lines if r] == [
+        (False, "tdmrep.json: /open/*"),
+        (True, "tdmrep.json: /"),
+    ]
+    assert found.reservation("https://y.test", b"/a") is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[1, null, {}]", b'[{"location": 1, "tdm-reservation": 1}]', b"[" * 9999]
+)
+def test_what_is_no_tdmrep_reserves_nothing(data: bytes) -> None:
+    assert reservations_of(data) == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("HTTPS://Me:pw@X.test:443/a", "https://x.test"),
+        ("http://x.test.:81?q", "http://x.test:81"),
+        ("http://[::1]:80/a", "http://[::1]"),
+        ("ftp://x.test/a", None),
+        ("http:///a", None),
+        ("x.test/a", None),
+    ],
+)
+def test_an_origin_is_scheme_host_and_port(url: str, origin: str | None) -> None:
+    assert origin_of(url) == origin
