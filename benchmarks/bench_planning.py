@@ -35,7 +35,7 @@ class SlowFile:
 
     def __init__(self, path: str) -> None:
         time.sleep(DELAY[0])
-        self._file = open(path, "rb")
+        self._file = Path(path).open("rb")  # noqa: SIM115
 
     def read(self, size: int = -1) -> bytes:
         """A request."""

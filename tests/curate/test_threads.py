@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -53,7 +54,7 @@ def test_one_item_needs_no_thread():
 def test_a_plan_is_the_same_however_many_files_are_looked_at_at_once(tmp_path, monkeypatch):
     for n in range(40):
         name = f"{n:02d}" + (".jsonl", ".txt", ".bin", ".html")[n % 4]
-        content = "\1" if n % 4 == 2 else '{"text": "a", "k%d": 1}' % n
+        content = "\1" if n % 4 == 2 else json.dumps({"text": "a", f"k{n}": 1})
         (tmp_path / name).write_text(content, encoding="utf-8")
     many = plan_inputs([str(tmp_path)])
     monkeypatch.setattr(threads, "AT_ONCE", 1)
