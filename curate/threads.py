@@ -1,4 +1,4 @@
-"""Work that waits for storage, in a few threads, its results in order."""
+"""Work that waits for storage, or for compiled code, in a few threads, its results in order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """work(item) of each item, in their order; no more than 2 * AT_ONCE results wait to be taken.
-    What one raises is raised in its place, and those behind it are not begun."""
-    if len(items) < 2:
+def in_order(
+    work: Callable[[Item], Result], items: Sequence[Item], at_once: int | None = None
+) -> Iterator[Result]:
+    """work(item) of each item, in their order; no more than 2 * at_once (AT_ONCE) results wait to
+    be taken. What one raises is raised in its place, and those behind it are not begun."""
+    at_once = min(at_once or AT_ONCE, len(items))
+    if at_once < 2:
         yield from map(work, items)
         return
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(min(AT_ONCE, len(items)), thread_name_prefix="ahead") as threads:
+    with ThreadPoolExecutor(at_once, thread_name_prefix="ahead") as threads:
         try:
             for item in items:
-                if len(waiting) == 2 * AT_ONCE:
+                if len(waiting) == 2 * at_once:
                     yield waiting.popleft().result()
                 waiting.append(threads.submit(work, item))
             while waiting:
