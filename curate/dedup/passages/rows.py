@@ -63,6 +63,11 @@ def member_files(folder: Path, group: int) -> tuple[Path, Path]:
     return folder / f"members-{group:05d}.npy", folder / f"firsts-{group:05d}.npy"
 
 
+def distinct(ascending: np.ndarray) -> np.ndarray:
+    """Each of the numbers once."""
+    return ascending[np.diff(ascending, prepend=-1) != 0]
+
+
 def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
     """int64: by 32 bits of the key, as a fraction of 2^32, times the slices."""
     high_bits = low >> np.uint64(32)
@@ -87,7 +92,7 @@ def write_rows(task: Task) -> dict[str, Any]:
     chosen = shared_of(group.part, task["passages"], Path(task["keys"]), shared)
     columns = survivors.preferred_by(task["survivor"])
     members, documents = _members(group, chosen, columns)
-    numbers = np.unique(members.document)
+    numbers = distinct(members.document)
     rank = ranks(documents, task["survivor"], folder)
     at = np.searchsorted(numbers, members.document)
     # Of a document's own copies the first one: a place is the document's and the byte in it.
@@ -150,7 +155,7 @@ def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Memb
         passages += len(keys)
         of = np.searchsorted(rows, at, side="right") - 1
         table = pa.Table.from_batches([batch]).select([*columns, "id"])
-        documents.append(table.take(pa.array(np.unique(of))).cast(schema))
+        documents.append(table.take(pa.array(distinct(of))).cast(schema))
         span = unpacked(batch["spans"], np.uint32)[0][at]
         document = (of + sketches).astype(np.uint32)
         found.append((document, span[:, 0], span[:, 1], keys[at, 1], keys[at, 0]))
