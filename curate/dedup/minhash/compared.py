@@ -17,9 +17,9 @@ import pyarrow as pa
 from curate.atomic import replacing
 from curate.dedup.minhash.parts import BEGINS, PLACES, parts_of
 from curate.dedup.minhash.text import shingle_sets
+from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter
 from curate.dedup.shuffle.candidates import Picked
 from curate.dedup.shuffle.keys import fixed_rows
-from curate.dedup.shuffle.slices import SliceFiles, SliceWriter
 from curate.sketches import Task
 from curate.text.buffers import as_large_string
 

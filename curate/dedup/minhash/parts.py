@@ -16,9 +16,9 @@ from numba import njit
 from curate.dedup.minhash.forest import flatten, union
 from curate.dedup.minhash.ordered import renumber
 from curate.dedup.shuffle.buckets import bucket_files, chunks
+from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter
 from curate.dedup.shuffle.candidates import BITS, number_of, ones_before
 from curate.dedup.shuffle.room import count_up, loaded, room
-from curate.dedup.shuffle.slices import SliceFiles, SliceWriter
 
 PART = 100_000  # candidates of a part that are aimed at
 MOST_PARTS = 4096  # of an even corpus; each part reads of every group of sketch files

@@ -26,9 +26,9 @@ from curate.dedup.minhash.decisions import SIMILARITY
 from curate.dedup.minhash.forest import NONE, clear_roots, find, flatten, union
 from curate.dedup.minhash.parts import BEGINS, PLACES
 from curate.dedup.minhash.stars import PARTNERS, ROOTS
+from curate.dedup.shuffle.byte_rows import SliceFiles, read_slice
 from curate.dedup.shuffle.groups import run_tasks
 from curate.dedup.shuffle.room import count_up, release, room
-from curate.dedup.shuffle.slices import SliceFiles, read_slice
 from curate.sketches import Run, Task
 
 # A member is compared with so many centres and so many others of its bucket at most, the most

@@ -161,6 +161,15 @@ class PartitionWriter:
 Room = Callable[[Any], np.ndarray]
 
 
+def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray:
+    """int64[writers, partitions]: how many pairs each has in the partitions `begin` to `stop`."""
+    counts = np.zeros((len(files), stop - begin), np.int64)
+    for number, each in enumerate(files):
+        starts = np.load(each.starts, mmap_mode="r")[:, begin : stop + 1]
+        counts[number] = np.diff(starts, axis=1).sum(axis=0)
+    return counts
+
+
 def read_partitions(
     files: Sequence[PairFiles], begin: int, stop: int, scratch: Path, valued: bool = True
 ) -> list[tuple[list[np.ndarray], Room]]:

@@ -28,8 +28,8 @@ from curate.dedup.minhash.parts import (
 from curate.dedup.minhash.stars import PARTNERS, ROOTS
 from curate.dedup.minhash.verify import Compared, keep_best, match_buckets, plain, write_matches
 from curate.dedup.shuffle.buckets import bucket_files
+from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter
 from curate.dedup.shuffle.candidates import BITS, ones_before
-from curate.dedup.shuffle.slices import SliceFiles, SliceWriter
 from curate.sketches import run_here
 
 VALUES, WIDTH = 24, 12  # of a signature of 4 bits a value, which the tests take

@@ -24,6 +24,8 @@ from curate.dedup import exact_resolve
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash import parts as minhash_parts
 from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.passages import resolve as passages_resolve
+from curate.dedup.passages.step import DedupPassages
 from curate.dedup.shuffle import groups as shuffle_groups
 from curate.dedup.shuffle import partitions as shuffle_partitions
 from curate.dedup.shuffle.groups import Group, groups, run_tasks
@@ -31,17 +33,19 @@ from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
 from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
 
-LATER = {
-    "bands": [],
-    "exact": ["write_members"],
-    "shingles": ["shingle_group", "match_part"],
-    "signatures": ["sign_group", "match_part"],
+NAMES = {
+    "bands": ["write_keys", "write_buckets", "write_rows"],
+    "exact": ["write_keys", "write_buckets", "write_rows", "write_members"],
+    "passages": ["write_keys", "write_shared", "write_rows", "write_owners", "write_pieces"],
+    "shingles": ["write_keys", "write_buckets", "write_rows", "shingle_group", "match_part"],
+    "signatures": ["write_keys", "write_buckets", "write_rows", "sign_group", "match_part"],
 }
 HERE = Path(__file__).parent
 STEPS = {
     "bands": DedupMinhash(bands=12, rows=3),
     "shingles": DedupMinhash(bands=12, rows=3, verify=0.6),
     "exact": DedupExact(normalize=True),
+    "passages": DedupPassages(keep="none", unit="paragraph"),
     "signatures": DedupMinhash(bands=12, rows=3, verify=0.6, verify_by="signature", bits=5),
 }
 
@@ -64,6 +68,8 @@ def many(monkeypatch) -> None:
     monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 50)
+    monkeypatch.setattr(passages_resolve, "PASSAGES", 70)
+    monkeypatch.setattr(passages_resolve, "SLICE", 50)
     monkeypatch.setattr(minhash_parts, "PART", 20)
 
 
@@ -89,9 +95,11 @@ def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, monkeyp
     monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 50)
+    monkeypatch.setattr(passages_resolve, "SLICE", 50)
     monkeypatch.setattr(minhash_parts, "PART", 20)
     for most in (1, 90, 1000):
         monkeypatch.setattr(shuffle_groups, "GROUP", most)
+        monkeypatch.setattr(passages_resolve, "PASSAGES", most)
         assert decide(tmp_path, files, step, through(engine)) == want
 
 
@@ -134,7 +142,7 @@ def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, many, name):
     alone = Alone(folder, tmp_path / "aside")
     assert decide(folder, files, step, alone) == want
     assert min(alone.seen.values()) > 1
-    assert [*alone.seen] == ["write_keys", "write_buckets", "write_rows", *LATER[name]]
+    assert [*alone.seen] == NAMES[name]
 
 
 VICTIMS = [

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.dedup.shuffle import byte_rows
 from curate.dedup.shuffle import room as shuffle_room
-from curate.dedup.shuffle import slices as shuffle_slices
+from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter, read_slice
 from curate.dedup.shuffle.room import loaded, mapped, release, room
-from curate.dedup.shuffle.slices import SliceFiles, SliceWriter, read_slice
 
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=6)), max_size=20)
 
@@ -22,7 +22,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=6)), max_size=20
 @settings(max_examples=100, deadline=None)
 def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, segment):
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shuffle_slices, "SEGMENT", segment)
+        patch.setattr(byte_rows, "SEGMENT", segment)
         folder, number, want = Path(name), 0, [([], b"") for _ in range(count)]
         files = [SliceFiles.within(folder, "some", n) for n in range(len(writers))]
         for each, rows in zip(files, writers, strict=True):
