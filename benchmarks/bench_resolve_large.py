@@ -53,7 +53,9 @@ def write(step: Any, count: int, folder: Path) -> None:
     from curate.documents import documents
     from curate.stage_work import sketch_rows
 
-    for part, rows in enumerate(itertools.batched(generated(count), ROWS)):
+    every = generated(count)
+    for part in range(-(-count // ROWS)):
+        rows = list(itertools.islice(every, ROWS))
         columns = {name: [row[name] for row in rows] for name in ("id", "text")}
         table = sketch_rows(step, documents(columns).table, part)
         pq.write_table(table, folder / f"part-{part:05d}.parquet", compression="zstd")
