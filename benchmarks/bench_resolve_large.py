@@ -108,13 +108,15 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
 
 def undivided() -> None:
     """Lets all that need not be divided be one task."""
+    from curate.dedup.semantic import compare, embeddings_tasks
     from curate.dedup.suffix_array import merge
 
-    merge.SIZE = 1 << 60
+    merge.SIZE = embeddings_tasks.GROUP = compare.COSINES = compare.PRODUCTS = 1 << 60
 
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
     """A task that loads what tasks load."""
+    import curate.dedup.semantic.embeddings_tasks
     import curate.dedup.suffix_array.merge  # noqa: F401
 
     return {}
