@@ -23,6 +23,7 @@ from curate.dedup.suffix_array.merge import find_passages
 from curate.dedup.suffix_array.regions import Regions, RegionsWriter, preferred
 from curate.dedup.suffix_array.sort import REGIONS, TEXT, Mapped, RegionText, sort
 from curate.dedup.suffix_array.spans import fit
+from curate.sketches import Run, run_here
 from curate.text.buffers import as_large_string, text_buffers
 
 if TYPE_CHECKING:
@@ -71,9 +72,16 @@ def resolve(
     room = room or step.room
     if not step.keep_index:
         return _decide(step, sketches, room, size)
-    # Most of the time compiled code sorts, on either side: both go on at once.
+    from curate.search.index import chunk_bytes
+
+    total = "SELECT coalesce(sum(size + 1), 0)::BIGINT FROM sketches WHERE part >= 0"
+    if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(room // 2):
+        _keep_index(sketches, room // 2, sketches.run)
+        return _decide(step, sketches, room // 2, size)
+    # One chunk is sorted here. Most of the time compiled code sorts, on either side: both go on at
+    # once.
     with ThreadPoolExecutor(1) as thread:
-        index = thread.submit(_keep_index, sketches, room // 2)
+        index = thread.submit(_keep_index, sketches, room // 2, run_here)
         counts = _decide(step, sketches, room // 2, size)
         index.result()
     return counts
@@ -104,7 +112,7 @@ def _decide(
     return counts
 
 
-def _keep_index(sketches: Sketches, room: int) -> None:
+def _keep_index(sketches: Sketches, room: int, run: Run) -> None:
     from curate.search.index import IndexWriter, is_complete
 
     if is_complete(sketches.folder):
@@ -113,7 +121,7 @@ def _keep_index(sketches: Sketches, room: int) -> None:
     for batch in sketches.batches(["text"], _ROWS):
         if len(batch) and batch.column("part")[0].as_py() >= 0:
             writer.add(batch.column("id"), as_large_string(batch.column("text")))
-    writer.close()
+    writer.close(run)
 
 
 def _dtype(work: Path) -> np.dtype:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,25 @@ def test_a_small_corpus_waits_for_no_worker(tmp_path):
     step = DedupSuffixArray(threshold=60)
     files = write(tmp_path, step)
     assert decide(tmp_path, files, step, nobody) == decide(tmp_path, files, step)
+
+
+def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):  # noqa: F811
+    step, folder = DedupSuffixArray(threshold=60), tmp_path / "here"
+    folder.mkdir()
+    files = write(folder, step)
+    alone = Alone(folder, tmp_path / "aside")
+    found = []
+    for run in (run_here, through(engine), alone):
+        decisions = decide(folder, files, step, run, room=2 * 5 * 20_000)
+        left = {path.name: path.read_bytes() for path in sorted((folder / "own").iterdir())}
+        found.append((decisions, left))
+        shutil.rmtree(folder / "own")
+    assert found[0] == found[1] == found[2]
+    assert (
+        alone.seen["sort_suffixes"] > 1 and len(found[0][1]) == 3 + 2 * alone.seen["sort_suffixes"]
+    )
+    decisions = decide(folder, files, step)
+    assert decisions == found[0][0]
 
 
 class Killed(BaseException):
