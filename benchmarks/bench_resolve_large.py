@@ -109,9 +109,10 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
 def undivided() -> None:
     """Lets all that need not be divided be one task."""
     from curate.dedup.semantic import compare, embeddings_tasks
-    from curate.dedup.suffix_array import merge
+    from curate.dedup.suffix_array import find, merge
 
-    merge.SIZE = embeddings_tasks.GROUP = compare.COSINES = compare.PRODUCTS = 1 << 60
+    merge.SIZE = find.GROUP = 1 << 60
+    embeddings_tasks.GROUP = compare.COSINES = compare.PRODUCTS = 1 << 60
 
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
