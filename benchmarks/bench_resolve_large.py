@@ -87,7 +87,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         found = step.resolve(Sketches(db, path, own, files, run=run))
         seconds = time.perf_counter() - begin
         engine.close()
-        used = cpu() - before
+        used, tasks = cpu() - before, engine.cpu
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if workers:  # what it costs that there are workers at all
         start = cpu()
@@ -99,7 +99,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         "seconds": seconds,
         "cpu": used,
         "start": start,
-        "tasks": engine.cpu,
+        "tasks": tasks,
         "peak_mib": max(one.ru_maxrss for one in peaks) / 1024,
         "worker_mib": peaks[1].ru_maxrss / 1024,
         "dropped": found["dropped"],
