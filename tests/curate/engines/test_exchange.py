@@ -14,7 +14,9 @@ from cli_here import environment
 
 import curate
 from curate.dedup import exact_resolve
+from curate.dedup.semantic import compare, embeddings_tasks
 from curate.dedup.shuffle import groups, partitions
+from curate.dedup.suffix_array import find, merge
 from curate.engines import elsewhere, exchanging
 from curate.engines.exchange import NOTE
 from curate.ledger import Ledger
@@ -86,6 +88,11 @@ def many(monkeypatch) -> None:
     monkeypatch.setattr(partitions, "PARTITION", 100)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 20)
+    monkeypatch.setattr(find, "GROUP", 4096)
+    monkeypatch.setattr(merge, "SIZE", 2000)
+    monkeypatch.setattr(embeddings_tasks, "GROUP", 20)
+    monkeypatch.setattr(compare, "COSINES", 100)
+    monkeypatch.setattr(compare, "PRODUCTS", 100)
 
 
 @pytest.mark.parametrize(
