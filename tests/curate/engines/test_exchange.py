@@ -30,7 +30,18 @@ RECIPES: dict[str, list[Any]] = {
     "two stages": [C4, "cut", "gopher_quality"],
     "exact and minhash": [C4, "dedup_exact", {"dedup_minhash": {"verify": 0.8}}],
     "signatures": [{"dedup_minhash": {"verify": 0.8, "verify_by": "signature", "bits": 4}}],
-    "what a step prepared": [{"opt_out": {"robots_txt": ["robots.warc"]}}],
+    "files that settings name": [
+        {"opt_out": {"robots_txt": ["robots.warc"]}},
+        {"c4": {"min_sentences": 2, "badwords": "lists/words.txt"}},
+        {"url_filter": {"urls": ["lists/urls.txt"], "exclude": ["other.test", "@lists/hosts.txt"]}},
+        {"decontaminate": {"evals": ["mine=lists/items.txt"]}},
+    ],
+}
+LISTS = {
+    "words.txt": "clear and cold",
+    "urls.txt": "https://host.test/7",
+    "hosts.txt": "nowhere.test",
+    "items.txt": "the house stands on a hill and the river below it runs clear and cold",
 }
 SLOW: dict[str, list[Any]] = {
     "other dedups": ["dedup_bloom", {"dedup_suffix_array": {"threshold": 100, "unit": "bytes"}}],
@@ -96,7 +107,10 @@ def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, many, monkeypat
     monkeypatch.chdir(bench.folder)
     robots = record("https://host.test/robots.txt", b"User-agent: GPTBot\nDisallow: /1")
     Path("robots.warc").write_bytes(robots)
-    hidden = [bench.folder / "here", bench.folder / "robots.warc"]
+    Path("lists").mkdir()
+    for list_, line in LISTS.items():
+        Path("lists", list_).write_text(f"{line}\n")
+    hidden = [bench.folder / name for name in ("here", "robots.warc", "lists")]
     rows = pages(60)
     rows[40]["id"] = rows[2]["id"]  # so that ids are settled
     source = bench.jsonl("in.jsonl", rows)
