@@ -29,7 +29,6 @@ RECIPES: dict[str, list[Any]] = {
     "a single stage": [C4],
     "two stages": [C4, "cut", "gopher_quality"],
     "exact and minhash": [C4, "dedup_exact", {"dedup_minhash": {"verify": 0.8}}],
-    "signatures": [{"dedup_minhash": {"verify": 0.8, "verify_by": "signature", "bits": 4}}],
     "files that settings name": [
         {"opt_out": {"robots_txt": ["robots.warc"]}},
         {"c4": {"min_sentences": 2, "badwords": "lists/words.txt"}},
@@ -44,6 +43,7 @@ LISTS = {
     "items.txt": "the house stands on a hill and the river below it runs clear and cold",
 }
 SLOW: dict[str, list[Any]] = {
+    "signatures": [{"dedup_minhash": {"verify": 0.8, "verify_by": "signature", "bits": 4}}],
     "other dedups": ["dedup_bloom", {"dedup_suffix_array": {"threshold": 100, "unit": "bytes"}}],
     "embeddings and passages": [{"dedup_semantic": {"embedding": "hashed"}}, "dedup_passages"],
 }
@@ -87,6 +87,7 @@ def cluster(_apart, monkeypatch) -> Cluster:
     apart, home = _apart
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "plugins"))
     monkeypatch.setattr("curate.run.open_engine", apart.opened)
+    monkeypatch.setattr(exchanging, "BEHIND", 0)  # nothing is fetched while OUT is hidden
     return Cluster(apart, home)
 
 
@@ -119,6 +120,13 @@ def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, many, monkeypat
     assert done.count("run_partition") >= 4 and done.count("assemble_partition") >= 4
     assert bench.bytes_of("there") == bench.bytes_of("here")
     assert cluster.objects() == [] and not Path("there", NOTE).exists()
+    if name == "files that settings name":
+        why = [x for row in bench.rows("there", "rejected") for x in row["reasons"]]
+        assert {(x["step"], x["rule"]) for x in why} >= {
+            ("opt_out", "robots_txt"),
+            ("c4", "bad_word"),
+            ("url_filter", "url"),
+        }
 
 
 def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(bench, cluster):
