@@ -296,4 +296,4 @@ class _Run:
     def _write_records(self) -> None:
         from curate.report.records import write_records
 
-        write_records(self.outcome)
+        write_records(self.outcome, self.options.count())
