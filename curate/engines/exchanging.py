@@ -5,7 +5,9 @@ it is there; what a worker wrote is fetched into OUT before the result is given 
 OUT is whole on the driver at any time, and all that comes after a task works as ever.
 
 What a task reads and writes it says itself: beside a function NAME stands NAME_files, which gives
-{"reads": paths, "writes": paths} of a task, and `may`: paths that it writes where there is reason.
+{"reads": paths, "writes": paths} of a task, and where there are such, `may`: paths that it writes
+if there is reason to; `parts`: {path: ranges [first, end) of bytes} of files that it reads no other
+bytes of.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ WORK = "curate.engines.elsewhere:work"
 AT_ONCE = 8  # files on their way
 BEHIND = 16  # results whose files are on their way, while workers have their next tasks
 
-Files = Callable[[Task], dict[str, list[str]]]
+Files = Callable[[Task], dict[str, Any]]
 # Device, inode, size and time of change: the same content, also after a rename.
 Stamp = tuple[int, int, int, int]
 
@@ -112,6 +114,7 @@ class ExchangeEngine:
             "reads": dict(zip(reads, versions, strict=True)),
             "writes": touched["writes"],
             "may": touched.get("may", []),
+            "parts": touched.get("parts", {}),
             "out": self._out,
             "exchange": [self._exchange.url, self._exchange.run],
         }
