@@ -62,7 +62,7 @@ def write_pieces(task: Task) -> dict[str, Any]:
     path = piece_files(Path(task["folder"]), group.part + 1)[-1]
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
-        replacing(path) as aside,
+        replacing(path, sync=False) as aside,
         pa.OSFile(str(aside), "wb") as file,
         pa.ipc.new_file(file, DECISIONS, options=options) as writer,
     ):
