@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages
 
 PASSAGES = 2_000_000  # of a group, about; a file that holds more is a group by itself
-SLICE = 500_000  # rows of a slice that are aimed at
+SLICE = 1_000_000  # rows of a slice that are aimed at
 
 
 def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[Phase]:
