@@ -61,7 +61,7 @@ class Runs:
 def in_order(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """uint32[rows]: the rows by (low, high); equal ones as they are."""
     numbers = np.arange(len(low), dtype=np.uint32)
-    keys, order = sort_pairs(low.copy(), numbers, 0, lambda dtype, name: np.empty(len(low), dtype))
+    keys, order = sort_pairs(low.copy(), numbers, 0, lambda dtype: np.empty(len(low), dtype))
     same = keys[1:] == keys[:-1]
     # Sharing one half and not the other is chance, or made to collide.
     if (same & (high[order[1:]] != high[order[:-1]])).any():

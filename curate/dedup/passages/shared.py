@@ -158,14 +158,14 @@ def write_shared(task: Task) -> dict[str, Any]:
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         ends = np.cumsum(pair_counts(files, begin, stop), axis=0)
         for p, ((key, number), room) in enumerate(read_partitions(files, begin, stop, scratch)):
-            place = room(np.uint32, "places")
+            place = room(np.uint32)
             place[:] = np.arange(len(key), dtype=np.uint32)
             # Four times as many counters as keys, so that few of those that stand once stay.
             counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
             left = maybe_shared(key, place, np.zeros(counters, np.uint8))
             key, place = sort_pairs(key[:left], place[:left], high, room)
-            members = room(np.uint32, "members")
-            count = buckets_of(key, place, members, room(np.uint32, "sizes"))[0]
+            members = room(np.uint32)
+            count = buckets_of(key, place, members, room(np.uint32))[0]
             mine = np.zeros(len(number), np.bool_)
             mine[members[:count]] = True
             at = np.flatnonzero(mine)
