@@ -9,37 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.atomic import replacing
+from curate.decision_pieces import COLUMNS, ROWS, piece_files, write_piece
 from curate.dedup.passages.owners import owner_files
 from curate.dedup.passages.rows import member_files
 from curate.dedup.shuffle.groups import Group
 from curate.dedup.shuffle.slices import read_slice
 from curate.sketches import Task, sketch_batches
 
-BATCH = 100_000  # rows that are made at once
-
-DECISIONS = pa.schema(
-    [
-        ("part", pa.int32()),
-        ("n", pa.int64()),
-        ("drop", pa.bool_()),
-        ("id", pa.string()),
-        ("cluster", pa.int64()),
-        ("kept_id", pa.string()),
-        ("partner_id", pa.string()),
-        ("similarity", pa.float64()),
-        ("method", pa.string()),
-        ("span_start", pa.int64()),
-        ("span_end", pa.int64()),
-        # Whether all copies are in one document, or the copy that stays is in the same one.
-        ("local", pa.bool_()),
-    ]
-)
-
-
-def piece_files(folder: Path, count: int) -> list[Path]:
-    """The decisions on each of so many groups, in order."""
-    return [folder / f"decisions-{part:05d}.arrow" for part in range(count)]
+# local: whether all copies are in one document, or the copy that stays is in the same one.
+DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 
 def write_pieces_files(task: Task) -> dict[str, list[str]]:
@@ -60,14 +38,7 @@ def write_pieces(task: Task) -> dict[str, Any]:
     before = np.repeat(task["clusters"], [len(batch) for batch in answers])
     table = pa.Table.from_batches(answers).combine_chunks()
     path = piece_files(Path(task["folder"]), group.part + 1)[-1]
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        replacing(path, sync=False) as aside,
-        pa.OSFile(str(aside), "wb") as file,
-        pa.ipc.new_file(file, DECISIONS, options=options) as writer,
-    ):
-        for batch in _decisions(task, group, table, before):
-            writer.write_batch(batch)
+    write_piece(path, DECISIONS, _decisions(task, group, table, before))
     return {}
 
 
@@ -88,8 +59,8 @@ def _decisions(
     sketches = pa.Table.from_batches(batches).combine_chunks()
     ids = sketches["id"].chunk(0)
     part, n = (sketches[name].to_numpy() for name in ("part", "n"))
-    for begin in range(0, len(mine), BATCH):
-        at = mine[begin : begin + BATCH]
+    for begin in range(0, len(mine), ROWS):
+        at = mine[begin : begin + ROWS]
         k, where = key[at], document[at]
         keeper = here[k] & (where == document[firsts[k]])
         gone = lost[k] | ~(here[k] & (at == firsts[k]))

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.dedup.passages.decided import BATCH, DECISIONS, piece_files
+from curate.decision_pieces import join_pieces, piece_files
+from curate.dedup.passages.decided import DECISIONS
 from curate.dedup.passages.packed import passages_about
 from curate.dedup.passages.shared import find_shared, part_passages
 from curate.dedup.phases import Done, Phase, forget, run_phases
@@ -83,7 +83,7 @@ def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions on every passage that stands more than once; returns counts."""
     found = groups(sketches.files, PASSAGES, passages_about)
     done = run_phases(sketches.folder, phases(step, sketches, found))
-    write_decisions(sketches.decisions, piece_files(done.folder("pieces"), len(found)))
+    join_pieces(sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(found)))
     forget(sketches.folder)
     counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped")}
     if step.keep == "none":
@@ -92,24 +92,3 @@ def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
             " kept (keep: none)."
         ]
     return counts
-
-
-def write_decisions(path: Path, pieces: list[Path]) -> None:
-    """The pieces one after the other, in row groups that do not depend on where one ends."""
-    waiting: list[pa.RecordBatch] = []
-    held = 0
-    with pq.ParquetWriter(path, DECISIONS) as writer:
-        for piece in pieces:
-            with pa.OSFile(str(piece)) as file:
-                reader = pa.ipc.open_file(file)
-                for number in range(reader.num_record_batches):
-                    batch = reader.get_batch(number)
-                    waiting.append(batch)
-                    held += len(batch)
-                    while held >= BATCH:
-                        table = pa.Table.from_batches(waiting)
-                        writer.write_table(table.slice(0, BATCH).combine_chunks())
-                        waiting = table.slice(BATCH).to_batches()
-                        held -= BATCH
-        if held:
-            writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
