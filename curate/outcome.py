@@ -34,21 +34,31 @@ class Options:
 
 @dataclass(frozen=True)
 class Measured:
-    """How many documents a stage's steps saw in this run, and of how many it stored sketches; the
-    others are as an earlier run left them. documents: that reached the stage; why: why an earlier
-    run did not help."""
+    """How many documents a stage's steps saw in this run, and of how many it made sketches; the
+    others are as an earlier run left them. documents: that reached the stage; taken: over from
+    there; why, why_sketched: why an earlier run did not help."""
 
     stage: str
     documents: int
     measured: int
+    taken: int
     sketched: int
     why: str
+    why_sketched: str
 
     @classmethod
     def of(cls, stage: MapStage, record: dict[str, Any], counted: Counter[str]) -> Measured:
         """From the stage's record and the counts of the partitions that were worked on."""
-        why = stage.why if counted["measured"] else ""
-        return cls(stage.folder_name, record["read"], counted["measured"], counted["sketched"], why)
+        measured, sketched = counted["measured"], counted["sketched"]
+        return cls(
+            stage.folder_name,
+            record["read"],
+            measured,
+            record["read"] - measured,
+            sketched,
+            stage.why if measured else "",
+            stage.why_sketched if sketched else "",
+        )
 
 
 @dataclass

@@ -30,7 +30,7 @@ def _hash(*parts: Any) -> str:
 class MapStage:
     """Documents to documents. apply: decided before it; sketch: resolved after it; reuse: where an
     earlier run with other settings stored what its steps measure (whatif/apply.py); why: why there
-    is no such place."""
+    is no such place; why_sketched: why its sketches there are of no help."""
 
     index: int
     key: str
@@ -39,6 +39,7 @@ class MapStage:
     sketch: CorpusStep | None = None
     reuse: dict[str, Any] | None = None
     why: str = ""
+    why_sketched: str = ""
 
     @property
     def folder_name(self) -> str:

@@ -31,6 +31,7 @@ from curate.plan import (
 )
 from curate.run import run_planned
 from curate.stage_files import part_path
+from curate.steps import CorpusStep
 from curate.whatif.question import Question, ask
 from curate.whatif.stored import NEVER
 
@@ -57,6 +58,8 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
                if a.key != b.key]  # fmt: skip
     if changed[:1] == [0]:
         _unchanged(now.inputs)
+    for a, b in zip(was.stages, now.stages, strict=False):
+        b.why_sketched = _why_sketched(question, a, b)
     for index in range(changed[0] if changed else len(now.stages), len(now.stages)):
         _reuse(question, was, now, index, out)
     if any(s.reuse and s.reuse["steps"] != [x.identity() for x in s.steps] for s in now.stages):
@@ -84,7 +87,8 @@ def _reuse(question: Question, was: RunPlan, now: RunPlan, index: int, out: Path
     entered = None
     if before is not None and before.key != now.stages[index - 1].key:
         entered = stage_folder(out, before.folder_name)
-    decisions = decisions_path(out, before) if before and old.apply else None
+    settings = _identity(old.apply) == _identity(new.apply)
+    decisions = decisions_path(out, before) if before and old.apply and settings else None
     folders = [stage_folder(out, old.folder_name), *([entered] if entered else [])]
     new.why = _hindrance(question, old, new, index)
     for folder in folders:
@@ -94,21 +98,41 @@ def _reuse(question: Question, was: RunPlan, now: RunPlan, index: int, out: Path
         new.why = new.why or f"{decisions} is gone"
     if new.why:
         return
-    sketched = (
-        old.sketch is not None
-        and new.sketch is not None
-        and not new.sketch.whole_batch
-        and old.sketch.sketch_identity() == new.sketch.sketch_identity()
-    )
+    sketched = old.sketch is not None and not new.why_sketched
     new.reuse = {
         "key": old.key,
         "folder": str(folders[0]),
         "steps": [s.identity() for s in old.steps],
         "input": str(entered) if entered else None,
         "decisions": str(decisions) if decisions else None,
+        "same_settings": settings,
         "sketch": sketch_kind(old) if sketched else None,
         "pages_until": _pages_until(now, index),
     }
+
+
+def _why_sketched(question: Question, old: MapStage, new: MapStage) -> str:
+    """Why a stage's old sketches are of no help; empty where they are, or there are none."""
+    if old.sketch is None or new.sketch is None or old.sketch_key == new.sketch_key:
+        return ""
+    label = new.sketch.label
+    if label != old.sketch.label:
+        return "the recipe is cut into other stages"
+    a, b = (s.sketch_identity() for s in (old.sketch, new.sketch))
+    if a != b:
+        names = [n for n in question.changes if n.startswith(f"{label}.")]
+        settings = a["settings"].keys() | b["settings"].keys()
+        keys = {k for k in settings if a["settings"].get(k) != b["settings"].get(k)}
+        # Sketches may know a setting by another name.
+        named = [n for n in names if n.partition(".")[2] in keys] or names
+        return f"{' and '.join(named) or label} change{'s' * (len(named) < 2)} what is sketched"
+    if old.key != new.key and new.sketch.whole_batch:
+        return f"{label} looks at whole batches"
+    return ""
+
+
+def _identity(step: CorpusStep | None) -> dict[str, Any] | None:
+    return step.identity() if step else None
 
 
 def _hindrance(question: Question, old: MapStage, new: MapStage, index: int) -> str:
@@ -117,9 +141,8 @@ def _hindrance(question: Question, old: MapStage, new: MapStage, index: int) -> 
     own = [n for n in other if n.partition(".")[0] in {s.label for s in new.steps}]
     if own:
         return f"{own[0]} changes what is measured, or what is cut"
-    applied = [s.apply.identity() if s.apply else None for s in (old, new)]
-    if applied[0] != applied[1] and new.apply:
-        return f"{new.apply.label} has other settings"
+    if (old.apply is None) != (new.apply is None) or len(old.steps) != len(new.steps):
+        return "the recipe is cut into other stages"
     batches = [s.label for s in (new.apply, *new.steps) if s is not None and s.whole_batch]
     if batches:
         return f"{batches[0]} looks at whole batches"

@@ -25,7 +25,7 @@ class Before:
     def __init__(
         self, reuse: dict[str, Any], part: int, step: CorpusStep | None, changed: dict[int, str]
     ) -> None:
-        self._step = step
+        self._step, self._settings = step, reuse["same_settings"]
         self._rows: pa.Table | None = None
         self._decisions: pa.Table | None = None
         if reuse["input"]:
@@ -39,23 +39,29 @@ class Before:
         if reuse["decisions"]:
             self._decisions = pq.read_table(reuse["decisions"], filters=[("part", "=", part)])
 
-    def unchanged(self, table: pa.Table, decisions: pa.Table | None) -> np.ndarray:
-        """bool[rows]: documents that entered the stage as they do now. decisions: those on these
-        documents, by number; None in a stage that applies none."""
+    def entered(self, table: pa.Table) -> np.ndarray:
+        """bool[rows]: documents that entered the stage with the same row as they do now."""
         numbers = table[NUMBER].to_numpy()
-        found = np.ones(len(numbers), np.bool_)
-        if self._rows is not None:
-            at, found = places(self._numbers, numbers)
-            rows = np.flatnonzero(found)
-            old = self._rows.take(pa.array(at[rows])).select(
-                [n for n in table.column_names if n in self._rows.column_names]
-            )
-            if old.num_columns < self._rows.num_columns:
-                return np.zeros(len(numbers), np.bool_)
-            found[rows] = same_rows(table.take(pa.array(rows)), old)
-        if self._decisions is not None and self._step is not None and decisions is not None:
-            found &= self._decided_alike(numbers, decisions)
+        if self._rows is None:
+            return np.ones(len(numbers), np.bool_)
+        at, found = places(self._numbers, numbers)
+        rows = np.flatnonzero(found)
+        old = self._rows.take(pa.array(at[rows])).select(
+            [n for n in table.column_names if n in self._rows.column_names]
+        )
+        if old.num_columns < self._rows.num_columns:
+            return np.zeros(len(numbers), np.bool_)
+        found[rows] = same_rows(table.take(pa.array(rows)), old)
         return found
+
+    def decided(self, numbers: np.ndarray, decisions: pa.Table | None) -> np.ndarray:
+        """bool[rows]: documents of which the applied step makes what it made. decisions: those on
+        these documents, by number; None in a stage that applies none."""
+        if self._step is None or decisions is None:
+            return np.ones(len(numbers), np.bool_)
+        if not self._settings:
+            return np.zeros(len(numbers), np.bool_)
+        return self._decided_alike(numbers, decisions)
 
     def _decided_alike(self, numbers: np.ndarray, decisions: pa.Table) -> np.ndarray:
         """bool[rows]: as many decisions on a document as there were, and each of them alike."""

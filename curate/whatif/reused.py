@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 from curate.atomic import replacing
 from curate.documents import NUMBER, Documents
 from curate.engines import worker
-from curate.stage_files import changed_ids, kept_paths, part_path
+from curate.stage_files import changed_ids, kept_paths, kept_schema, part_path
+from curate.stage_work import ready
 from curate.whatif.before import Before
+from curate.whatif.reapplied import with_columns
 from curate.whatif.records import stored_counts, with_batch_edits
 from curate.whatif.rows import merged
 from curate.whatif.stored import Stored
@@ -48,7 +50,7 @@ class Reused:
         reuse, part = spec["reuse"], payload["part"]
         folder = Path(reuse["folder"])
         before = None
-        if reuse["input"] or reuse["decisions"]:
+        if reuse["input"] or spec["apply"]:
             before = Before(reuse, part, spec["apply"], changed_ids(spec["ids"], part))
         sketch = part_path(folder, part, reuse["sketch"]) if reuse["sketch"] else None
         self.stored = Stored(
@@ -67,16 +69,31 @@ class Reused:
             self.unread = Unread.of(self.stored, folder, part, was, columns)
 
     def begin(self, work: Work) -> None:
-        """Writes no document, in the columns that were stored: no step is needed for that."""
+        """Writes no document, in the columns that were stored: but for what is applied with other
+        settings, no step is needed for that."""
         work.schemas = self.stored.schemas
+        if not work.spec["reuse"]["same_settings"]:
+            work.schemas = self._schemas(work)
         kept, rejected = (schema.empty_table() for schema in work.schemas)
         nothing: dict[str, dict[str, int]] = {}
         work.write(kept, rejected, nothing, 0, time.perf_counter(), False)
         work.sketch(kept, self.stored.no_sketch())
 
+    def _schemas(self, work: Work) -> tuple[pa.Schema, pa.Schema]:
+        """The stored ones with the columns that the applied step makes now."""
+        ready(work.spec, "apply")
+        step = work.spec["apply"]
+        docs = Documents(kept_schema(Path(work.spec["input"]), work.part).empty_table())
+        made = step.apply(docs.within(step.label), work.decided(docs)).table.schema
+        kept, rejected = (
+            with_columns(s, docs.table.schema, made, step.label) for s in self.stored.schemas
+        )
+        return kept, rejected
+
     def decide(self, work: Work, docs: Documents) -> None:
         """Writes both streams of a batch."""
         start = time.perf_counter()
+        ready(work.spec, "apply")
         found = self.stored.decide(docs, work.decided(docs) if work.spec["apply"] else None)
         if found.again.any():
             again = Documents(docs.table.filter(pa.array(found.again)).combine_chunks())

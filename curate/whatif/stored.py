@@ -2,9 +2,10 @@
 
 Used by a worker in the place of measuring. A document that enters the stage as it did before keeps
 what was measured of it: where its marks do not change it stays as it is, else it gets other
-reasons. Only where a step that may edit or cut texts stands between its old first mark and its new
-one, it is left to be measured again, like those that are new or enter otherwise. What comes out is
-what the stage's steps would have written.
+reasons. So does one on which there are other decisions, unless they cut its text otherwise
+(reapplied.py). Only where a step that may edit or cut texts stands between its old first mark and
+its new one, it is left to be measured again, like those that are new or enter otherwise. What comes
+out is what the stage's steps would have written.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import pyarrow.parquet as pq
 from curate.documents import NUMBER, REASON, REASON_COLUMNS, Documents
 from curate.limits import Limit, marks
 from curate.stage_files import part_path, written_schema
-from curate.steps import CorpusStep, Step
+from curate.steps import REGISTRY, CorpusStep, Step
 from curate.text.buffers import one_array
 from curate.whatif.before import Before
+from curate.whatif.reapplied import Lists, Reapplied, of_step
 from curate.whatif.rows import by_number, places
 
 OUTSIDE = ("read", "engine")  # what marks before any step: those rows are not the stage's
@@ -94,19 +96,23 @@ class Stored:
             for old, new in zip(was, now, strict=True)
             if old.identity() != new.identity()
         ]
-        edits = [i for i, s in enumerate(self.chain) if not s.only_measures]
+        # What is applied is applied again where it may differ (reapplied.py), so it stands apart.
+        self.apply = apply
+        edits = [i for i, s in enumerate(self.chain) if s is not apply and not s.only_measures]
         # Of each place and the one behind all, the next step from there on that may edit.
         ends = np.array([*edits, NEVER])
         self._next_edit = ends[np.searchsorted(edits, np.arange(len(self.chain) + 1))]
         self.of = (self._judge(self.kept, False), self._judge(self.gone, True))
 
-    def _judge(self, table: pa.Table, gone: bool) -> Judged:
+    def _judge(self, table: pa.Table, gone: bool, applied: Lists | None = None) -> Judged:
+        """applied: row -> reasons of the applied step as they are now; None: as they were."""
         rows = table.num_rows
         flips, renamed = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
         first = np.full(rows, NEVER)
         if gone:
             first = np.array([self.place[s] for s in table["step"].to_pylist()], np.int64)
-        then = self._left(table) if gone and self._changed else first.copy()
+        anew = applied is not None
+        then = self._left(table, anew) if gone and (self._changed or anew) else first.copy()
         found: dict[str, dict[str, np.ndarray]] = {}
         columns: dict[str, np.ndarray] = {}
         for old, new in self._changed:
@@ -127,6 +133,12 @@ class Stored:
             for mask in after.values():
                 then = np.where(mask, np.minimum(then, self.place[new.label]), then)
             found[new.label] = after
+        if applied is not None:
+            assert self.apply is not None
+            then[list(applied)] = 0
+            own = of_step(one_array(table["reasons"]), self.apply.label) if gone else {}
+            for row in own.keys() | applied.keys():
+                flips[row] |= own.get(row) != applied.get(row)
         entry = np.minimum(first, then)
         until = np.maximum(first, then)
         ends = np.minimum(entry, len(self.chain))
@@ -137,18 +149,23 @@ class Stored:
         reasons = table["reasons"].take(pa.array(touched)).to_pylist() if gone else []
         others: dict[int, list[dict[str, Any]]] = {}
         for nth, row in enumerate(touched.tolist()):
-            others[row] = self._reasons(reasons[nth] if gone else [], row, found, columns)
+            others[row] = self._reasons(reasons[nth] if gone else [], row, found, columns, applied)
         return Judged(table[NUMBER].to_numpy(), again, entry, others)
 
-    def _left(self, table: pa.Table) -> np.ndarray:
-        """int64[rows]: the place of the first reason that other limits cannot take away."""
+    def _left(self, table: pa.Table, anew: bool) -> np.ndarray:
+        """int64[rows]: the place of the first reason that other limits cannot take away, nor the
+        applied step where it is applied anew."""
         limited = {f"{n.label}.{x.rule}" for _, n in self._changed for x in n.limits()}
         lists = one_array(table["reasons"])
         rows = np.repeat(np.arange(len(lists)), pc.list_value_length(lists))
         every = lists.flatten()
         then = np.full(table.num_rows, NEVER)
         pairs = zip(every.field("step").to_pylist(), every.field("rule").to_pylist(), strict=True)
-        at = [NEVER if f"{s}.{r}" in limited else self.place.get(s, -1) for s, r in pairs]
+        apart = self.apply.label if anew and self.apply is not None else None
+        at = [
+            NEVER if s == apart or f"{s}.{r}" in limited else self.place.get(s, -1)
+            for s, r in pairs
+        ]
         np.minimum.at(then, rows, np.array(at, np.int64))
         return then
 
@@ -158,11 +175,14 @@ class Stored:
         row: int,
         found: dict[str, dict[str, np.ndarray]],
         columns: dict[str, np.ndarray],
+        applied: Lists | None,
     ) -> list[dict[str, Any]]:
         """A document's reasons in the order of marking: by step, limits behind other rules."""
         by_step: dict[str, list[dict[str, Any]]] = {}
         for reason in stored:
             by_step.setdefault(reason["step"], []).append(reason)
+        if applied is not None and self.apply is not None:
+            by_step[self.apply.label] = applied.get(row, [])
         for label, after in found.items():
             limits = {x.rule: x for x in self._limits[label]}
             own = [r for r in by_step.get(label, []) if r["rule"] not in limits]
@@ -177,42 +197,88 @@ class Stored:
     def decide(self, docs: Documents, decisions: pa.Table | None = None) -> Redecided:
         """The batch's documents, found by their numbers. decisions: those on them."""
         numbers = docs.table[NUMBER].to_numpy()
-        as_before = (
-            np.ones(len(docs), np.bool_)
-            if self.before is None
-            else self.before.unchanged(docs.table, decisions)
-        )
         result = Redecided(np.ones(len(docs), np.bool_))
+        same, anew = np.ones(len(docs), np.bool_), np.zeros(len(docs), np.bool_)
+        if self.before is not None:
+            entered = self.before.entered(docs.table)
+            same = entered & self.before.decided(numbers, decisions)
+            anew = entered & ~same
+        fresh = None
+        if anew.any():
+            assert self.apply is not None and decisions is not None
+            docs_anew = Documents(docs.table.filter(pa.array(anew)).combine_chunks())
+            fresh = Reapplied(self.apply, docs_anew, decisions)
         for table, judged, was_gone in zip((self.kept, self.gone), self.of, (False, True),
                                            strict=True):  # fmt: skip
             at, known = places(judged.numbers, numbers)
             if len(judged.numbers):
-                known &= as_before & ~judged.again[at]
+                known &= same & ~judged.again[at]
             result.again &= ~known
-            rows = at[known]
-            other = [(r, judged.other[r]) for r in rows.tolist() if r in judged.other]
-            changed = np.array([r for r, _ in other], np.int64)
-            same = table.take(pa.array(rows[~np.isin(rows, changed)]))
-            (result.rejected if was_gone else result.kept).append(same)
-            if not was_gone:
-                self._sketch(same, result)
-            held = [(r, why) for r, why in other if why]
-            if held:
-                rejected = _with_reasons(table.take(pa.array([r for r, _ in held])), held)
-                result.rejected.append(rejected)
-            freed = [r for r, why in other if not why]
-            if freed:
-                result.kept.append(table.take(pa.array(freed)))
-                result.unsketched.append(result.kept[-1])
+            self._give(table, judged, at[known], was_gone, result)
+            if fresh is not None:
+                self._give_anew(table, judged.numbers, was_gone, fresh, result, anew)
         return result
+
+    def _give(
+        self,
+        table: pa.Table,
+        judged: Judged,
+        rows: np.ndarray,
+        was_gone: bool,
+        result: Redecided,
+        sketched: bool = True,
+    ) -> None:
+        """Puts stored rows into the result. sketched: whether their old sketches hold."""
+        other = [(r, judged.other[r]) for r in rows.tolist() if r in judged.other]
+        changed = np.array([r for r, _ in other], np.int64)
+        same = table.take(pa.array(rows[~np.isin(rows, changed)]))
+        (result.rejected if was_gone else result.kept).append(same)
+        if not was_gone:
+            self._sketch(same, result, sketched)
+        held = [(r, why) for r, why in other if why]
+        if held:
+            rejected = _with_reasons(table.take(pa.array([r for r, _ in held])), held)
+            result.rejected.append(rejected)
+        freed = [r for r, why in other if not why]
+        if freed:
+            result.kept.append(table.take(pa.array(freed)))
+            result.unsketched.append(result.kept[-1])
+
+    def _give_anew(
+        self,
+        table: pa.Table,
+        known: np.ndarray,
+        was_gone: bool,
+        fresh: Reapplied,
+        result: Redecided,
+        anew: np.ndarray,
+    ) -> None:
+        """The stored rows of documents on which the applied step was applied again: bool[rows of
+        the batch] anew. known: int64[], numbers of the stored rows."""
+        at, found = places(known, fresh.numbers)
+        mine = np.flatnonzero(found)
+        table, cut, other = fresh.onto(table.take(pa.array(at[found])), mine)
+        applied = {i: fresh.reasons[r] for i, r in enumerate(mine.tolist()) if r in fresh.reasons}
+        judged = self._judge(table, was_gone, applied)
+        again = judged.again | cut
+        if any(s.name not in REGISTRY for s in self.chain[1:]):  # may read others' columns
+            again |= other
+        now, then = np.isin(np.arange(len(mine)), list(applied)), np.zeros(len(mine), np.bool_)
+        if was_gone:
+            then = np.array([s == fresh.label for s in table["step"].to_pylist()], np.bool_)
+        table = fresh.texts(table, mine, now, then & ~now)
+        result.again[np.flatnonzero(anew)[mine[~again]]] = False
+        for differs in (False, True):
+            rows = np.flatnonzero(~again & (other == differs))
+            self._give(table, judged, rows, was_gone, result, not differs)
 
     def no_sketch(self) -> list[pa.Table]:
         """No sketch, in the columns of the old ones, where there are any."""
         return [] if self._sketches is None else [self._sketches.schema.empty_table()]
 
-    def _sketch(self, kept: pa.Table, result: Redecided) -> None:
-        """Old sketches of rows that are kept as they were."""
-        if self._sketches is None:
+    def _sketch(self, kept: pa.Table, result: Redecided, hold: bool) -> None:
+        """Old sketches of rows that are kept as they were, where they hold."""
+        if self._sketches is None or not hold:
             result.unsketched.append(kept)
             return
         at, found = places(self._sketches["n"].to_numpy(), kept[NUMBER].to_numpy())

@@ -34,13 +34,15 @@ def text(found: Answer) -> str:
 
 
 def measured(stages: list[Measured]) -> list[str]:
-    """Of each stage how many documents `--apply` measured anew."""
+    """Of each stage how many documents `--apply` measured anew, took over and sketched."""
     lines = []
     for one in stages:
         line = f"{one.stage}: measured {one.measured:,} of {one.documents:,} documents"
+        line += f" ({one.why})" if one.why else f", took over {one.taken:,}"
         if one.sketched:
             line += f", sketched {one.sketched:,}"
-        lines.append(line + (f" ({one.why})" if one.why else ""))
+            line += f" ({one.why_sketched})" if one.why_sketched else ""
+        lines.append(line)
     return lines
 
 

@@ -103,6 +103,12 @@ class DedupSuffixArray(DedupStep):
         del found["settings"]["memory_mib"]  # decides nothing
         return found
 
+    def sketch_identity(self) -> dict[str, Any]:
+        """The texts and their tokens: what is looked for in them is for `resolve`."""
+        found = super().sketch_identity()
+        survivor = found["settings"]["survivor"]
+        return found | {"settings": {"survivor": survivor, "tokens": self.tokenizer is not None}}
+
     def resources(self) -> list[str]:
         return [str(self._tokenizer_file())] if self.tokenizer else []
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from quick_runs import no_reports  # noqa: F401
+from quick_runs import no_reports, quality_step  # noqa: F401
+from stage_rows import folders, to_measure, to_sketch
 
 from curate import stage
 from curate.filters.c4 import C4
@@ -47,6 +47,7 @@ def rows(seed: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def home(shared_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> Home:
     folder = tmp_path_factory.mktemp("model")
+    quality = quality_step(folder, GOOD, WORDS, threshold=0.05)
     steps: list[Any] = [
         {"gopher_quality": {"min_words": 30}},
         {"document_length": {"max": 80}},
@@ -54,7 +55,7 @@ def home(shared_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> Home:
         {"c4": {"min_sentences": 1, "min_words_per_line": 4}},
         {"fineweb_quality": {}},
         "cut",
-        _model_step(folder),
+        quality or {"wangchanberta": {}},
         {"dedup_passages": {"unit": "line", "survivor": "longest", "min_sentences": 0}},
         {"gopher_repetition": {}},
     ]
@@ -62,24 +63,6 @@ def home(shared_bench: Any, tmp_path_factory: pytest.TempPathFactory) -> Home:
         shared_bench.jsonl(f"in/{i}.jsonl", rows(i))
     _run(shared_bench, steps, "out")
     return shared_bench, steps
-
-
-def _model_step(folder: Path) -> dict[str, Any]:
-    """A step with a model, where there is a library to train it."""
-    try:
-        import fasttext_pybind  # noqa: F401
-    except ImportError:
-        return {"wangchanberta": {}}
-    from curate.quality.inputs import Texts
-    from curate.quality.train import Training, train
-
-    draw = random.Random(0)
-    for name, words in (("good", GOOD), ("bad", WORDS)):
-        texts = [json.dumps({"text": " ".join(draw.choices(words, k=20))}) for _ in range(60)]
-        (folder / f"{name}.jsonl").write_text("\n".join(texts))
-    sides = (Texts([str(folder / f"{n}.jsonl")], True) for n in ("good", "bad"))
-    train(*sides, folder / "made", Training(dim=4, epochs=2, bucket=1000))
-    return {"quality": {"model": str(folder / "made" / "quality.bin"), "threshold": 0.05}}
 
 
 def _run(bench: Any, steps: list[Any], out: str, *sets: str) -> None:
@@ -100,35 +83,6 @@ def _applied(home: Home, *sets: str) -> tuple[str, list[Measured]]:
     return DONE[sets]
 
 
-def _folders(out: Path) -> list[Path]:
-    record = json.loads((out / "run.json").read_text())
-    return [out / "stages" / s["folder"] for s in record["stages"]]
-
-
-def _stored(folder: Path, kind: str) -> dict[tuple[int, int], dict[str, Any]]:
-    """What a stage stored, by partition and number; no list of edits is an empty one."""
-    found = {}
-    for path in sorted(folder.glob(f"part-*.{kind}.parquet")):
-        part = int(path.name.split(".")[0][5:])
-        numbers = pq.read_table(part_path(folder, part, "keys"))["_n"].to_pylist()
-        for n, row in zip(numbers, pq.read_table(path).to_pylist(), strict=True):
-            found[part, n] = row | {"edits": row["edits"] or []}
-    return found
-
-
-def _entered(folder: Path) -> dict[tuple[int, int], Any]:
-    """Documents with the decisions on them, as they enter the stage behind a folder."""
-    found = {key: (row, []) for key, row in _stored(folder, "kept").items()}
-    for path in folder.glob("decisions-*.parquet"):
-        for row in pq.read_table(path).drop_columns(["cluster", "kept_id"]).to_pylist():
-            found[row.pop("part"), row.pop("n")][1].append(row)
-    return found
-
-
-def _new(old: dict[Any, Any], new: dict[Any, Any]) -> int:
-    return sum(key not in old or old[key] != row for key, row in new.items())
-
-
 @pytest.mark.parametrize("sets", [
     ("gopher_quality.min_words=40",),
     ("gopher_quality.min_words=20",),
@@ -142,18 +96,22 @@ def test_each_stage_measures_what_is_new_to_it_and_leaves_the_bytes_of_a_full_ru
     name, measured = _applied(home, *sets)
     _run(bench, steps, f"{name}_run", *sets)
     assert bench.bytes_of(name) == bench.bytes_of(f"{name}_run") != bench.bytes_of("out")
-    old, new = (_folders(bench.folder / n) for n in ("out", name))
+    old, new = (folders(bench.folder / n) for n in ("out", name))
     first = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a.name != b.name)
     assert [m.measured for m in measured[:first]] == [0] * first
     # No edit stands behind the rules that change.
     assert measured[first].measured == 0 < measured[first].documents
+    chains = [
+        s["steps"] for s in json.loads((new[0].parents[1] / "run.json").read_text())["stages"]
+    ]
     for k in range(first + 1, len(new)):
-        assert measured[k].measured == _new(_entered(old[k - 1]), _entered(new[k - 1]))
+        applied = chains[k][0].startswith("dedup")
+        assert measured[k].measured == to_measure(old, new, k, chains[k], applied)
+        assert measured[k].taken == measured[k].documents - measured[k].measured
         assert measured[k].measured < measured[k].documents / 2
     for k, one in enumerate(measured):
         sketched = any(new[k].glob("decisions-*.parquet")) and k >= first
-        fresh = _new(_stored(old[k], "kept"), _stored(new[k], "kept"))
-        assert one.sketched == (fresh if sketched else 0)
+        assert one.sketched == (to_sketch(old[k], new[k]) if sketched else 0)
         assert one.why == ""
 
 
@@ -174,7 +132,7 @@ def test_a_first_stage_without_an_edit_behind_its_change_does_not_read_its_input
 ) -> None:
     bench, _ = home
     name, _ = _applied(home, "gopher_quality.min_words=20")
-    folder = _folders(bench.folder / name)[0]
+    folder = folders(bench.folder / name)[0]
     (spec,) = map(str, folder.glob("stage*.json"))
     was = {"bytes_in": 5, "skipped": {}, "corrupt": 0, "corrupt_examples": [], "batches": [40] * 2}
     files = sorted(folder.glob("part-00000.*"))
@@ -216,13 +174,13 @@ def test_an_edit_behind_a_looser_limit_begins_with_the_text_that_is_stored(
         )
         assert done.measured[0].measured == len(before ^ after) > 0
     # Texts of rejected documents are stored as they entered; those of edited ones are not.
-    (spec,) = map(str, _folders(bench.folder / "a20")[0].glob("stage*.json"))
+    (spec,) = map(str, folders(bench.folder / "a20")[0].glob("stage*.json"))
     numbers = done.totals()["read"]
     was = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
     was |= {"batches": [40] * (numbers // 40) + [numbers % 40]}
     monkeypatch.delattr(stage, "PartitionReader")
     assert stage.run_partition({"spec": spec, "part": 0, "was": was})["measured"] > 0
-    (spec,) = map(str, _folders(bench.folder / "a35")[0].glob("stage*.json"))
+    (spec,) = map(str, folders(bench.folder / "a35")[0].glob("stage*.json"))
     with pytest.raises(NameError):
         stage.run_partition({"spec": spec, "part": 0, "was": was})
 
@@ -238,7 +196,7 @@ def test_a_stage_that_cannot_be_decided_anew_runs_and_says_why(
     _run(bench, steps, "cuts", "c4.min_words_per_line=5")
     assert bench.bytes_of(name) == bench.bytes_of("cuts")
     monkeypatch.setattr(C4, "whole_batch", True)
-    kept = part_path(_folders(bench.folder / "out")[3], 0, "kept")
+    kept = part_path(folders(bench.folder / "out")[3], 0, "kept")
     kept.rename(bench.folder / "away")
     try:
         _, measured = _applied(home, "gopher_quality.min_words=25")
@@ -259,9 +217,8 @@ def test_a_stage_whose_input_has_other_columns_runs(bench: Any) -> None:
     measured = apply(bench.folder / "out", sets, bench.folder / "a", Options(1, True)).measured
     _run(bench, steps, "r", *sets)
     assert bench.bytes_of("a") == bench.bytes_of("r") != bench.bytes_of("out")
-    assert [m.measured for m in measured] == [0, *(m.documents for m in measured[1:])]
-    whys = ["", "dedup_passages has other settings", "its input has other columns"]
-    assert [m.why for m in measured] == whys
+    assert [m.measured for m in measured] == [0, 0, measured[2].documents]
+    assert [m.why for m in measured] == ["", "", "its input has other columns"]
 
 
 def test_the_command_says_how_many_documents_each_stage_measured(home: Home) -> None:

@@ -1,0 +1,104 @@
+"""What a CorpusStep makes now of documents whose stored rows were made with other decisions, or
+with other settings of the step.
+
+Its decisions are applied again, which costs little beside what is measured. Where it leaves a text
+as it left it before, what the steps behind it measured holds: its marks and its columns are put in
+the place of those that are stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.documents import NUMBER, Documents
+from curate.steps import CorpusStep
+from curate.text.buffers import one_array
+from curate.verdicts import edits_column
+from curate.whatif.rows import same_rows
+
+Lists = dict[int, list[dict[str, Any]]]
+
+
+class Reapplied:
+    """Of documents that entered the stage with the same row as before.
+
+    text: as the step leaves it; reasons: row -> why it drops that document; entry: as they came.
+    """
+
+    def __init__(self, step: CorpusStep, docs: Documents, decisions: pa.Table) -> None:
+        self.label = step.label
+        self.numbers = docs.table[NUMBER].to_numpy()
+        on_them = np.isin(decisions["n"].to_numpy(), self.numbers)
+        made = step.apply(docs.within(step.label), decisions.filter(pa.array(on_them)))
+        self.entry, self.text = docs.text, made.text
+        self.reasons: Lists = {}
+        if made.drops:
+            rejected = made.split()[1]
+            rows = np.searchsorted(self.numbers, rejected[NUMBER].to_numpy())
+            reasons = rejected["reasons"].to_pylist()
+            self.reasons = dict(zip(rows.tolist(), reasons, strict=True))
+        self._own = made.table.select(own_columns(made.table.schema, step.label))
+        came = edits_column(made)
+        self._edits = {} if came is None else of_step(came, step.label)
+
+    def onto(self, table: pa.Table, rows: np.ndarray) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+        """(the stored rows of the documents `rows` with the step's columns as they are now; bool[]:
+        whether their texts leave it otherwise than before; bool[]: whether its columns differ)."""
+        names = own_columns(table.schema, self.label)
+        new = self._own.take(pa.array(rows))
+        other = np.full(len(rows), set(names) != set(new.column_names))
+        if names and not other.all():
+            other = ~same_rows(table.select(names), new)
+        cut = np.zeros(len(rows), np.bool_)
+        if f"{self.label}.declared" in (*names, *new.column_names):  # another language, for once
+            cut[:] = True
+        then = of_step(one_array(table["edits"]), self.label)
+        if then or self._edits:
+            now = (self._edits.get(r) for r in rows.tolist())
+            cut |= np.array([then.get(i) != edits for i, edits in enumerate(now)], np.bool_)
+        table = table.drop_columns(names) if names else table
+        for name in new.column_names:
+            table = table.append_column(name, new[name])
+        return table, cut, other
+
+    def texts(self, table: pa.Table, rows: np.ndarray, entry: np.ndarray, left: np.ndarray) -> Any:
+        """The rows with the texts of these documents as they came (entry: bool[]), or as the step
+        leaves them (left: bool[]); the others as they are stored."""
+        text = one_array(table["text"])
+        for mask, texts in ((entry, self.entry), (left, self.text)):
+            if mask.any():
+                text = pc.if_else(pa.array(mask), texts.take(pa.array(rows)), text)
+        return table.set_column(table.column_names.index("text"), "text", text)
+
+
+def own_columns(schema: pa.Schema, label: str) -> list[str]:
+    """The names of a step's columns."""
+    return [n for n in schema.names if n.startswith(f"{label}.")]
+
+
+def of_step(lists: pa.Array, label: str) -> Lists:
+    """row -> the edits, or reasons, that are of this step; rows without any are absent."""
+    every = lists.flatten()
+    mine = pc.equal(every.field("step"), label)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    rows = np.repeat(np.arange(len(lists)), lengths)[mine.to_numpy(zero_copy_only=False)]
+    found: Lists = {}
+    for row, one in zip(rows.tolist(), every.filter(mine).to_pylist(), strict=True):
+        found.setdefault(row, []).append(one)
+    return found
+
+
+def with_columns(schema: pa.Schema, entering: pa.Schema, made: pa.Schema, label: str) -> pa.Schema:
+    """A stage's schema with the columns that the step behind `label` makes now: where they stood,
+    or behind what entered the stage. made: the schema of a batch after the step."""
+    old = [schema.field(n) for n in own_columns(schema, label)]
+    new = [made.field(n) for n in own_columns(made, label)]
+    if old == new:
+        return schema
+    fields = [f for f in schema if f not in old]
+    at = next((i for i, f in enumerate(fields) if f.name not in entering.names), len(fields))
+    return pa.schema([*fields[:at], *new, *fields[at:]])
