@@ -84,7 +84,8 @@ def write_pieces(task: Task) -> dict[str, Any]:
 def _pieces(task: Task, group: Group, kept: list[int]) -> Iterator[pa.RecordBatch]:
     for batch in sketch_batches(group.files, ["score"], ROWS):
         rows, score = len(batch), batch["score"].cast(pa.float64())
-        kept.append(int(np.count_nonzero(score.to_numpy() >= task["threshold"])))
+        values = score.to_numpy(zero_copy_only=False)
+        kept.append(int(np.count_nonzero(values >= task["threshold"])))
         known = {"part": batch["part"], "n": batch["n"], "id": batch["id"], "score": score}
         known |= {"drop": pa.repeat(pa.scalar(False), rows)}
         known |= {"method": pa.repeat(pa.scalar(task["method"]), rows)}
