@@ -38,13 +38,24 @@ def write_pieces(task: Task) -> dict[str, Any]:
     before = np.repeat(task["clusters"], [len(batch) for batch in answers])
     table = pa.Table.from_batches(answers).combine_chunks()
     path = piece_files(Path(task["folder"]), group.part + 1)[-1]
-    write_piece(path, DECISIONS, _decisions(task, group, table, before))
-    return {}
+    cut: list[int] = []
+    write_piece(path, DECISIONS, _decisions(task, group, table, before, cut))
+    return {"cut": sum(cut)}
+
+
+def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -> tuple[int, int]:
+    """(bytes that lie in one of the spans, what to give as `last` with the spans that follow).
+    Spans are ordered by document, then a; those of a document may overlap. last: 0 at first."""
+    doc, begin, end = (array.astype(np.int64) for array in (document, a, z))
+    ends = np.maximum.accumulate(np.concatenate([[last], (doc << 32) | end]))
+    seen = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)
+    return int(np.maximum(end - np.maximum(begin, seen), 0).sum()), int(ends[-1])
 
 
 def _decisions(
-    task: Task, group: Group, answers: pa.Table, before: np.ndarray
+    task: Task, group: Group, answers: pa.Table, before: np.ndarray, cut: list[int]
 ) -> Iterator[pa.RecordBatch]:
+    """Batches of decisions; `cut` is given the bytes that go of this run's documents."""
     members, firsts = (np.load(path) for path in member_files(Path(task["rows"]), group.part))
     document, a, z, key = members
     shared = answers["cluster"].is_valid().to_numpy()
@@ -59,11 +70,15 @@ def _decisions(
     sketches = pa.Table.from_batches(batches).combine_chunks()
     ids = sketches["id"].chunk(0)
     part, n = (sketches[name].to_numpy() for name in ("part", "n"))
+    last = 0
     for begin in range(0, len(mine), ROWS):
         at = mine[begin : begin + ROWS]
         k, where = key[at], document[at]
         keeper = here[k] & (where == document[firsts[k]])
         gone = lost[k] | ~(here[k] & (at == firsts[k]))
+        counted = gone & (part[where] >= 0)  # not those of earlier corpora
+        size, last = bytes_under(where[counted], a[at][counted], z[at][counted], last)
+        cut.append(size)
         # The partner of a copy is the document preferred most; of that one, where it loses its
         # copies too, the one preferred least.
         partner = np.where(keeper & lost[k], len(owner) + k.astype(np.int64), k)

@@ -67,8 +67,8 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
         told = {"clusters": before, "method": step.method, "folder": str(folder)}
         told |= {name: str(done.folder(name)) for name in ("rows", "owners")}
         tasks = [{**group.dump(), **told} for group in found]
-        run_tasks(run, "curate.dedup.passages.decided:write_pieces", tasks)
-        return {}
+        cut = run_tasks(run, "curate.dedup.passages.decided:write_pieces", tasks)
+        return {"cut": sum(d["cut"] for d in cut)}
 
     return [
         Phase("keys", keys),
@@ -80,12 +80,13 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
 
 
 def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
-    """Writes the decisions on every passage that stands more than once; returns counts."""
+    """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
+    how many bytes go."""
     found = groups(sketches.files, PASSAGES, passages_about)
     done = run_phases(sketches.folder, phases(step, sketches, found))
     join_pieces(sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(found)))
     forget(sketches.folder)
-    counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped")}
+    counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}
     if step.keep == "none":
         counts["notes"] = [
             f"{done.facts['lost']:,} passages stood in more than one document; no copy of them was"
