@@ -119,6 +119,7 @@ def _applied(bench: Any, steps: list[Any], out: str, *sets: str) -> list[Measure
     ("copies", "dedup_minhash.survivor=newest"),
     ("passages", "dedup_passages.survivor=longest"),
     ("passages", "dedup_passages.min_sentences=3"),
+    ("passages", "dedup_passages.keep=none"),
     ("passages", "dedup_suffix_array.min_chars=600"),
     ("passages", "dedup_suffix_array.threshold=28"),
     ("passages", "dedup_bloom.threshold=0.5"),
