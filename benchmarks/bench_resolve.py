@@ -1,13 +1,16 @@
-"""Deciding by tasks: dedup_minhash and dedup_exact over sketches, in one process and by workers.
+"""Deciding by tasks: dedup_minhash, dedup_exact and dedup_passages over sketches, in one process
+and by workers.
 
-    python benchmarks/bench_resolve.py [--documents N] [--exact N] [--only PART] [--folder DIR]
+    python benchmarks/bench_resolve.py [--documents N] [--exact N] [--passages N] [--only PART]
 
 MinHash decides on documents of 60 words drawn from 5,000, every fourth a near copy, by bands and
-with `--verify 0.8`; exact dedup on synthetic keys, one in five of which another document has. Each
-is decided by the calling process alone (exact: by one query over all sketches), by one worker and
-by two; printed are seconds, CPU time of all processes and the peak of the largest. Exit status 1
-where the bytes of the decisions differ, or where one worker takes more than 1.05 times the CPU time
-of the process alone, without the start of a worker. Takes some 4 GB of disk.
+with `--verify 0.8`; exact dedup on synthetic keys, one in five of which another document has;
+passages are lines of generated documents (generated_corpus.py), ten of each, a third of which stand
+more than once. Each is decided by the calling process alone (exact: by one query over all
+sketches), by one worker and by two; printed are seconds, CPU time of all processes and the peak of
+the largest. Exit status 1 where the bytes of the decisions differ, or where one worker takes more
+than 1.05 times the CPU time of the process alone, without the start of a worker. Takes some 4 GB of
+disk.
 """
 
 from __future__ import annotations
@@ -87,6 +90,25 @@ def write_exact(count: int, folder: Path) -> None:
         store(folder, part, pa.table(columns), pq)
 
 
+def write_passages(count: int, folder: Path) -> None:
+    """Sketches of that many generated documents, of ten lines each."""
+    from itertools import islice
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from benchmarks.generated_corpus import documents as generated
+    from curate.dedup.passages.step import DedupPassages
+    from curate.documents import documents
+
+    step, rows = DedupPassages(), generated(count)
+    for part in range(-(-count // ROWS)):
+        some = list(islice(rows, ROWS))
+        columns = {name: [row[name] for row in some] for name in ("id", "text", "url", "source")}
+        table = step.sketch(documents(columns))
+        store(folder, part, table.append_column("id", pa.array(columns["id"])), pq)
+
+
 def store(folder: Path, part: int, table: Any, pq: Any) -> None:
     """A file of a stage's sketches."""
     import numpy as np
@@ -109,13 +131,15 @@ def decide(folder: Path, settings: str, workers: int) -> None:
     from curate.dedup import exact_resolve
     from curate.dedup.exact import DedupExact
     from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.passages.step import DedupPassages
     from curate.engines.local import LocalEngine
     from curate.sketches import Run, Sketches, SketchFile, run_here, view
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(part, path, part) for part, path in enumerate(paths))
-    given = json.loads(settings)
-    step: Any = DedupExact() if given is None else DedupMinhash(**given)
+    name, given = json.loads(settings)
+    kinds = {"exact": DedupExact, "passages": DedupPassages}
+    step: Any = kinds.get(name, DedupMinhash)(**given)
     exact_resolve.AT_ONCE = 0 if workers else 10**12
     own, path = folder / "own", folder / f"decisions-{workers}.parquet"
     own.mkdir(exist_ok=True)
@@ -146,7 +170,8 @@ def decide(folder: Path, settings: str, workers: int) -> None:
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
     """A task that loads what tasks load."""
-    import curate.dedup.minhash.verify  # noqa: F401
+    import curate.dedup.minhash.verify
+    import curate.dedup.passages.decided  # noqa: F401
 
     return {}
 
@@ -163,7 +188,7 @@ def compare(name: str, count: int, folder: Path, settings: str, passes: int) -> 
         rates[workers] = middle
         who = "the process" if not workers else f"{workers} worker{'s' * (workers > 1)}"
         print(
-            f"  {name:<7}{who:<12}{middle['seconds']:7.1f} s, {middle['cpu']:6.1f} s of CPU,"
+            f"  {name:<9}{who:<12}{middle['seconds']:7.1f} s, {middle['cpu']:6.1f} s of CPU,"
             f" {middle['start']:.1f} s of it start; peak of a process"
             f" {middle['peak_mib']:5.0f} MiB; {middle['dropped']:.0f} of {count} dropped",
             flush=True,
@@ -180,24 +205,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--documents", type=int, default=2_000_000, help="for MinHash")
     parser.add_argument("--exact", type=int, default=16_000_000, help="documents for exact dedup")
+    parser.add_argument("--passages", type=int, default=400_000, help="documents with passages")
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--only", choices=[*MINHASH, "exact"])
+    parser.add_argument("--only", choices=[*MINHASH, "exact", "passages"])
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
     parser.add_argument("--decide", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.decide:
         return decide(Path(options.decide[0]), options.decide[1], int(options.decide[2]))
     passed = True
-    for name in (*MINHASH, "exact"):
+    counts = {"exact": options.exact, "passages": options.passages}
+    for name in (*MINHASH, *counts):
         if options.only not in (None, name):
             continue
-        count = options.exact if name == "exact" else options.documents
+        count = counts.get(name, options.documents)
         with tempfile.TemporaryDirectory(dir=options.folder) as place:
             if name == "exact":
                 write_exact(count, Path(place))
+            elif name == "passages":
+                write_passages(count, Path(place))
             else:
                 write_minhash(count, Path(place), MINHASH[name])
-            settings = json.dumps(MINHASH.get(name))
+            settings = json.dumps([name, MINHASH.get(name, {})])
             passed &= compare(name, count, Path(place), settings, options.passes)
     sys.exit(0 if passed else 1)
 

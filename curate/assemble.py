@@ -18,7 +18,7 @@ from xxhash import xxh3_128_intdigest
 from curate.atomic import replacing, sync_folder, write_text
 from curate.database import database, literal
 from curate.documents import REASON_COLUMNS
-from curate.stage_files import changed_ids, part_path, public, read_kept, with_ids
+from curate.stage_files import changed_ids, kept_paths, part_path, public, read_kept, with_ids
 from curate.table_writer import conform, writing
 
 BATCH_ROWS = 1000
@@ -101,6 +101,15 @@ def _rejected(
                     writer.write(conform(public(table), schema))
                     size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
     return {"documents": writer.rows, "text_bytes": size, "sha256": _sha256(target)}
+
+
+def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `assemble_partition` reads and writes."""
+    part, folders = payload["part"], [Path(f) for f in payload["folders"]]
+    rejected = [str(part_path(folder, part, "rejected")) for folder in folders]
+    written = [str(Path(payload[k]) / f"part-{part:05d}.parquet") for k in ("corpus", "rejected")]
+    reads = [payload["ids"], *kept_paths(folders[-1], part), *rejected]
+    return {"reads": reads, "writes": written}
 
 
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from curate.cli_options import (
     Address,
     DryRun,
     EngineName,
+    Exchange,
     Inputs,
     Json,
     Out,
@@ -92,6 +93,7 @@ def run(
     workers: Workers = 0,
     engine: EngineName = "local",
     address: Address = None,
+    exchange: Exchange = None,
     scratch: Scratch = None,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -107,7 +109,7 @@ def run(
     """
     from curate import commands
 
-    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch)
+    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)
     how = scaled_how(how, sample, as_if, price)
     commands.run(recipe, inputs or [], tuple(sets or ()), how)
 

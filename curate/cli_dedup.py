@@ -12,6 +12,7 @@ from curate.cli_options import (
     Address,
     DryRun,
     EngineName,
+    Exchange,
     Inputs,
     Json,
     Out,
@@ -154,6 +155,7 @@ def dedup(
     workers: Workers = 0,
     engine: EngineName = "local",
     address: Address = None,
+    exchange: Exchange = None,
     scratch: Scratch = None,
     as_json: Json = False,
     dry_run: DryRun = False,
@@ -208,7 +210,7 @@ def dedup(
         "prototypicality": prototypicality,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch)
+    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)
     commands.dedup(method, given, tuple(sets or ()), inputs or [], how)
 
 

@@ -27,6 +27,10 @@ Address = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(metavar="HOST:PORT", help="ray: a cluster that runs; without it one starts here."),
 ]
+Exchange = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="URL", help="ray: a store for files, where machines share no folder."),
+]
 Scratch = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Where the run works if OUT is a URL: by default in the user's cache."),
@@ -51,8 +55,9 @@ def how_of(
     engine: str = "local",
     address: str | None = None,
     scratch: Path | None = None,
+    exchange: str | None = None,
 ) -> How:
     """The shared options as one value."""
     from curate.execute import How
 
-    return How(out, workers, as_json, dry_run, quiet, engine, address, scratch)
+    return How(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)

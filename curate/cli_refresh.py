@@ -8,7 +8,16 @@ from typing import Annotated, Optional
 
 import typer
 
-from curate.cli_options import Address, DryRun, EngineName, Json, Quiet, Sets, Workers
+from curate.cli_options import (
+    Address,
+    DryRun,
+    EngineName,
+    Exchange,
+    Json,
+    Quiet,
+    Sets,
+    Workers,
+)
 
 Home = Annotated[Path, typer.Option("-o", "--out", metavar="HOME", help="The folder that grows.")]
 
@@ -70,6 +79,7 @@ def refresh(
     workers: Workers = 0,
     engine: EngineName = "local",
     address: Address = None,
+    exchange: Exchange = None,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -99,8 +109,9 @@ def refresh(
         metrics,
         Hooks(on_failure, webhook),
     )
-    check_engine(engine, address)
-    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products, engine, address)
+    check_engine(engine, address, exchange)
+    how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)
+    how.engine, how.address, how.exchange = engine, address, exchange
     code = command.refresh(asked, how)
     if code:
         raise typer.Exit(code)

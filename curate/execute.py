@@ -41,12 +41,13 @@ class How:
     engine: str = "local"
     address: str | None = None
     scratch: Path | None = None
+    exchange: str | None = None
     scale: Scale = Scale()
 
     def options(self, workers: int | None = None) -> Options:
         """How a run is made. workers: instead of those asked for."""
         count = self.workers if workers is None else workers
-        return Options(count, self.quiet, self.engine, self.address)
+        return Options(count, self.quiet, self.engine, self.address, self.exchange)
 
 
 def execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:

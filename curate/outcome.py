@@ -21,6 +21,7 @@ class Options:
     quiet: bool = False
     engine: str = "local"  # where the partitions are worked on: local, ray
     address: str | None = None  # of a Ray cluster
+    exchange: str | None = None  # URL through which its machines pass files, where they share none
 
     def count(self) -> int:
         """Worker processes on this machine."""

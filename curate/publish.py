@@ -47,22 +47,28 @@ def scratch_of(url: str, given: Path | None) -> Path:
 
 
 class Store:
-    """A folder of an object store, or of anything else that fsspec knows."""
+    """A folder of an object store, or of anything else that fsspec knows. what: was given as it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, what: str = "OUT") -> None:
         import fsspec
 
         self.url = url.rstrip("/")
+        # Folders of this machine must be made first; objects have none.
+        made = {"auto_mkdir": True} if url.startswith("file:") else {}
         try:
-            self.fs, self.root = fsspec.core.url_to_fs(self.url)
+            self.fs, self.root = fsspec.core.url_to_fs(self.url, **made)
         except (ImportError, ValueError) as error:
-            raise UsageError(f"OUT {url}: {error}") from None
+            raise UsageError(f"{what} {url}: {error}") from None
 
     def _failed(
-        self, name: str, error: Exception, advice: str = "run again, it goes on"
+        self,
+        name: str,
+        error: Exception,
+        advice: str = "run again, it goes on",
+        what: str = "written",
     ) -> RunFailed:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return RunFailed(f"{self.url}{name} cannot be written ({said}): {advice}")
+        return RunFailed(f"{self.url}{name} cannot be {what} ({said}): {advice}")
 
     def check(self) -> None:
         """RunFailed where nothing can be written, before hours of work."""
@@ -102,12 +108,29 @@ class Store:
         except Exception as error:
             raise self._failed(f"/{name}", error) from None
 
+    def get(self, name: str, path: Path) -> None:
+        """One file, to a path in a folder that is there."""
+        try:
+            self.fs.get_file(f"{self.root}/{name}", str(path))
+        except Exception as error:
+            raise self._failed(f"/{name}", error, what="read") from None
+
     def write(self, name: str, data: bytes) -> None:
         """A small file."""
         try:
             self.fs.pipe_file(f"{self.root}/{name}", data)
         except Exception as error:
             raise self._failed(f"/{name}", error) from None
+
+    def remove_all(self) -> None:
+        """The folder with all that is in it."""
+        self.fs.invalidate_cache()
+        try:
+            self.fs.rm(self.root, recursive=True)
+        except FileNotFoundError:
+            return
+        except Exception as error:
+            raise self._failed("", error, what="removed") from None
 
     def remove(self, names: Iterable[str]) -> None:
         """Files that may be gone already."""

@@ -17,6 +17,7 @@ from curate import assemble, deaths, indexes, interrupt
 from curate.atomic import clear_temporary
 from curate.engines.base import Engine, Task
 from curate.engines.choose import check_engine, open_engine
+from curate.engines.exchange import check_exchange, open_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan, plan_inputs
 from curate.ledger import Ledger
@@ -39,10 +40,13 @@ def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -
 
 def run_planned(plan: RunPlan, out: Path, options: Options) -> Outcome:
     """Runs a plan into `out`."""
-    check_engine(options.engine, options.address)
+    check_engine(options.engine, options.address, options.exchange)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     _check_out(plan, out)
+    if options.exchange:
+        check_exchange(options.exchange)
+        out = out.resolve()  # a worker's own folder has files by the driver's paths
     try:
         ledger = Ledger(out)
         try:
@@ -170,13 +174,16 @@ class _Run:
     def _engine(self) -> Engine:
         options = self.options
         inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
+        exchange = open_exchange(options.exchange, self.out)
+        ours = [] if exchange else [str(self.ledger.path)]
         return open_engine(
             options.engine,
             options.address,
             (options.workers, options.count()),
             self.parts,
             self.ledger.beat,
-            [str(self.ledger.path), *inputs[:1]],
+            [*ours, *inputs[:1]],
+            exchange,
         )
 
     # -- what is there already -------------------------------------------------------------
@@ -289,4 +296,4 @@ class _Run:
     def _write_records(self) -> None:
         from curate.report.records import write_records
 
-        write_records(self.outcome)
+        write_records(self.outcome, self.options.count())

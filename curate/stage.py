@@ -24,12 +24,13 @@ from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
 from curate.memory import peak_bytes
 from curate.stage_files import (
     changed_ids,
+    kept_paths,
     kept_schema,
     part_path,
     read_kept,
     with_ids,
 )
-from curate.stage_work import Work, load_spec, ready, sketch_rows
+from curate.stage_work import Work, load_spec, ready, sketch_rows, written_kinds
 from curate.table_writer import writing
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
 
 READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
+
+
+def sketch_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `sketch_partition` reads and writes."""
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    folder = Path(spec["folder"])
+    reads = [payload["spec"], *kept_paths(folder, part)]
+    return {"reads": reads, "writes": [str(part_path(folder, part, spec["sketch_kind"]))]}
 
 
 def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
@@ -61,10 +70,10 @@ def _with_edits(docs: Documents) -> Documents:
     return Documents(docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT))))
 
 
-def _empty(spec: dict[str, Any]) -> Documents:
+def _empty(spec: dict[str, Any], part: int) -> Documents:
     """No document, in the schema of this stage's input."""
     if spec["plan"] is None:
-        return Documents(kept_schema(Path(spec["input"]), 0).empty_table())
+        return Documents(kept_schema(Path(spec["input"]), part).empty_table())
     from curate.formats.columns import schema
 
     fields = [*schema(spec["plan"].columns), (NUMBER, pa.int64())]
@@ -95,6 +104,30 @@ def _without(docs: Documents, quarantine: dict[str, str]) -> tuple[Documents, Do
     return Documents(docs.table.filter(pa.array(~bad)).combine_chunks()), held
 
 
+def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `run_partition` reads beside the input and the files that steps name, and writes; may:
+    what it writes where there is reason to."""
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    folder = Path(spec["folder"])
+    reads = [payload["spec"]]
+    if spec["input"]:
+        reads += kept_paths(Path(spec["input"]), part)
+    reads += [spec["ids"]] if spec["ids"] else []
+    reads += [spec["decisions"]] if spec["decisions"] else []
+    reads += [str(file) for step in spec["steps"] if (file := step.prepared(folder)) is not None]
+    if spec.get("reuse"):
+        from curate.whatif.reused import stored_files
+
+        reads += stored_files(spec, part)
+    kinds = written_kinds(spec).values()
+    corrupt = [str(part_path(folder, part, "corrupt"))] if spec["plan"] else []
+    return {
+        "reads": list(dict.fromkeys(reads)),
+        "writes": [str(part_path(folder, part, kind)) for kind in kinds],
+        "may": corrupt,
+    }
+
+
 def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition of the stage specified in the file payload["spec"].
 
@@ -111,7 +144,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         if reuse is None:
-            work.commit(work.steps(_with_edits(_empty(spec))))
+            work.commit(work.steps(_with_edits(_empty(spec, part))))
         else:
             reuse.begin(work)
         work.started()

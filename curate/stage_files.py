@@ -25,6 +25,11 @@ def part_path(folder: Path, part: int, kind: str) -> Path:
     return folder / f"part-{part:05d}.{kind}.parquet"
 
 
+def kept_paths(folder: Path, part: int) -> list[str]:
+    """Both files of what a stage kept of a partition."""
+    return [str(part_path(folder, part, kind)) for kind in ("kept", "keys")]
+
+
 def public(table: pa.Table) -> pa.Table:
     """The table without what only a run needs."""
     hidden = [n for n in INNER if n in table.column_names]

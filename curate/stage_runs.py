@@ -6,6 +6,7 @@ What is done is in the ledger and in the stage's folder; where both have it, it 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from curate.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_fo
 from curate.progress import Progress, say
 from curate.sketches import SketchedCorpus
 from curate.stage_files import part_path, same_columns
+from curate.stage_work import relative_paths
 
 
 class Stages:
@@ -132,7 +134,6 @@ class Stages:
         if previous and entered and not same_columns(previous, Path(entered)):
             stage.reuse, stage.why = None, "its input has other columns"
         spec = {
-            "folder": str(folder),
             "input": str(previous) if previous else None,
             "plan": self.plan.inputs.dump() if first else None,
             "read": self.plan.recipe.read.model_dump(mode="json"),
@@ -145,7 +146,7 @@ class Stages:
             "reuse": stage.reuse,
         }
         path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
-        write_text(path, json.dumps(spec, indent=1))
+        write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
         return path
 
     def _once(self, key: str, file: Path, work: Callable[[], Any]) -> tuple[Any, float | None]:

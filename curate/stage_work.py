@@ -4,9 +4,10 @@ a partition's documents go into.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -32,10 +33,34 @@ from curate.traces import Traces
 from curate.verdicts import counts
 
 
-@lru_cache(maxsize=4)
 def load_spec(path: str) -> dict[str, Any]:
     """The stage's specification; `ready` opens its steps, once a worker."""
-    spec: dict[str, Any] = orjson.loads(Path(path).read_bytes())
+    return _load(path, Path(path).stat().st_mtime_ns)
+
+
+def relative_paths(spec: dict[str, Any], folder: Path, join: Callable[..., str]) -> dict[str, Any]:
+    """The specification with its paths as from its own folder (`os.path.relpath`), or back again
+    (`absolute`): so it holds wherever the stages' folders lie."""
+
+    def moved(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        return {k: join(v, folder) if k in names and v else v for k, v in found.items()}
+
+    found = moved(spec, ("input", "ids", "decisions"))
+    if found.get("reuse"):
+        found["reuse"] = moved(found["reuse"], ("folder", "input", "decisions"))
+    return found
+
+
+def absolute(path: str, folder: Path) -> str:
+    """A path as from `folder`, without the steps up."""
+    return os.path.normpath(folder / path)
+
+
+@lru_cache(maxsize=4)
+def _load(path: str, stamp: int) -> dict[str, Any]:
+    folder = Path(path).parent
+    spec = relative_paths(orjson.loads(Path(path).read_bytes()), folder, absolute)
+    spec["folder"] = str(folder)
     spec["steps"] = [_made(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
         spec[kind] = _made(spec[kind]) if spec[kind] else None
@@ -73,6 +98,16 @@ def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
     return rows.append_column("id", one_array(kept["id"]))
 
 
+def written_kinds(spec: dict[str, Any]) -> dict[str, str]:
+    """The kinds of files that every partition has, as records name them and as files do."""
+    kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
+    if spec["sketch"]:
+        kinds["sketch"] = spec["sketch_kind"]
+    if spec["plan"]:
+        kinds["ids"] = "ids"
+    return kinds
+
+
 class Work:
     """One partition on its way through a stage."""
 
@@ -90,16 +125,9 @@ class Work:
         self.schemas: tuple[pa.Schema, pa.Schema] | None = None  # of kept and rejected rows
         self.traces = Traces(part)
         self.writers = {
-            k: TableWriter(part_path(self.folder, part, kind)) for k, kind in self._kinds().items()
+            k: TableWriter(part_path(self.folder, part, kind))
+            for k, kind in written_kinds(spec).items()
         }
-
-    def _kinds(self) -> dict[str, str]:
-        kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
-        if self.spec["sketch"]:
-            kinds["sketch"] = self.spec["sketch_kind"]
-        if self.spec["plan"]:
-            kinds["ids"] = "ids"
-        return kinds
 
     def steps(self, docs: Documents, traced: bool = True, first: int = 0) -> Documents:
         """The batch through every step of the stage from place `first` on."""
@@ -213,7 +241,7 @@ class Work:
 
     def written(self) -> dict[str, int]:
         """Bytes of each kind of file, once they are closed."""
-        kinds = self._kinds().items()
+        kinds = written_kinds(self.spec).items()
         return {k: part_path(self.folder, self.part, f).stat().st_size for k, f in kinds}
 
     def close(self, failed: bool) -> None:

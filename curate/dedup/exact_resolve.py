@@ -9,7 +9,7 @@ that holds SLICE_MEMORY and spills. Clusters are numbered by the caller, over me
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from curate.dedup import survivors
 from curate.dedup.phases import Done, Phase, forget, run_phases
 from curate.dedup.shuffle import groups as shuffle_groups
 from curate.dedup.shuffle.groups import MOST
+from curate.dedup.shuffle.slices import read_slice, write_slices
 from curate.sketches import Sketches, Task
 
 if TYPE_CHECKING:
@@ -137,24 +138,10 @@ def write_rows(task: Task) -> dict[str, Any]:
     order = np.argsort(place, kind="stable")
     ends = np.searchsorted(place[order], np.arange(slices), "right")
     table = table.take(pa.array(order)).combine_chunks()
-    empty = table.schema.empty_table().to_batches() or [_no_rows(table.schema)]
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    path = row_files(mine.folder, mine.group.part + 1)[-1]
-    with (
-        replacing(path) as aside,
-        pa.OSFile(str(aside), "wb") as file,
-        pa.ipc.new_file(file, table.schema, options=options) as writer,
-    ):
-        begin = 0
-        for end in ends.tolist():
-            some = table.slice(begin, end - begin).to_batches() if end > begin else empty
-            writer.write_batch(some[0])
-            begin = end
+    bounds = [0, *ends.tolist()]
+    some = (table.slice(begin, end - begin) for begin, end in pairwise(bounds))
+    write_slices(row_files(mine.folder, mine.group.part + 1)[-1], table.schema, some)
     return {}
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def write_members_files(task: Task) -> dict[str, list[str]]:
@@ -171,17 +158,12 @@ def write_members(task: Task) -> dict[str, Any]:
     with pa.OSFile(str(paths[0])) as file:
         schema = pa.ipc.open_file(file).schema
 
-    def arriving() -> Iterator[pa.RecordBatch]:
-        for path in paths:
-            with pa.OSFile(str(path)) as file:
-                yield pa.ipc.open_file(file).get_batch(part)
-
     with (
         replacing(member_files(folder, part + 1)[-1]) as aside,
         database(folder / f"{TEMPORARY}{os.getpid()}-spill-{part}") as db,
     ):
         db.execute(f"SET memory_limit = '{SLICE_MEMORY}'")
-        db.register("arriving", pa.RecordBatchReader.from_batches(schema, arriving()))
+        db.register("arriving", pa.RecordBatchReader.from_batches(schema, read_slice(paths, part)))
         db.execute("CREATE TABLE candidates AS SELECT * FROM arriving")
         query = members_query("candidates", task["survivor"])
         db.execute(f"COPY ({query}) TO {literal(aside)} (FORMAT parquet)")

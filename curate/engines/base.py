@@ -7,8 +7,10 @@ load what they need once and keep it. It knows nothing of documents, stages or f
 from __future__ import annotations
 
 import signal
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from curate.errors import CurateError, RunFailed
@@ -57,6 +59,13 @@ class Engine(Protocol):
         """(task, result) in the order of arrival. When a worker dies, `on_death` says what to run
         instead, or raises; RunFailed ends everything."""
         ...
+
+
+def refill(waiting: deque[Task], tasks: Iterator[Task], count: int) -> bool:
+    """Makes `waiting` hold that many tasks, if so many are left; whether it holds any. Tasks are
+    made when workers are about to take them: what that costs, and holds, is for these alone."""
+    waiting.extend(islice(tasks, max(0, count - len(waiting))))
+    return bool(waiting)
 
 
 def failure(error: dict[str, Any]) -> CurateError:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from curate.engines import ahead
-from curate.engines.base import Death, OnDeath, Task, failure
+from curate.engines.base import Death, OnDeath, Task, failure, refill
 from curate.errors import RunFailed
 
 
@@ -77,9 +77,10 @@ class LocalEngine:
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
     ) -> Iterator[tuple[Task, dict[str, Any]]]:
         """(task, result) in the order of arrival. RunFailed ends everything."""
-        waiting = deque(tasks)
+        waiting: deque[Task] = deque()
+        source = iter(tasks)
         try:
-            while waiting or any(w.task is not None for w in self._pool):
+            while refill(waiting, source, self.workers) or any(w.task for w in self._pool):
                 self._hand_out(function, waiting)
                 for worker, message in self._messages():
                     task = worker.task

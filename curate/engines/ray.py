@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from curate.engines.base import Death, OnDeath, Task, failure
+from curate.engines.base import Death, OnDeath, Task, failure, refill
 from curate.engines.ray_host import Host
 from curate.errors import RunFailed, UsageError
 from curate.version import __version__
@@ -50,6 +50,7 @@ class RayEngine:
         self._tick, self._shared = tick, list(shared)
         self._ray: Any = None
         self._mine = False  # whether this engine connected to the cluster
+        self._count = 1  # of workers, known once there is a cluster
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Task | None]] = {}  # answers to come: actor and task
         self._lost: Counter[str] = Counter()
@@ -120,9 +121,13 @@ class RayEngine:
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
     ) -> Iterator[tuple[Task, dict[str, Any]]]:
         """As Engine.map."""
-        waiting = deque(tasks)
+        waiting: deque[Task] = deque()
+        source = iter(tasks)
         try:
-            while waiting or any(task is not None for _, task in self._busy.values()):
+            while refill(waiting, source, self._count) or any(t for _, t in self._busy.values()):
+                if self._ray is None and waiting:
+                    self._connect()
+                    refill(waiting, source, self._count)
                 self._hand_out(function, waiting)
                 for actor, task, said in self._answers():
                     if said is None:
@@ -151,8 +156,6 @@ class RayEngine:
             raise
 
     def _hand_out(self, function: str, waiting: deque[Task]) -> None:
-        if self._ray is None and waiting:
-            self._connect()
         starting = sum(task is None for _, task in self._busy.values())
         while len(self._idle) + starting < len(waiting) and (
             len(self._idle) + len(self._busy) < self._count
@@ -185,7 +188,7 @@ class RayEngine:
 
     def _again(self, function: str, task: Task) -> Task:
         """The task for another worker; RunFailed where that has been tried too often."""
-        name = f"{function} {task.get('part', '')}"
+        name = f"{task.get('function', function)} {task.get('part', '')}"
         self._lost[name] += 1
         if self._lost[name] > LOST:
             why = task.get("why") or "see Ray's logs"

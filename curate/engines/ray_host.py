@@ -33,6 +33,7 @@ class Host:
             os.chdir(here)
         ahead.start()  # so that it loads its libraries while others are still being placed
         self._engine = LocalEngine(1)
+        self._exchanged = False  # whether its workers have folders of their own
 
     def hello(self, files: list[str]) -> dict[str, Any]:
         """Who this is, and which of the driver's files cannot be seen from here."""
@@ -45,11 +46,16 @@ class Host:
         """Ends the worker process; the actor is of no use afterwards."""
         self._engine.close()
         ahead.stop()
+        if self._exchanged:
+            from curate.engines.elsewhere import sweep
+
+            sweep()
 
     def run(self, function: str, task: Task) -> dict[str, Any]:
         """{"result": ..., "cpu": seconds}, {"death": [status, documents]} or {"error": ...} of one
         task."""
         began = self._engine.cpu
+        self._exchanged = self._exchanged or "exchange" in task
         deaths: list[Death] = []
 
         def on_death(task: Task, death: Death) -> Task:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from curate.errors import UsageError
 from curate.formats.columns import EXTRA, KNOWN, column_name, kind_of
 from curate.formats.jsonl import sample
 from curate.formats.parquet import read_schema
+from curate.threads import in_order
 
 MOST = 500  # columns planned from JSON keys; later keys go to `extra`
 
@@ -55,13 +56,13 @@ def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict
     return {name: kind or "string" for name, kind in found.items()}
 
 
-def carried_columns(files: Iterable[Any], sample_lines: int) -> dict[str, str]:
+def carried_columns(files: Sequence[Any], sample_lines: int) -> dict[str, str]:
     """name -> kind of every unknown column, over all files; `extra` where there are JSON lines."""
     kinds: dict[str, str | None] = {}
     json_lines = False
-    for file in files:
-        if file.format == "parquet":
-            for f in read_schema(file.path):
+    for file, schema in zip(files, in_order(_schema, files), strict=True):
+        if schema is not None:
+            for f in schema:
                 if f.name in KNOWN:
                     continue
                 name = column_name(f.name, f.type)
@@ -76,3 +77,8 @@ def carried_columns(files: Iterable[Any], sample_lines: int) -> dict[str, str]:
     if json_lines:
         kinds[EXTRA] = "json"
     return {name: kind or "string" for name, kind in sorted(kinds.items())}
+
+
+def _schema(file: Any) -> pa.Schema | None:
+    """That of a parquet file."""
+    return read_schema(file.path) if file.format == "parquet" else None

@@ -12,12 +12,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
 from curate.errors import UsageError
 from curate.formats.compression import sniff, verified_boundaries
 from curate.formats.opening import open_input
+from curate.threads import in_order
 
 FORMATS = {
     "archive": (".warc", ".wet", ".wat", ".arc"),
@@ -222,67 +224,105 @@ def _readable() -> Iterator[None]:
         raise UsageError(f"input {error.filename}: {error.strerror}") from None
 
 
+@dataclass(frozen=True)
+class _Listed:
+    """A file as its folder lists it. given: the input that means it; folder: whether that is one;
+    notice: why it is passed over, unopened; known: whether it need not be looked at."""
+
+    given: str
+    folder: bool
+    fs: Any
+    path: str
+    rel: str
+    info: dict[str, Any] = field(default_factory=dict)
+    notice: str = ""
+    known: bool = False
+
+
 def _found(
     inputs: Iterable[str], known: Callable[[str, str], bool]
 ) -> tuple[list[InputFile], list[str]]:
-    import fsspec
-
+    listed = [file for given in _expanded(inputs) for file in _listed(given, known)]
     files: list[InputFile] = []
     notices: list[str] = []
-    for given in _expanded(inputs):
-        try:
-            fs, root = fsspec.core.url_to_fs(given)
-            exists = fs.exists(root)
-        except (ValueError, ImportError) as error:
-            raise _no_way(given, error) from None
-        if not exists:
-            raise UsageError(f"input {given} does not exist")
-        folder = fs.isdir(root)
-        if folder and fs.exists(f"{root}/corpus/manifest.json"):
-            root = f"{root}/corpus"
-        names = sorted(fs.find(root)) if folder else [root]
-        found = 0
-        for name in names:
-            rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
-            hidden = any(p.startswith((".", "_")) for p in PurePosixPath(rel).parts)
-            if folder and (hidden or PurePosixPath(rel).name in ("manifest.json", "SUCCESS")):
-                continue
-            path = fs.unstrip_protocol(name) if "://" in given else name
-            try:
-                info = fs.info(name)
-            except FileNotFoundError:
-                info = {"type": "broken link"}
-            if folder and info["type"] != "file":  # a pipe, a socket
-                notices.append(f"skipped {path}: no regular file")
-                continue
-            if known(path, _state(info)):
-                found += 1
-                continue
-            kind = format_by_name(rel) or _format_by_content(path)
-            if kind is None:
-                if not folder:
-                    raise UsageError(
-                        f"input {given}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
-                        " parquet, HTML or plain text)"
-                    )
-                notices.append(f"skipped {path}: unknown format")
-                continue
-            if folder and (reason := _not_documents(path, kind)):
-                notices.append(f"skipped {path}: {reason}")
-                continue
-            codec = "plain"
-            if kind != "parquet":
-                with open_input(path) as f:
-                    codec = sniff(f)
-            found += 1
-            stamp = _stamp(fs, info)
-            files.append(InputFile(path, rel, kind, codec, info["size"], stamp, _state(info)))
-        if found == 0:
-            raise UsageError(f"input {given} holds no file of a known format")
+    holds = {file.given: False for file in listed}
+    for file, found in zip(listed, in_order(_looked_at, listed), strict=True):
+        if isinstance(found, str):
+            notices.append(found)
+            continue
+        holds[file.given] = True
+        if found is not None:
+            files.append(found)
+    for given, some in holds.items():
+        if not some:
+            raise _holds_none(given)
     return files, notices
 
 
-def _slices(number: int, file: InputFile, target: int) -> list[Slice]:
+def _holds_none(given: str) -> UsageError:
+    return UsageError(f"input {given} holds no file of a known format")
+
+
+def _listed(given: str, known: Callable[[str, str], bool]) -> Iterator[_Listed]:
+    """The files that one input means."""
+    import fsspec
+
+    try:
+        fs, root = fsspec.core.url_to_fs(given)
+        exists = fs.exists(root)
+    except (ValueError, ImportError) as error:
+        raise _no_way(given, error) from None
+    if not exists:
+        raise UsageError(f"input {given} does not exist")
+    folder = fs.isdir(root)
+    if folder and fs.exists(f"{root}/corpus/manifest.json"):
+        root = f"{root}/corpus"
+    some = False
+    for name in sorted(fs.find(root)) if folder else [root]:
+        rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
+        hidden = any(p.startswith((".", "_")) for p in PurePosixPath(rel).parts)
+        if folder and (hidden or PurePosixPath(rel).name in ("manifest.json", "SUCCESS")):
+            continue
+        some = True
+        path = fs.unstrip_protocol(name) if "://" in given else name
+        try:
+            info = fs.info(name)
+        except FileNotFoundError:
+            info = {"type": "broken link"}
+        if folder and info["type"] != "file":  # a pipe, a socket
+            notice = f"skipped {path}: no regular file"
+            yield _Listed(given, folder, fs, path, rel, info, notice)
+        else:
+            seen = known(path, _state(info))
+            yield _Listed(given, folder, fs, path, rel, info, known=seen)
+    if not some:
+        raise _holds_none(given)
+
+
+def _looked_at(file: _Listed) -> InputFile | str | None:
+    """What it is; why it is passed over; None where it is known."""
+    if file.notice or file.known:
+        return file.notice or None
+    path, rel, info = file.path, file.rel, file.info
+    kind = format_by_name(rel) or _format_by_content(path)
+    if kind is None:
+        if not file.folder:
+            raise UsageError(
+                f"input {file.given}: not a format this tool reads (WARC, ARC, WET, JSON lines,"
+                " parquet, HTML or plain text)"
+            )
+        return f"skipped {path}: unknown format"
+    if file.folder and (reason := _not_documents(path, kind)):
+        return f"skipped {path}: {reason}"
+    codec = "plain"
+    if kind != "parquet":
+        with open_input(path) as f:
+            codec = sniff(f)
+    return InputFile(path, rel, kind, codec, info["size"], _stamp(file.fs, info), _state(info))
+
+
+def _slices(numbered: tuple[int, InputFile], target: int) -> list[Slice]:
+    number, file = numbered
     if file.format == "parquet":
         from curate.formats.parquet import row_group_slices
 
@@ -324,8 +364,8 @@ def _planned(
     partitions: list[tuple[Slice, ...]] = []
     group: list[Slice] = []
     weight = 0
-    for number, file in enumerate(files):
-        slices = _slices(number, file, partition_bytes)
+    cut = partial(_slices, target=partition_bytes)
+    for file, slices in zip(files, in_order(cut, list(enumerate(files))), strict=True):
         small = len(slices) == 1 and file.size < partition_bytes // 4
         if group and (not small or weight + file.size > partition_bytes // 2):
             partitions.append(tuple(group))

@@ -24,6 +24,7 @@ class How:
     products: bool = False  # those of the recipe, of the whole snapshot
     engine: str = "local"
     address: str | None = None  # of a Ray cluster
+    exchange: str | None = None  # what its machines pass files through
     now: datetime | None = None  # for the name; the clock's by default
 
 

@@ -280,7 +280,8 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         plan = _planned(recipe, _plan(refresh), made, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
-            run_planned(plan, out, Options(how.workers, how.quiet, how.engine, how.address))
+            where = (how.engine, how.address, how.exchange)
+            run_planned(plan, out, Options(how.workers, how.quiet, *where))
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None

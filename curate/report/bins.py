@@ -8,7 +8,7 @@ equal width in log10(1 + value).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from curate.threads import in_order
 
 BINS = 40
 NEAR = 15  # a histogram ends at so many times a limit
@@ -39,6 +41,12 @@ class Range:
             self.least = min(self.least, float(values.min()))
             self.most = max(self.most, float(values.max()))
             self.total += float(values.sum())
+
+    def join(self, other: Range) -> None:
+        """Takes in what is known of other documents."""
+        self.count += other.count
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        self.total += other.total
 
 
 @dataclass
@@ -129,19 +137,36 @@ def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.Recor
                 yield from file.iter_batches(BATCH_ROWS, columns=have, use_threads=False)
 
 
-def ranges(paths: Iterable[Path], columns: dict[str, bool]) -> dict[str, Range]:
+def ranges(paths: Sequence[Path], columns: dict[str, bool], threads: int = 1) -> dict[str, Range]:
     """The range of each column over all files."""
+
+    def of(path: Path) -> dict[str, Range]:
+        mine = {name: Range(integer) for name, integer in columns.items()}
+        for batch in columns_of([path], columns):
+            for name in batch.schema.names:
+                mine[name].add(finite(batch[name]))
+        return mine
+
     found = {name: Range(integer) for name, integer in columns.items()}
-    for batch in columns_of(paths, columns):
-        for name in batch.schema.names:
-            found[name].add(finite(batch[name]))
+    for mine in in_order(of, paths, threads):
+        for name, known in mine.items():
+            found[name].join(known)
     return found
 
 
-def fill(paths: Iterable[Path], bins: dict[str, list[Histogram]]) -> None:
+def fill(paths: Sequence[Path], bins: dict[str, list[Histogram]], threads: int = 1) -> None:
     """Counts the files' values into each column's histograms."""
-    for batch in columns_of(paths, bins):
-        for name in batch.schema.names:
-            values = finite(batch[name])
-            for histogram in bins[name]:
-                histogram.add(values)
+
+    def of(path: Path) -> dict[str, list[Histogram]]:
+        mine = {n: [Histogram(h.edges, h.scale) for h in own] for n, own in bins.items()}
+        for batch in columns_of([path], bins):
+            for name in batch.schema.names:
+                values = finite(batch[name])
+                for histogram in mine[name]:
+                    histogram.add(values)
+        return mine
+
+    for mine in in_order(of, paths, threads):
+        for name, own in mine.items():
+            for histogram, counted in zip(bins[name], own, strict=True):
+                histogram.counts += counted.counts

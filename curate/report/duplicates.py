@@ -138,7 +138,7 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     ids = sorted({i for rows in chosen.values() for a, b, _ in rows for i in (a, b)})
     if not ids:
         return
-    found = places(store.paths, ids)
+    found = places(store.paths, ids, store.threads)
     texts = read_rows(found.values(), ["text"], CHARS)
     for method in methods:
         for a, b, similarity in chosen.get(method.name, ()):

@@ -48,7 +48,7 @@ def gather(store: Store, rules: dict[str, Rule]) -> dict[str, list[Example]]:
         ORDER BY w.rule, m.key, id"""
     ):
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
-    where = places(store.gone, [i for found in chosen.values() for i, _ in found])
+    where = places(store.gone, [i for found in chosen.values() for i, _ in found], store.threads)
     rows = read_rows(where.values(), ["id", "url", "text", "reasons"], CHARS + 1)
     return {
         name: [_example(name, rows[where[i]], *why) for i, why in found]

@@ -45,15 +45,18 @@ class Figures:
 
 
 def gather(
-    out: Path, by_date: bool = False, declared: Mapping[str, str] = MappingProxyType({})
+    out: Path,
+    by_date: bool = False,
+    declared: Mapping[str, str] = MappingProxyType({}),
+    threads: int = 1,
 ) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
     by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
-    it looks at.
+    it looks at; threads: that may count, which changes nothing else.
     """
     found = Figures()
-    with opened(out) as store:
+    with opened(out, threads=threads) as store:
         if store is None:
             return found
         found.rules = rules.gather(store, declared)

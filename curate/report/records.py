@@ -90,8 +90,8 @@ def _step(step: Settings) -> dict[str, Any]:
     }
 
 
-def write_records(outcome: Outcome) -> None:
-    """Writes the records of a finished run into its OUT folder.
+def write_records(outcome: Outcome, threads: int = 1) -> None:
+    """Writes the records of a finished run into its OUT folder; threads: that may count.
 
     run.json comes first and once more with the report's figures: whatever fails in a report, what
     was counted is there.
@@ -110,7 +110,9 @@ def write_records(outcome: Outcome) -> None:
     try:
         by_date = any(s["settings"].get("survivor") == "newest" for s in data["steps"])
         limits = columns_of(outcome.plan.recipe.document_steps)
-        figures = gather(outcome.out, by_date, limits) if outcome.plan.stages else Figures()
+        figures = (
+            gather(outcome.out, by_date, limits, threads) if outcome.plan.stages else Figures()
+        )
         data["figures"] = figures.dump()
     except Exception as error:
         figures = Figures()

@@ -90,14 +90,12 @@ def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> 
     )
     found = RuleFigures(_rules(store))
     _overlap(store, found)
-    kept = ranges(store.kept, store.columns)
-    gone = ranges(store.gone, store.columns)
+    kept = ranges(store.kept, store.columns, store.threads)
+    gone = ranges(store.gone, store.columns, store.threads)
     for name, integer in store.columns.items():
-        both = Range(integer, kept[name].count + gone[name].count)
-        both.least = min(kept[name].least, gone[name].least)
-        both.most = max(kept[name].most, gone[name].most)
-        both.total = kept[name].total + gone[name].total
-        found.ranges[name] = both
+        found.ranges[name] = Range(integer)
+        found.ranges[name].join(kept[name])
+        found.ranges[name].join(gone[name])
     for name, rule in found.rules.items():
         if declared.get(name) in store.columns:
             rule.column = declared[name]
@@ -203,7 +201,7 @@ def _histograms(store: Store, found: RuleFigures) -> None:
         if name not in drawn and known.count and known.least < known.most:
             found.others[name] = edges_of(known)
             drawn[name] = [found.others[name]]
-    fill(store.paths, drawn)
+    fill(store.paths, drawn, store.threads)
     _count_marked(store, found.rules)
     for rule in found.rules.values():
         if rule.column is None and rule.own is not None:

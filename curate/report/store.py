@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,13 @@ from curate.database import database, literal, paths_literal
 from curate.documents import REASON_COLUMNS
 from curate.report.bins import numeric_columns
 from curate.report.corpora import Corpus, corpus_of
+from curate.threads import in_order
 
 Place = tuple[str, int]  # a file and a row in it
 # DuckDB's md5 is the same in all its versions, which its hash is not.
 KEY = "md5_number_lower(id)"
 KEY_MOST = 2**64
+THREADS = 8  # at most: the database divides its memory among them
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Store:
     columns: dict[str, bool]  # numeric ones: name -> whole numbers
     names: frozenset[str]  # all columns of documents
     has_decisions: bool
+    threads: int = 1
 
     @property
     def paths(self) -> list[Path]:
@@ -48,8 +51,9 @@ class Store:
 
 
 @contextmanager
-def opened(out: Path, spill: str = ".spill-report") -> Iterator[Store | None]:
-    """The store of a run's folder; None where no stage wrote documents."""
+def opened(out: Path, spill: str = ".spill-report", threads: int = 1) -> Iterator[Store | None]:
+    """The store of a run's folder; None where no stage wrote documents. threads: that may read."""
+    threads = min(threads, THREADS)
     found = corpus_of(out)
     kept, gone = found.kept, found.gone
     if not kept or not gone:
@@ -62,7 +66,7 @@ def opened(out: Path, spill: str = ".spill-report") -> Iterator[Store | None]:
     for schema in schemas:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)
     names = frozenset(n for s in schemas for n in s.names)
-    with database(out / spill) as db:
+    with database(out / spill, threads) as db:
         # Few columns: those of the input have any names, also such as queries use.
         for view, chosen, paths in (
             ("kept", "id, lang", kept),
@@ -74,7 +78,7 @@ def opened(out: Path, spill: str = ".spill-report") -> Iterator[Store | None]:
             db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
         if found.decisions:
             db.execute(f"CREATE VIEW decisions AS {_decisions(db, found)}")
-        yield Store(db, kept, gone, columns, names, bool(found.decisions))
+        yield Store(db, kept, gone, columns, names, bool(found.decisions), threads)
 
 
 def _decisions(db: Any, found: Corpus) -> str:
@@ -95,20 +99,25 @@ def _decisions(db: Any, found: Corpus) -> str:
     return " UNION ALL BY NAME ".join(selects)
 
 
-def places(paths: Iterable[Path], ids: Iterable[str]) -> dict[str, Place]:
+def places(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Place]:
     """Where the documents with these ids stand. One pass over the ids of all files."""
     wanted = pa.array(sorted(set(ids)), pa.string())
-    found: dict[str, Place] = {}
-    if len(wanted) == 0:
-        return found
-    for path in paths:
+
+    def of(path: Path) -> dict[str, Place]:
+        mine: dict[str, Place] = {}
         start = 0
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(50_000, columns=["id"], use_threads=False):
                 column = batch["id"].cast(pa.string())
                 for row in np.flatnonzero(pc.is_in(column, wanted)).tolist():
-                    found[column[row].as_py()] = (str(path), start + row)
+                    mine[column[row].as_py()] = (str(path), start + row)
                 start += batch.num_rows
+        return mine
+
+    found: dict[str, Place] = {}
+    if len(wanted):
+        for mine in in_order(of, paths, threads):
+            found |= mine
     return found
 
 

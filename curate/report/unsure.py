@@ -70,7 +70,7 @@ def _choose(store: Store, wanted: list[Unsure], found: dict[str, Unsure]) -> Non
         QUALIFY row_number() OVER (PARTITION BY lang ORDER BY {KEY}, id) <= {EACH}
         ORDER BY lang, {KEY}, id"""
     )
-    where = places(store.gone, [name for _, name, _ in chosen])
+    where = places(store.gone, [name for _, name, _ in chosen], store.threads)
     texts = read_rows(where.values(), ["text"], CHARS + 1)
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from curate.atomic import replacing
 from curate.documents import NUMBER, Documents
 from curate.engines import worker
-from curate.stage_files import changed_ids, kept_schema, part_path
+from curate.stage_files import changed_ids, kept_paths, kept_schema, part_path
 from curate.stage_work import ready
 from curate.whatif.before import Before
 from curate.whatif.reapplied import with_columns
@@ -28,6 +28,19 @@ from curate.whatif.unread import Unread
 
 if TYPE_CHECKING:
     from curate.stage_work import Work
+
+
+def stored_files(spec: dict[str, Any], part: int) -> list[str]:
+    """The files of the earlier run that `Reused` may read, of those that are there."""
+    reuse = spec["reuse"]
+    folder = Path(reuse["folder"])
+    kinds = ["rejected", *([reuse["sketch"]] if reuse["sketch"] else [])]
+    kinds += ["ids", "corrupt"] if spec["plan"] else []
+    named = [part_path(folder, part, kind) for kind in kinds]
+    found = [*kept_paths(folder, part), *(str(path) for path in named if path.exists())]
+    if reuse["input"]:
+        found += kept_paths(Path(reuse["input"]), part)
+    return [*found, reuse["decisions"]] if reuse["decisions"] else found
 
 
 class Reused:

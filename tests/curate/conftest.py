@@ -50,12 +50,13 @@ class Bench:
         read: dict[str, Any] | None = None,
         sets: tuple[str, ...] = (),
         engine: str = "local",
+        exchange: str | None = None,
     ) -> Outcome:
         """Runs in this process; recipe: YAML text or a list of steps."""
         if isinstance(recipe, list):
             recipe = json.dumps({"steps": recipe, "read": read or {}})
         parsed = parse(recipe, "recipe.yaml", sets)
-        options = Options(workers=workers, quiet=True, engine=engine)
+        options = Options(workers=workers, quiet=True, engine=engine, exchange=exchange)
         return run_recipe(parsed, [str(i) for i in inputs], self.folder / out, options)
 
     def rows(self, out: str = "out", kind: str = "corpus") -> list[dict[str, Any]]:

@@ -22,12 +22,12 @@ from curate.database import paths_literal
 from curate.dedup import survivors
 from curate.dedup.shuffle.candidates import Picked, picked
 from curate.dedup.shuffle.groups import Group, run_tasks
+from curate.dedup.shuffle.room import mapped, release, room
 from curate.sketches import Sketches, Task
 from curate.text.buffers import as_large_string, text_array, text_buffers
 
 ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 BATCH = 100_000
-MAPPED = 64 << 20  # bytes of a file that may stay mapped
 
 
 @njit(cache=True, nogil=True)
@@ -88,7 +88,7 @@ def write_candidates(
     columns = survivors.preferred_by(policy)
     tasks = picked(found, bits, folder, columns=columns)
     run_tasks(sketches.run, "curate.dedup.minhash.candidates:write_rows", tasks)
-    order = np.empty(count, np.uint32)
+    order = room(count, np.uint32, folder)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)
         k = total = 0
@@ -144,22 +144,6 @@ class Ids:
         """Gives the memory of what was read back to the system."""
         release(self._ends)
         release(self._data)
-
-
-def mapped(path: Path, dtype: Any) -> np.ndarray:
-    """The numbers in a file, mapped into memory to be read."""
-    if path.stat().st_size == 0:  # which cannot be mapped
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype, "r")
-
-
-def release(array: np.ndarray) -> None:
-    """Unmaps what was read of a large array that lies in a file; the system may keep it cached."""
-    import mmap
-
-    mapped = getattr(array, "_mmap", None)
-    if mapped is not None and array.nbytes > MAPPED:
-        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:

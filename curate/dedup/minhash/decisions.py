@@ -16,13 +16,12 @@ from curate.dedup.minhash.candidates import (
     Ids,
     all_rows,
     arrow_batches,
-    mapped,
     null_where,
-    release,
 )
 from curate.dedup.minhash.forest import NONE, members_of_two
 from curate.dedup.minhash.stars import PARTNERS, ROOTS, SHARED
 from curate.dedup.shuffle.candidates import set_bits
+from curate.dedup.shuffle.room import loaded, mapped, release, room
 
 SIMILARITY = "similarity.f64"
 BINS = 1000  # of the histogram that the summary of similarities is read from
@@ -72,7 +71,7 @@ def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
     else shared buckets, whose share of the bands estimates s^rows."""
     if (edges / SIMILARITY).exists():
         return mapped(edges / SIMILARITY, np.float64), lambda found: found
-    shared = np.fromfile(edges / SHARED, np.uint16)
+    shared = loaded(edges / SHARED, np.uint16)
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
     return shared, lambda found: of[found]
 
@@ -91,8 +90,9 @@ def write_decisions(
 
     The folders are those of the phases `candidates`, in so many pieces, and `edges`.
     """
-    root = np.fromfile(edges / ROOTS, np.uint32)
-    partner = np.fromfile(edges / PARTNERS, np.uint32)
+    root = loaded(edges / ROOTS, np.uint32)
+    partner = room(len(root), np.uint32, path.parent)
+    partner[:] = loaded(edges / PARTNERS, np.uint32)
     values, similarity_of = _similarities(edges, *banding)
     member = members_of_two(root)
     ids = Ids(candidates)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from curate.dedup.shuffle.buckets import bucket_files, chunks
-from curate.dedup.shuffle.candidates import BITS, ones, ones_before
+from curate.dedup.shuffle.candidates import BITS, number_of, ones_before
 
 SMALL = 24  # members that are sorted by insertion
 
@@ -23,10 +23,7 @@ def renumber(members, sizes, bits, before, order):
     begin = np.int64(0)
     for size in sizes:
         for i in range(begin, begin + size):
-            d = members[i]
-            below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
-            w = d >> np.uint32(6)
-            members[i] = order[np.int64(before[w]) + ones(bits[w] & below)]
+            members[i] = order[number_of(members[i], bits, before)]
         if size > SMALL:
             members[begin : begin + size].sort()
         else:

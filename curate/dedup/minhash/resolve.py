@@ -1,9 +1,10 @@
 """MinHash from sketches to decisions, in phases that a killed run goes on after.
 
 keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. What reads sketches,
-makes shingles or sorts keys is split into tasks. Orders, similarities and the forest are one
-process's, since whom a document is compared with depends on what is connected. Beside fixed
-buffers its memory is for a bit a document and at most 16 bytes a candidate, which shares a bucket.
+makes shingles, sorts keys or verifies pairs is split into tasks. The order of candidates, the
+forest over buckets and the merging of what tasks found are one process's: beside fixed buffers its
+memory is for a bit a document, and arrays of up to 20 bytes a candidate, which shares a bucket;
+each of them lies in a mapped file from 64 MB on (shuffle/room.py).
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from curate.dedup.minhash.bits import packed_bytes, standard_error
 from curate.dedup.minhash.candidates import ORDER, write_candidates
 from curate.dedup.minhash.decisions import BINS, write_decisions
 from curate.dedup.minhash.ordered import write_ordered
+from curate.dedup.minhash.parts import write_parts
 from curate.dedup.minhash.presets import curve, predicted
 from curate.dedup.minhash.stars import write_stars
 from curate.dedup.phases import Done, Phase, forget, run_phases
 from curate.dedup.shuffle.buckets import find_buckets
 from curate.dedup.shuffle.candidates import picked
-from curate.dedup.shuffle.groups import groups
+from curate.dedup.shuffle.groups import groups, run_tasks
 from curate.dedup.shuffle.keys import part_keys
+from curate.dedup.shuffle.room import loaded
 from curate.sketches import Sketches
 
 if TYPE_CHECKING:
@@ -51,27 +54,28 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
         return write_candidates(folder, sketches, found, bits, count, step.survivor)
 
     def ordered(folder: Path, done: Done) -> dict[str, Any]:
-        order = np.fromfile(done.file("candidates", ORDER), np.uint32)
-        return write_ordered(folder, done.folder("buckets"), done.facts["pieces"], order)
+        order = loaded(done.file("candidates", ORDER), np.uint32)
+        found = done.folder("buckets"), done.facts["pieces"], order
+        return (write_ordered if step.verify is None else write_parts)(folder, *found)
 
     def compare(folder: Path, done: Done) -> dict[str, Any]:
-        from curate.dedup.minhash import verify
-
-        order = np.fromfile(done.file("candidates", ORDER), np.uint32)
-        bits = done.folder("buckets")
-        tasks = picked(found, bits, folder, **step.shingling())
-        if step.kept_bits:
-            return verify.write_signatures(folder, sketches.run, tasks, order, width)
-        return verify.write_shingles(folder, sketches.run, tasks, order)
+        name = "sign_group" if step.kept_bits else "shingle_group"
+        told = {"ordered": str(done.folder("ordered")), **step.shingling()}
+        tasks = picked(found, done.folder("buckets"), folder, **told)
+        run_tasks(sketches.run, f"curate.dedup.minhash.compared:{name}", tasks)
+        return {}
 
     def edges(folder: Path, done: Done) -> dict[str, Any]:
         ordered, count = done.folder("ordered"), done.facts["candidates"]
         if step.verify is None:
             return write_stars(folder, ordered, count, done.facts["members"], first)
-        from curate.dedup.minhash import verify
+        from curate.dedup.minhash.verify import write_matches
 
-        by = verify.compared(done.folder("compared"), width, bands * rows, step.kept_bits)
-        return verify.write_matches(folder, ordered, count, by, step.verify, first)
+        told: dict[str, Any] = {"bits": step.kept_bits, "values": bands * rows, "width": width}
+        told |= {"least": step.verify, "first": first, "groups": len(found)}
+        told |= {"compared": str(done.folder("compared"))}
+        order = done.file("candidates", ORDER)
+        return write_matches(folder, sketches.run, ordered, order, told)
 
     verified = step.verify is not None
     return [

@@ -21,6 +21,7 @@ from curate.dedup.shuffle.partitions import (
     partition_bits,
     read_partitions,
 )
+from curate.dedup.shuffle.room import count_up, room
 
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
 # Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among
@@ -93,17 +94,19 @@ def write_stars(
 ) -> dict[str, Any]:
     """Phase `edges`: root, partner and shared buckets of each k. members: of all buckets; first:
     only to more preferred documents, and each document goes with its partner alone."""
-    parent = np.arange(candidates, dtype=np.uint32)
+    parent, partner = (room(candidates, np.uint32, folder) for _ in range(2))
+    count_up(parent)
+    spread, gather = np.uint64(SPREAD), np.uint64(GATHER)
     scratch = folder.with_name(f"{TEMPORARY}scratch")
     scratch.mkdir(exist_ok=True)
-    spread, gather = np.uint64(SPREAD), np.uint64(GATHER)
     files, buckets = PairFiles.within(scratch), bucket_files(ordered, 1)
     writer = PartitionWriter(files, partition_bits(members), valued=False)
     for mine, sizes in chunks(buckets):
         writer.add(star_pairs(mine, sizes, parent, first, spread))
     writer.close()
-    partner = np.full(candidates, NONE, np.uint32)
-    weight = np.zeros(candidates, np.uint16)
+    partner[:] = NONE
+    weight = room(candidates, np.uint16, folder)
+    weight[:] = 0
     for part in range(1 << writer.bits):
         (((keys,), _room),) = read_partitions([files], part, part + 1, scratch, valued=False)
         keys.sort()

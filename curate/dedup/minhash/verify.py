@@ -1,40 +1,41 @@
 """Which members of a bucket match, where sharing it is not enough: Jaccard similarity decides.
 
-Exact, from sets of shingles, or estimated, from signatures of a few bits a permutation. Either lie
-in a file that is mapped into memory, so what is compared is limited by disk. Buckets come in order
-of their keys.
+Exact, from sets of shingles, or estimated, from signatures of a few bits a permutation. A task
+compares the candidates of one part (parts.py), of which it reads what they are compared by and
+their buckets, in order of the keys of these. A part of a single large component lies in files that
+are mapped into memory, so what is compared is limited by disk.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from curate.atomic import replacing
+from curate.atomic import TEMPORARY, replacing
+from curate.dedup.minhash import compared
 from curate.dedup.minhash.bits import equal_values, estimated
-from curate.dedup.minhash.candidates import mapped, release
 from curate.dedup.minhash.decisions import SIMILARITY
 from curate.dedup.minhash.forest import NONE, clear_roots, find, flatten, union
+from curate.dedup.minhash.parts import BEGINS, PLACES
 from curate.dedup.minhash.stars import PARTNERS, ROOTS
-from curate.dedup.minhash.text import shingle_sets
-from curate.dedup.shuffle.buckets import bucket_files, chunks
-from curate.dedup.shuffle.candidates import Picked
+from curate.dedup.shuffle.byte_rows import SliceFiles, read_slice
 from curate.dedup.shuffle.groups import run_tasks
-from curate.dedup.shuffle.keys import fixed_rows
+from curate.dedup.shuffle.room import count_up, release, room
 from curate.sketches import Run, Task
-from curate.text.buffers import as_large_string
 
 # A member is compared with so many centres and so many others of its bucket at most, the most
 # preferred first: buckets of a hundred thousand unlike pages must not take days.
 MOST = 1000
 MAPPED_MEMBERS = 16_384  # members whose shingles may be mapped at once, some kB each
-TEXTS = 1000  # documents whose shingles are made at once
-VALUES, EXTENTS, SIGNATURES = "shingles.u64", "extents.i64", "signatures.u8"
+CHUNK = 1_000_000  # candidates that are looked at at once
 
 
 @njit(nogil=True)
@@ -62,8 +63,9 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
 
 
 class Compared(NamedTuple):
-    """What documents are compared by. With bits: packed signatures of `values` values, row k of
-    `packed`. Without: the shingles shingles[extents[k, 0]:][:extents[k, 1]], sorted and distinct.
+    """What documents are compared by. With bits: packed signatures of `values` values, that of k in
+    row extents[k, 0] of `packed`. Without: the shingles shingles[extents[k, 0]:][:extents[k, 1]],
+    sorted and distinct.
     """
 
     shingles: np.ndarray  # uint64
@@ -76,11 +78,11 @@ class Compared(NamedTuple):
 @njit(nogil=True)
 def _similarity(by, d, e, least):
     """Similarity of two documents; -1 where it is below `least`."""
+    x, y = by.extents[d], by.extents[e]
     if by.bits:
-        equal = equal_values(by.packed[d], by.packed[e], by.values, by.bits)
+        equal = equal_values(by.packed[x[0]], by.packed[y[0]], by.values, by.bits)
         found = estimated(equal, by.values, by.bits)
         return found if found >= least else -1.0
-    x, y = by.extents[d], by.extents[e]
     mine, other = by.shingles[x[0] : x[0] + x[1]], by.shingles[y[0] : y[0] + y[1]]
     return jaccard(mine, other, least)
 
@@ -145,127 +147,128 @@ def keep_best(left, right, similar, forward, partner, best):
                 best[k] = similar[i]
 
 
-def piece(folder: Path, part: int) -> tuple[Path, Path]:
-    """A group's shingles (uint64) and how many each of its candidates has (int64)."""
-    return folder / f"shingles-{part:05d}.u64", folder / f"counts-{part:05d}.i64"
+def match_file(folder: Path, part: int) -> Path:
+    """Of each candidate of a part: root (uint32), partner (uint32), similarity (float64), each of
+    the three for all of them, in terms of their places in the part."""
+    return folder / f"matches-{part:05d}.bin"
 
 
-def shingle_group_files(task: Task) -> dict[str, list[str]]:
-    """What `shingle_group` reads and writes."""
-    mine = Picked.load(task)
-    return {"reads": mine.reads(), "writes": [str(p) for p in piece(mine.folder, mine.group.part)]}
+def match_part_files(task: Task) -> dict[str, list[str]]:
+    """What `match_part` reads (a slice of each) and writes."""
+    reads = [path for files in _slices(task) for path in files]
+    written = match_file(Path(task["folder"]), task["part"])
+    return {"reads": [str(p) for p in reads], "writes": [str(written)]}
 
 
-def shingle_group(task: Task) -> dict[str, Any]:
-    """A task: the sets of shingles of a group's candidates, TEXTS texts in memory."""
-    mine = Picked.load(task)
-    how = {name: task[name] for name in ("normalize", "unit", "size")}
+def _slices(task: Task) -> list[SliceFiles]:
+    """The buckets, and what every group has to be compared by."""
+    folder = Path(task["compared"])
+    groups = [SliceFiles.within(folder, compared.KIND, g) for g in range(task["groups"])]
+    return [SliceFiles.within(Path(task["ordered"]), "buckets"), *groups]
+
+
+def match_part(task: Task) -> dict[str, Any]:
+    """A task: root, partner and similarity of the candidates of a part."""
+    part, folder = task["part"], Path(task["folder"])
+    begin, count = task["begin"], task["count"]
+    first = task["first"]
+    scratch = folder / f"{TEMPORARY}{os.getpid()}-scratch"
+    scratch.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        asides = [stack.enter_context(replacing(p)) for p in piece(mine.folder, mine.group.part)]
-        values, counts = (stack.enter_context(path.open("wb")) for path in asides)
-        for batch in mine.batches(["text"], TEXTS):
-            offsets, found = shingle_sets(as_large_string(batch.column(0)), **how)
-            values.write(found.data)
-            counts.write(np.diff(offsets).data)
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        buckets, *groups = _slices(task)
+        by = _compared(*read_slice(groups, part, compared.COLUMNS, scratch), task, scratch)
+        sizes, data = read_slice([buckets], part, 1, scratch)
+        members = data.view(np.uint32)
+        parent, partner = (room(count, np.uint32, scratch) for _ in range(2))
+        best = room(count, np.float64, scratch)
+        count_up(parent)
+        partner[:] = NONE
+        best[:] = 0.0
+        for lot, mine in _lots(sizes[:, 0], MAPPED_MEMBERS):
+            places = members[lot] - np.uint32(begin)
+            k, other, similar = match_buckets(places, mine, by, task["least"], first, MOST, parent)
+            keep_best(k, other, similar, first, partner, best)
+            for array in (by.shingles, by.extents, by.packed):
+                release(array)
+        flatten(parent)
+        clear_roots(parent, partner)
+        aside = stack.enter_context(replacing(match_file(folder, part)))
+        with aside.open("wb") as file:
+            for array in (parent, partner, best):
+                array.tofile(file)
     return {}
 
 
-def write_shingles(folder: Path, run: Run, tasks: list[Task], order: np.ndarray) -> dict[str, Any]:
-    """Phase `compared`: the candidates' sets of shingles in order of c, and by k where each is."""
-    run_tasks(run, "curate.dedup.minhash.verify:shingle_group", tasks)
-    extents = np.memmap(folder / EXTENTS, np.int64, "w+", shape=(max(1, len(order)), 2))
-    total = done = 0
-    for number, task in enumerate(tasks):
-        values, counts = piece(folder, task["part"])
-        found = np.fromfile(counts, np.int64)
-        k = order[done : done + len(found)]
-        extents[k, 0], extents[k, 1] = total + np.cumsum(found) - found, found
-        total += int(found.sum())
-        done += len(found)
+def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """(where the members of whole buckets are, the sizes of these), about `most` members each."""
+    begin = 0
+    for at in range(0, len(sizes), most):
+        waiting = sizes[at : at + most]
+        ends = np.cumsum(waiting, dtype=np.int64)
+        done = 0
+        while done < len(waiting):
+            before = int(ends[done - 1]) if done else 0
+            take = max(done + 1, int(np.searchsorted(ends, before + most, "right")))
+            stop = begin + int(ends[take - 1])
+            yield slice(begin + before, stop), np.ascontiguousarray(waiting[done:take])
+            done = take
+        begin += int(ends[-1])
+
+
+def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> Compared:
+    """What a part's candidates are compared by. rows: places in the corpus, bytes of each."""
+    extents = room((len(rows), 2), np.int64, scratch)
+    width, total = (1 if task["bits"] else 8), 0
+    for at in range(0, len(rows), CHUNK):
+        place, size = rows[at : at + CHUNK].T.astype(np.int64)
+        ends = total + np.cumsum(size)
+        place -= task["begin"]
+        extents[place, 0], extents[place, 1] = (ends - size) // width, size // width
+        total = int(ends[-1])
         release(extents)
-        if number == 0:
-            values.rename(folder / VALUES)
-        else:
-            with (folder / VALUES).open("ab") as file, values.open("rb") as source:
-                shutil.copyfileobj(source, file, 1 << 24)
-            values.unlink()
-        counts.unlink()
-    if not tasks:
-        (folder / VALUES).touch()
-    extents.flush()
-    return {}
-
-
-def signature_file(folder: Path, part: int) -> Path:
-    """The packed signatures of a group's candidates, in order of c."""
-    return folder / f"signatures-{part:05d}.u8"
-
-
-def sign_group_files(task: Task) -> dict[str, list[str]]:
-    """What `sign_group` reads and writes."""
-    mine = Picked.load(task)
-    return {"reads": mine.reads(), "writes": [str(signature_file(mine.folder, mine.group.part))]}
-
-
-def sign_group(task: Task) -> dict[str, Any]:
-    """A task: the signatures of a group's candidates, out of their sketches."""
-    mine = Picked.load(task)
-    with (
-        replacing(signature_file(mine.folder, mine.group.part)) as aside,
-        aside.open("wb") as file,
-    ):
-        for batch in mine.batches(["signature"], 20_000):
-            file.write(np.ascontiguousarray(fixed_rows(batch.column(0), np.uint8)).data)
-    return {}
-
-
-def write_signatures(
-    folder: Path, run: Run, tasks: list[Task], order: np.ndarray, width: int
-) -> dict[str, Any]:
-    """Phase `compared`: the candidates' packed signatures of `width` bytes, by k."""
-    run_tasks(run, "curate.dedup.minhash.verify:sign_group", tasks)
-    shape = (max(1, len(order)), width)
-    rows = np.memmap(folder / SIGNATURES, np.uint8, "w+", shape=shape)
-    done = 0
-    for task in tasks:
-        path = signature_file(folder, task["part"])
-        with path.open("rb") as file:
-            while len(some := np.fromfile(file, np.uint8, 20_000 * width).reshape(-1, width)):
-                rows[order[done : done + len(some)]] = some
-                done += len(some)
-                release(rows)
-        path.unlink()
-    rows.flush()
-    return {}
-
-
-def compared(folder: Path, width: int, values: int, bits: int) -> Compared:
-    """What the phase `compared` wrote, mapped. width: bytes of a packed signature."""
-    none, nowhere = np.empty(0, np.uint64), np.empty((0, 2), np.int64)
-    if bits:
-        packed = mapped(folder / SIGNATURES, np.uint8).reshape(-1, width)
-        return Compared(none, nowhere, packed, values, bits)
-    extents = mapped(folder / EXTENTS, np.int64).reshape(-1, 2)
-    found = mapped(folder / VALUES, np.uint64)
-    return Compared(found, extents, np.empty((0, 0), np.uint8), 0, 0)
+    none = np.empty(0, np.uint64)
+    if task["bits"]:
+        extents[:, 0] //= task["width"]
+        packed = data.reshape(-1, task["width"])
+        return plain(Compared(none, extents, packed, task["values"], task["bits"]))
+    return plain(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8), 0, 0))
 
 
 def write_matches(
-    folder: Path, ordered: Path, candidates: int, by: Compared, least: float, first: bool
+    folder: Path, run: Run, ordered: Path, order: Path, told: dict[str, Any]
 ) -> dict[str, Any]:
-    """Phase `edges`: root, partner and similarity of each k."""
-    parent = np.arange(candidates, dtype=np.uint32)
-    partner = np.full(candidates, NONE, np.uint32)
-    best = np.zeros(candidates, np.float64)
-    read = plain(by)
-    for members, sizes in chunks(bucket_files(ordered, 1), MAPPED_MEMBERS):
-        k, other, similar = match_buckets(members, sizes, read, least, first, MOST, parent)
-        keep_best(k, other, similar, first, partner, best)
-        for array in (by.shingles, by.extents, by.packed):
-            release(array)
-    flatten(parent)
-    clear_roots(parent, partner)
-    parent.tofile(folder / ROOTS)
+    """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32; told: what
+    tasks are told beside their part."""
+    begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
+    count = begins[-1]
+    told = {"ordered": str(ordered), "folder": str(folder), **told}
+    tasks = [
+        {"part": part, "begin": begin, "count": stop - begin, **told}
+        for part, (begin, stop) in enumerate(pairwise(begins))
+    ]
+    run_tasks(run, f"{__name__}:match_part", tasks)
+    k_of = room(count, np.uint32, folder)  # of each place
+    with order.open("rb") as ks, (ordered / PLACES).open("rb") as places:
+        while len(k := np.fromfile(ks, np.uint32, CHUNK)):
+            k_of[np.fromfile(places, np.uint32, CHUNK)] = k
+    root, partner = (room(count, np.uint32, folder) for _ in range(2))
+    best = room(count, np.float64, folder)
+    for task in tasks:
+        size, path = task["count"], match_file(folder, task["part"])
+        mine = k_of[task["begin"] : task["begin"] + size]
+        for at in range(0, size, CHUNK):
+            stop = min(at + CHUNK, size)
+            k = mine[at:stop]
+            roots, partners = (
+                np.fromfile(path, np.uint32, stop - at, offset=4 * (at + size * i)) for i in (0, 1)
+            )
+            root[k] = mine[roots]
+            absent = partners == NONE
+            partner[k] = np.where(absent, NONE, mine[np.where(absent, 0, partners)])
+            best[k] = np.fromfile(path, np.float64, stop - at, offset=8 * (size + at))
+        path.unlink()
+    root.tofile(folder / ROOTS)
     partner.tofile(folder / PARTNERS)
     best.tofile(folder / SIMILARITY)
     return {}

@@ -1,172 +1,88 @@
-"""Which copies of each passage go: from the sketches of a corpus to decisions.
+"""Which document keeps a passage: what all groups say of a slice of the keys, and the answer.
 
-Only hashes and positions are looked at. passage_filter.py lets go of passages that stand once;
-what it leaves is compared in DuckDB.
+A task of a slice has one row a group and key (with `keep: none` two). It answers each group in the
+order of its keys, so that no key is sent back. Clusters are numbered in order of their keys.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from curate.database import literal
-from curate.dedup.passages.filter import Filter
-from curate.sketches import Sketches
-from curate.text.buffers import one_array
+from curate.dedup.passages.preferred import Runs, ranks
+from curate.dedup.passages.rows import row_files
+from curate.dedup.shuffle.slices import read_slice, write_slices
+from curate.sketches import Task
 
-Keep = Literal["one", "none"]
-KEY_BYTES, SPAN_BYTES = 16, 8
-_WAITING = 1 << 20  # rows that go into the database at once
-
-
-def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
-    """values: [passages, 2] as one value a document; rows: int64[documents + 1]."""
-    data = np.ascontiguousarray(values)
-    width = data.dtype.itemsize * 2
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(rows * width)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(rows) - 1, buffers)
+ANSWERS = pa.schema(
+    [
+        ("cluster", pa.int64()),  # in the slice; null: nobody else has the key
+        ("lost", pa.bool_()),  # no copy stays
+        ("here", pa.bool_()),  # the document preferred most is of this group
+        ("owner", pa.string()),  # its id
+        ("other", pa.string()),  # where it loses its copies too: the document preferred least
+    ]
+)
 
 
-def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
-    """What was packed: (values: dtype[passages, 2], rows: int64[documents + 1])."""
-    width = np.dtype(dtype).itemsize * 2
-    if len(column) == 0:
-        return np.empty((0, 2), dtype), np.zeros(1, np.int64)
-    _, offsets, data = column.buffers()
-    at = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-    first, stop = int(at[0]), int(at[-1])
-    if first == stop:
-        return np.empty((0, 2), dtype), np.zeros(len(column) + 1, np.int64)
-    count = (stop - first) // (width // 2)
-    values = np.frombuffer(data, dtype, count, first).reshape(-1, 2)
-    return values, (at - first) // width
+def owner_files(folder: Path, count: int) -> list[Path]:
+    """The answers of each of so many slices, a record batch a group."""
+    return [folder / f"owners-{part:05d}.arrow" for part in range(count)]
 
 
-def _candidates(sketches: Sketches) -> None:
-    """Makes the table `members` of the passages that may stand more than once."""
-    db = sketches.connection
-    db.execute(
-        """CREATE OR REPLACE TABLE members (
-        part INTEGER, n BIGINT, high UBIGINT, low UBIGINT, a UINTEGER, z UINTEGER)"""
+def write_owners_files(task: Task) -> dict[str, list[str]]:
+    """What `write_owners` reads (a record batch of each) and writes."""
+    reads = [str(p) for pair in row_files(Path(task["rows"]), task["groups"]) for p in pair]
+    written = owner_files(Path(task["folder"]), task["part"] + 1)[-1]
+    return {"reads": reads, "writes": [str(written)]}
+
+
+def write_owners(task: Task) -> dict[str, Any]:
+    """A task: who keeps the passages of a slice. Held are its rows and documents, some 200 bytes a
+    row, and a database of 512 MB that spills while it sorts the documents."""
+    folder, part, groups = Path(task["folder"]), task["part"], task["groups"]
+    files = row_files(Path(task["rows"]), groups)
+    rows = [*read_slice([pair[0] for pair in files], part)]
+    documents = pa.Table.from_batches(read_slice([pair[1] for pair in files], part))
+    sizes = np.array([len(batch) for batch in rows])
+    known = np.array([len(b) for b in read_slice([pair[1] for pair in files], part)])
+    group = np.repeat(np.arange(groups), sizes)
+    table = pa.Table.from_batches(rows).combine_chunks()
+    low, high, document, copies = (column.to_numpy() for column in table.columns)
+    document = document + np.repeat(np.cumsum(known) - known, sizes)
+    rank = ranks(documents.combine_chunks(), task["survivor"], folder)
+    runs = Runs(low, high, rank[document].astype(np.uint64), copies)
+    keeper, least = document[runs.first], document[runs.last]
+    shared = runs.total > 1
+    lost = shared & (keeper != least) & (task["keep"] == "none")
+    cluster = np.where(shared, np.cumsum(shared) - 1, -1)
+
+    answered = np.flatnonzero(copies > 0)
+    run = runs.run_of[answered]
+    here = shared[run] & (group[runs.first[run]] == group[answered])
+    ids = documents["id"].combine_chunks()
+    answers = pa.table(
+        [
+            pa.array(cluster[run], mask=~shared[run]),
+            pa.array(lost[run]),
+            pa.array(here),
+            ids.take(pa.array(keeper[run], mask=~shared[run])),
+            ids.take(pa.array(least[run], mask=~(lost[run] & here))),
+        ],
+        schema=ANSWERS,
     )
-    ((count,),) = db.execute("SELECT coalesce(sum(passages), 0)::BIGINT FROM sketches").fetchall()
-    seen = Filter.of(count)
-    for batch in sketches.batches(["keys"]):
-        seen.add(unpacked(batch["keys"], np.uint64)[0])
-    waiting: list[pa.Table] = []
-    for batch in sketches.batches(["keys", "spans"]):
-        keys, rows = unpacked(batch["keys"], np.uint64)
-        found = seen.shared(keys)
-        if len(found) == 0:
-            continue
-        of = np.searchsorted(rows, found, side="right") - 1
-        span = unpacked(batch["spans"], np.uint32)[0][found]
-        columns = {
-            "part": one_array(batch["part"]).to_numpy(zero_copy_only=False)[of],
-            "n": one_array(batch["n"]).to_numpy(zero_copy_only=False)[of],
-            "high": keys[found, 0],
-            "low": keys[found, 1],
-            "a": span[:, 0],
-            "z": span[:, 1],
-        }
-        waiting.append(pa.table(columns))
-        if sum(t.num_rows for t in waiting) >= _WAITING:
-            _insert(db, waiting)
-    _insert(db, waiting)
-
-
-def _insert(db: Any, waiting: list[pa.Table]) -> None:
-    if waiting:
-        db.register("found", pa.concat_tables(waiting))
-        db.execute("INSERT INTO members SELECT * FROM found")
-        db.unregister("found")
-        waiting.clear()
-
-
-def decide(sketches: Sketches, order: str, method: str, keep: Keep) -> dict[str, Any]:
-    """Writes the decisions on every passage that stands more than once; returns counts.
-
-    sketches.keys, spans: what `packed` made of a document's passages; passages: how many they are;
-    order: ORDER BY terms by which documents are preferred. keep: `one`, of each passage the first
-    one in the document preferred most stays; `none`, of a passage that stands in several documents
-    none does, and of others the first one. Besides the columns of the contract: `local`, whether
-    all copies are in one document, or the copy that stays is in the same one.
-    """
-    db = sketches.connection
-    _candidates(sketches)
-    # A place is the document's rank and the byte in it, as one number: 2^31 candidates of 4 GiB.
-    db.execute(
-        f"""CREATE OR REPLACE TABLE places AS
-        WITH ranked AS (
-          SELECT row_number() OVER (ORDER BY {order}) - 1 AS k, part, n
-          FROM sketches SEMI JOIN members USING (part, n))
-        SELECT m.high, m.low, m.z, (r.k << 32) + m.a AS place, part, n
-        FROM members m JOIN ranked r USING (part, n)"""
-    )
-    db.execute("DROP TABLE members")
-    _own(db)
-    _write(db, sketches.decisions, method, keep)
-    ((clusters, members, dropped),) = db.execute(
-        f"""SELECT count(*), coalesce(sum(copies), 0)::BIGINT,
-        coalesce(sum(copies - CASE WHEN {_LOST[keep]} THEN 0 ELSE 1 END), 0)::BIGINT FROM owners"""
-    ).fetchall()
-    counts: dict[str, Any] = {"clusters": clusters, "members": members, "dropped": dropped}
-    if keep == "none":
-        lost = f"SELECT count(*) FROM owners WHERE {_LOST[keep]}"
-        ((lost_passages,),) = db.execute(lost).fetchall()
-        counts["notes"] = [
-            f"{lost_passages:,} passages stood in more than one document; no copy of them was kept"
-            " (keep: none)."
-        ]
-    return counts
-
-
-# Whether no copy of a passage stays.
-_LOST = {"one": "false", "none": "keeper <> last_keeper"}
-
-
-def _own(db: Any) -> None:
-    """Makes `owners`, one row a passage that stands more than once, and `documents`, their ids."""
-    db.execute(
-        """CREATE OR REPLACE TABLE owners AS
-        WITH shared AS (
-          SELECT high, low, min(place) AS place, max(place) AS last, count(*) AS copies
-          FROM places GROUP BY high, low HAVING count(*) > 1)
-        SELECT high, low, place, place >> 32 AS keeper, last >> 32 AS last_keeper, copies,
-               row_number() OVER (ORDER BY place) - 1 AS cluster
-        FROM shared"""
-    )
-    db.execute(
-        """CREATE OR REPLACE TABLE members AS
-        SELECT p.place, p.place >> 32 AS k, p.place & 4294967295 AS a, p.z, p.part, p.n,
-               o.place = p.place AS first, o.keeper, o.last_keeper, o.cluster
-        FROM places p JOIN owners o USING (high, low)"""
-    )
-    db.execute("DROP TABLE places")
-    db.execute(
-        """CREATE OR REPLACE TABLE documents AS
-        SELECT k, id FROM sketches JOIN (SELECT DISTINCT k, part, n FROM members) USING (part, n)"""
-    )
-
-
-def _write(db: Any, path: Path, method: str, keep: Keep) -> None:
-    lost = _LOST[keep]
-    # The partner of a copy is the one preferred most; of that one, where it goes too, the last.
-    db.execute(
-        f"""COPY (
-        WITH decided AS (
-          SELECT *, {lost} AS lost, {lost} OR NOT first AS gone,
-                 CASE WHEN k = keeper AND {lost} THEN last_keeper ELSE keeper END AS other
-          FROM members)
-        SELECT part, n, gone AS drop, c.id, cluster::BIGINT AS cluster,
-               CASE WHEN NOT lost THEN o.id END AS kept_id,
-               CASE WHEN gone THEN o.id END AS partner_id,
-               CASE WHEN gone THEN 1.0::DOUBLE END AS similarity,
-               '{method}' AS method, a::BIGINT AS span_start, z::BIGINT AS span_end,
-               k = keeper AND NOT lost AS local
-        FROM decided JOIN documents c USING (k) JOIN documents o ON o.k = other
-        ORDER BY part, n, a) TO {literal(path)} (FORMAT parquet)"""
-    )
+    bounds = np.searchsorted(group[answered], np.arange(groups + 1)).tolist()
+    each = (answers.slice(begin, end - begin) for begin, end in pairwise(bounds))
+    write_slices(owner_files(folder, part + 1)[-1], ANSWERS, each)
+    members = int(runs.total[shared].sum())
+    stay = int(np.count_nonzero(shared & ~lost))
+    return {
+        "clusters": int(np.count_nonzero(shared)),
+        "members": members,
+        "dropped": members - stay,
+        "lost": int(np.count_nonzero(lost)),
+    }

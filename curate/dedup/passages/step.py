@@ -88,7 +88,7 @@ class DedupPassages(DedupStep):
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.passages.keys import passages
-        from curate.dedup.passages.owners import packed
+        from curate.dedup.passages.packed import packed
 
         found = passages(docs, self.unit, self._span, self.hash, self._blank)
         columns = {
@@ -99,9 +99,9 @@ class DedupPassages(DedupStep):
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        from curate.dedup.passages.owners import decide
+        from curate.dedup.passages.resolve import resolve
 
-        return decide(sketches, survivors.preference(self.survivor), self.method, self.keep)
+        return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         from curate.dedup.passages import cuts as passage_cuts

@@ -116,7 +116,7 @@ def write_buckets(task: Task) -> dict[str, Any]:
             counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
             left = maybe_shared(key, value, np.zeros(counters, np.uint8))
             key, value = sort_pairs(key[:left], value[:left], high, room)
-            found = room(np.uint32, "members"), room(np.uint32, "sizes")
+            found = room(np.uint32), room(np.uint32)
             counts = buckets_of(key, value, *found)
             for file, array, size in zip(files, found, counts, strict=True):
                 file.write(array[:size].data)

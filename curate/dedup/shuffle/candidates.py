@@ -33,6 +33,14 @@ def ones(word):
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
+@njit(nogil=True)
+def number_of(d, bits, before):
+    """How many bits are set before bit number d. before: what `ones_before` counts."""
+    below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
+    w = d >> np.uint32(6)
+    return np.int64(before[w]) + ones(bits[w] & below)
+
+
 @njit(cache=True, nogil=True)
 def ones_before(bits):
     """uint32[words + 1]: how many bits are set before each word of 64."""

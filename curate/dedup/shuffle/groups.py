@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,19 +41,26 @@ class Group:
         return [*(str(file.path) for file in self.files), *sorted(ids)]
 
 
-def groups(files: Sequence[SketchFile], most: int | None = None) -> list[Group]:
-    """The files cut into groups of up to `most` sketches (GROUP), in order."""
+def groups(
+    files: Sequence[SketchFile],
+    most: int | None = None,
+    weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
+) -> list[Group]:
+    """The files cut into groups of up to `most` sketches (GROUP), in order; weigh: what is counted
+    of a file in the place of sketches."""
     most = most or GROUP
     found: list[Group] = []
     waiting: list[SketchFile] = []
-    first = rows = 0
+    first = rows = held = 0
     for file in files:
-        count = pq.read_metadata(file.path).num_rows
-        if waiting and rows + count > most:
+        metadata = pq.read_metadata(file.path)
+        weight = weigh(metadata)
+        if waiting and held + weight > most:
             found.append(Group(len(found), tuple(waiting), first, rows))
-            first, rows, waiting = first + rows, 0, []
+            first, rows, held, waiting = first + rows, 0, 0, []
         waiting.append(file)
-        rows += count
+        rows += metadata.num_rows
+        held += weight
     if waiting:
         found.append(Group(len(found), tuple(waiting), first, rows))
     return found

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
+from curate.dedup.shuffle.room import room
+
 SEGMENT = 2_000_000  # pairs that are ordered at once
 PARTITION = 1_000_000  # pairs a partition that are aimed at
-LARGE = 16_000_000  # from so many pairs on, memory is that of files
 DIGIT = 11  # bits that one pass of the sort looks at
 
 
@@ -155,21 +157,17 @@ class PartitionWriter:
             np.save(file, starts)
 
 
-Room = Callable[[Any, str], np.ndarray]
+# Makes arrays of the size of a partition.
+Room = Callable[[Any], np.ndarray]
 
 
-def _room(size: int, scratch: Path) -> Room:
-    """What makes arrays of that size: from LARGE on, mapped files that are already unlinked."""
-
-    def room(dtype: Any, name: str) -> np.ndarray:
-        if size < LARGE:
-            return np.empty(size, dtype)
-        path = scratch / name
-        mapped: np.ndarray = np.memmap(path, dtype, "w+", shape=(size,)).view(np.ndarray)
-        path.unlink()
-        return mapped
-
-    return room
+def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray:
+    """int64[writers, partitions]: how many pairs each has in the partitions `begin` to `stop`."""
+    counts = np.zeros((len(files), stop - begin), np.int64)
+    for number, each in enumerate(files):
+        starts = np.load(each.starts, mmap_mode="r")[:, begin : stop + 1]
+        counts[number] = np.diff(starts, axis=1).sum(axis=0)
+    return counts
 
 
 def read_partitions(
@@ -188,8 +186,8 @@ def read_partitions(
     dtypes = (np.uint64, np.uint32)[: 2 if valued else 1]
     found: list[tuple[list[np.ndarray], Room]] = []
     for size in sizes.astype(np.int64).tolist():
-        room = _room(size, scratch)
-        found.append(([room(dtype, f"read-{n}") for n, dtype in enumerate(dtypes)], room))
+        mine = partial(room, size, folder=scratch)
+        found.append(([mine(dtype) for dtype in dtypes], mine))
     filled = [0] * len(found)
     for each, starts, length in zip(files, slices, lengths, strict=True):
         with ExitStack() as stack:
@@ -208,14 +206,14 @@ def read_partitions(
 
 
 def sort_pairs(
-    keys: np.ndarray, values: np.ndarray, bits: int, room: Room
+    keys: np.ndarray, values: np.ndarray, bits: int, make: Room
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pairs in order of their keys, whose high `bits` are the same; equal keys as they came.
 
     The arrays given are overwritten.
     """
     size = len(keys)
-    other = room(np.uint64, "sort-0")[:size], room(np.uint32, "sort-1")[:size]
+    other = make(np.uint64)[:size], make(np.uint32)[:size]
     for shift in range(0, 64 - bits, DIGIT):
         if sort_pass(keys, values, shift, *other):
             (keys, values), other = other, (keys, values)

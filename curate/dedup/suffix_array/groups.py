@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numba import njit
 
-from curate.dedup.suffix_array.sort import SAME, Mapped
+from curate.dedup.suffix_array.sort import SAME
 from curate.dedup.suffix_array.windows import order_of, same_window, window_end
 
 PLACE = ~SAME
@@ -160,7 +160,7 @@ def _merge(
 
 def repeated(
     text: np.ndarray,
-    places: Mapped,
+    places: np.ndarray,
     bases: list[int],
     counts: list[int],
     window: int,
@@ -171,9 +171,10 @@ def repeated(
     """(place, first: int64[]) of the windows that go, in no useful order; first: the first place of
     the same window, and for that place itself the second one.
 
-    text: uint8[], uint16[] or uint32[], of the regions; places, bases, counts: as Orders has them;
-    all_: every place of a window that stands twice goes, else all but the first and those that
-    overlap it; own: windows before this place stay.
+    text: uint8[], uint16[] or uint32[], of the regions; places: uint32[], of each order all or what
+    lies between two windows, one behind the other; bases: as Orders has them; counts: places of
+    each order; all_: every place of a window that stands twice goes, else all but the first and
+    those that overlap it; own: windows before this place stay.
     """
     k = max(1, len(bases))
     width = text.dtype.itemsize
@@ -183,15 +184,13 @@ def repeated(
     next_ = stops - np.array(counts, np.int64)
     heap, group, ends = (np.zeros(k, np.int64) for _ in range(3))
     state = np.zeros(5, np.int64)
-    held = places.values
-    state[_HEAP] = _start(data, held, starts, next_, stops, heap, window, width, chars)
+    state[_HEAP] = _start(data, places, starts, next_, stops, heap, window, width, chars)
     while True:
         place, first = np.empty(FLUSH, np.int64), np.empty(FLUSH, np.int64)
         n = _merge(
-            data, held, starts, next_, stops, heap, group, ends, state, window, width, chars,
+            data, places, starts, next_, stops, heap, group, ends, state, window, width, chars,
             all_, own, place, first,
         )  # fmt: skip
         if n == 0:
             return
-        places.forget()
         yield place[:n], first[:n]

@@ -1,14 +1,13 @@
 """From windows that go to passages: runs of windows that stand behind each other in one region.
 
 Windows come in the order of their text's suffixes, so they are first put into the order of places:
-in memory where all fit, else through files of a range of places each.
+all of a corpus where they are few, else of a range of it (see merge.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -16,7 +15,6 @@ from numba import njit
 from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.windows import continues, window_end
 
-BUCKET = 1 << 26  # places that are put in order together: 512 MiB of first places
 _ROOM = 1 << 16
 # Of the passage at hand: its region (-1: none), start and end; the region of the copy it equals and
 # the copy's start and end; where its own region ends.
@@ -34,40 +32,6 @@ class Passages:
     other: np.ndarray
     other_start: np.ndarray
     other_end: np.ndarray
-
-
-def _in_order(
-    windows: Iterable[tuple[np.ndarray, np.ndarray]], places: int, folder: Path, bucket: int
-) -> Iterator[tuple[int, np.ndarray]]:
-    """(first place, first: int64[]): for every place its window's first place, or -1."""
-    if places <= bucket:
-        found = np.full(places, -1, np.int64)
-        for place, first in windows:
-            found[place] = first
-        yield 0, found
-        return
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"{i}.i64" for i in range(-(-places // bucket))]
-    for path in paths:
-        path.unlink(missing_ok=True)
-    for place, first in windows:
-        number = place // bucket
-        order = np.argsort(number, kind="stable")
-        pairs = np.stack([place, first], axis=1)[order]
-        cuts = np.searchsorted(number[order], np.arange(len(paths) + 1))
-        for i, (a, z) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
-            if z > a:
-                with paths[i].open("ab") as file:
-                    pairs[a:z].tofile(file)
-    for i, path in enumerate(paths):
-        size = min(bucket, places - i * bucket)
-        found = np.full(size, -1, np.int64)
-        if path.exists():
-            with path.open("rb") as file:
-                while len(pairs := np.fromfile(file, np.int64, 2 << 20).reshape(-1, 2)):
-                    found[pairs[:, 0] - i * bucket] = pairs[:, 1]
-            path.unlink()
-        yield i * bucket, found
 
 
 @njit(nogil=True)
@@ -142,20 +106,34 @@ def passages(
     regions: Regions,
     window: int,
     chars: bool,
-    folder: Path,
-    bucket: int = BUCKET,
 ) -> Iterator[Passages]:
-    """Passages in order of their places. windows: as `groups.repeated` gives them; folder: for
-    files while they are put in order."""
+    """Passages in order of their places. windows: as `groups.repeated` gives them; held are 8 bytes
+    a place."""
+    found = np.full(len(text), -1, np.int64)
+    for place, first in windows:
+        found[place] = first
+    yield from join([(0, found)], text, regions, window, chars)
+
+
+def join(
+    found: Iterable[tuple[int, np.ndarray]],
+    text: np.ndarray,
+    regions: Regions,
+    window: int,
+    chars: bool,
+) -> Iterator[Passages]:
+    """Passages in order of their places. found: pieces that lie side by side, (first place, first:
+    int64[]): for every place its window's first place, or -1; the first piece begins with a region
+    and the last one ends with one."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)
     out = np.empty((_ROOM, 6), np.int64)
-    for base, found in _in_order(windows, total, folder, bucket):
+    for base, some in found:
         begin = 0
-        while begin < len(found):
+        while begin < len(some):
             begin, n = _join(
-                data, found, base, begin, regions.at, regions.length, window, chars, total, state,
+                data, some, base, begin, regions.at, regions.length, window, chars, total, state,
                 out,
             )  # fmt: skip
             if n:

@@ -39,9 +39,11 @@ class Regions:
             np.save(file, np.stack([self.document, self.start, self.at, self.length]))
 
     @classmethod
-    def load(cls, path: Path) -> Regions:
-        """What `save` wrote."""
-        return cls(*np.load(path, allow_pickle=False))
+    def load(cls, path: Path, mapped: bool = False) -> Regions:
+        """What `save` wrote; mapped: what is not looked at takes no memory."""
+        # "c", since arrays that may be written to are of the type that kernels are compiled for.
+        held = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
+        return cls(*np.asarray(held))
 
 
 @njit(cache=True, nogil=True)

@@ -19,10 +19,9 @@ import pyarrow as pa
 from curate.dedup import survivors
 from curate.dedup.suffix_array import decide
 from curate.dedup.suffix_array.anchors import Sieve
-from curate.dedup.suffix_array.groups import repeated
-from curate.dedup.suffix_array.ranges import BUCKET, passages
+from curate.dedup.suffix_array.merge import find_passages
 from curate.dedup.suffix_array.regions import Regions, RegionsWriter, preferred
-from curate.dedup.suffix_array.sort import Mapped, Orders
+from curate.dedup.suffix_array.sort import REGIONS, TEXT, Mapped, RegionText, sort
 from curate.dedup.suffix_array.spans import fit
 from curate.text.buffers import as_large_string, text_buffers
 
@@ -63,52 +62,42 @@ def _documents(sketches: Sketches, tokens: bool, more: tuple[str, ...] = ()) -> 
 
 
 def resolve(
-    step: DedupSuffixArray, sketches: Sketches, room: int | None = None, bucket: int = BUCKET
+    step: DedupSuffixArray, sketches: Sketches, room: int | None = None, size: int | None = None
 ) -> dict[str, Any]:
     """Writes sketches.decisions; the step's counts, notes.
 
-    room: bytes that sorting may take, where not as the step says; bucket: as `passages` has it.
+    room: bytes that sorting may take, where not as the step says; size: as `find_passages` has it.
     """
     room = room or step.room
     if not step.keep_index:
-        return _decide(step, sketches, room, bucket)
+        return _decide(step, sketches, room, size)
     # Most of the time compiled code sorts, on either side: both go on at once.
     with ThreadPoolExecutor(1) as thread:
         index = thread.submit(_keep_index, sketches, room // 2)
-        counts = _decide(step, sketches, room // 2, bucket)
+        counts = _decide(step, sketches, room // 2, size)
         index.result()
     return counts
 
 
-def _decide(step: DedupSuffixArray, sketches: Sketches, room: int, bucket: int) -> dict[str, Any]:
+def _decide(
+    step: DedupSuffixArray, sketches: Sketches, room: int, size: int | None
+) -> dict[str, Any]:
     db, work = sketches.connection, sketches.folder / WORK
     work.mkdir(exist_ok=True)
     decide.number_documents(db, survivors.preference(step.survivor))
     regions = _regions(step, sketches, work)
-    text = Mapped(work / "regions.text", _dtype(work))
-    chars, none = step.of == "characters", step.keep == "none"
-    orders = Orders(work)
-    orders.sort(text, regions, step.window, chars, room)
+    none = step.keep == "none"
+    of = RegionText(work, _dtype(work).str, step.window, step.of == "characters")
+    orders = sort(sketches.run, of, regions.symbols, room)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
     own_place = int(regions.at[own]) if own < len(regions.at) else regions.symbols
-    windows = repeated(
-        text.values,
-        orders.places(),
-        orders.bases,
-        orders.counts,
-        step.window,
-        chars,
-        none,
-        own_place,
-    )
-    found = passages(windows, text.values, regions, step.window, chars, work / "windows", bucket)
+    found = find_passages(sketches.run, of, orders, none, own_place, size)
     decide.take_passages(db, found, regions)
     decide.make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
         decide.replace_spans(db, _fitted(step, sketches))
     counts: dict[str, Any] = decide.write_decisions(db, sketches.decisions, none)
-    del text, windows, found
     shutil.rmtree(work)
     cut = counts.pop("cut_bytes")
     counts["notes"] = [f"{step.told}: {counts['dropped']:,} passages, {cut:,} bytes are cut."]
@@ -132,8 +121,8 @@ def _dtype(work: Path) -> np.dtype:
 
 
 def _regions(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Regions:
-    """The regions of windows that may stand twice; their text is work/regions.text."""
-    done = work / "regions.npy"
+    """The regions of windows that may stand twice; their text is beside them."""
+    done = work / REGIONS
     if done.exists():
         return Regions.load(done)
     db, tokens = sketches.connection, step.of == "tokens"
@@ -143,7 +132,7 @@ def _regions(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Regions:
     for some in _documents(sketches, tokens):
         dtype = some.symbols.dtype
         sieve.count(some.symbols, some.offsets)
-    arrived, path = work / "arrived.text", work / "regions.text"
+    arrived, path = work / "arrived.text", work / TEXT
     writer = RegionsWriter(arrived, step.window, step.of == "characters")
     for some in _documents(sketches, tokens):
         marks = sieve.passing(some.symbols, some.offsets)

@@ -2,28 +2,35 @@
 
 Sorting is libdivsufsort's (Mori; through pydivsufsort), with 32-bit places: a chunk is less than
 2^31 bytes and takes five bytes a byte while it is sorted. A chunk reaches one window beyond its
-end, so that windows need not end where chunks do; only windows that are complete are kept.
+end, so that windows need not end where chunks do; only windows that are complete are kept. The
+size of a chunk follows from the memory it may take, and nothing that is decided depends on it. Each
+is a task.
 """
 
 from __future__ import annotations
 
-import json
 import mmap
-import os
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from curate.atomic import write_text
+from curate.atomic import clear_temporary, replacing
+from curate.dedup.shuffle.groups import run_tasks
 from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.windows import continues, same_window
+from curate.sketches import Run, Task
 from curate.text.hashing import load8
 
 MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit places
 SAME = np.uint32(1 << 31)  # no place needs this bit
 # Bytes that a byte of a chunk takes at most: itself, its place (4), whether a window starts there.
 PEAK = 6
+TEXT, REGIONS = "regions.text", "regions.npy"
+HELD = 1 << 26  # places of a merge in memory: 256 MiB
+_READ = 1 << 22
 _BLOCK = 1024  # windows whose last bytes are read in one go
 
 
@@ -106,72 +113,133 @@ def _mark_same(data, order, window, width, chars):
         high = low
 
 
+@dataclass(frozen=True)
+class RegionText:
+    """The regions' text in a folder, and what its windows are. dtype: of the text; window: L;
+    chars: of characters, not of symbols."""
+
+    folder: Path
+    dtype: str
+    window: int
+    chars: bool
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON has it: what every task on the text is told."""
+        return {**vars(self), "folder": str(self.folder)}
+
+    @classmethod
+    def load(cls, task: Task) -> RegionText:
+        """The text that a task is about."""
+        told = {field.name: task[field.name] for field in fields(cls)}
+        return cls(**{**told, "folder": Path(task["folder"])})
+
+    @property
+    def reads(self) -> list[str]:
+        """Its files."""
+        return [str(self.folder / name) for name in (TEXT, REGIONS)]
+
+    def text(self) -> Mapped:
+        """The text, mapped."""
+        return Mapped(self.folder / TEXT, np.dtype(self.dtype))
+
+    def regions(self) -> Regions:
+        """The regions, mapped."""
+        return Regions.load(self.folder / REGIONS, mapped=True)
+
+
+@dataclass(frozen=True)
 class Orders:
-    """The orders of all chunks in one file, one behind the other, and a record of what is done.
+    """The orders of all chunks, a file each. bases: the first place of each chunk; counts: its
+    windows; a file holds uint32 places relative to their base, with SAME where the window is that
+    before."""
 
-    bases: int64[chunks], the first place of each chunk; counts: int64[chunks], its windows; the
-    file holds uint32 places relative to their base, with SAME where the window is that before.
-    """
+    folder: Path
+    bases: list[int]
+    counts: list[int]
 
-    def __init__(self, folder: Path) -> None:
-        self._path, self._record = folder / "orders.u32", folder / "orders.json"
-        self.bases: list[int] = []
-        self.counts: list[int] = []
+    def path(self, chunk: int) -> Path:
+        """The file of a chunk's order."""
+        return order_path(self.folder, chunk)
 
-    def sort(self, text: Mapped, regions: Regions, window: int, chars: bool, room: int) -> None:
-        """Sorts all chunks of the regions' text; room: bytes of memory. Chunks of an earlier try of
-        the same sort are kept."""
-        width, total = text.values.itemsize, len(text.values)
-        reach = 4 * window + 4 if chars else window
-        size = min(max(room // PEAK // width - reach, reach), (MOST // width) - reach)
-        done = self._done([total, size, window, chars])
-        with self._path.open("r+b" if done else "wb") as file:
-            file.truncate(4 * sum(done))
-            file.seek(0, os.SEEK_END)
-            for number, base in enumerate(range(0, total, size)):
-                self.bases.append(base)
-                if number < len(done):
-                    self.counts.append(done[number])
-                    continue
-                order = _sorted(text, regions, base, min(base + size, total), window, chars)
-                order.tofile(file)
-                file.flush()
-                os.fsync(file.fileno())
-                self.counts.append(len(order))
-                record = {"of": [total, size, window, chars], "counts": self.counts}
-                write_text(self._record, json.dumps(record))
-
-    def _done(self, of: list[int]) -> list[int]:
-        try:
-            record = json.loads(self._record.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return []
-        return list(record["counts"]) if record["of"] == of else []
-
-    def places(self) -> Mapped:
-        """uint32[windows of all chunks], SAME included."""
-        if not self._path.exists():
-            self._path.touch()
-        return Mapped(self._path, np.dtype(np.uint32))
+    def part(self, begins: list[int], ends: list[int], scratch: Path) -> np.ndarray:
+        """uint32[]: of each chunk's order what stands from begin to end, one behind the other. More
+        than HELD (one window may stand so often) lie in the folder `scratch`."""
+        size = sum(ends) - sum(begins)
+        if size <= HELD:
+            out = np.empty(size, np.uint32)
+        else:
+            scratch.mkdir(exist_ok=True)
+            out = np.asarray(np.memmap(scratch / "held.u32", np.uint32, "w+", shape=(size,)))
+        done = 0
+        for chunk, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            for first in range(begin, end, _READ):
+                count = min(_READ, end - first)
+                some = np.fromfile(self.path(chunk), np.uint32, count, offset=4 * first)
+                out[done : done + count] = some
+                done += count
+        return out
 
 
-def _sorted(
-    text: Mapped, regions: Regions, base: int, stop: int, window: int, chars: bool
-) -> np.ndarray:
+def order_path(folder: Path, chunk: int) -> Path:
+    """The file of a chunk's order."""
+    return folder / f"order-{chunk:05d}.u32"
+
+
+def sort(run: Run, of: RegionText, total: int, room: int) -> Orders:
+    """Sorts all chunks of a text of so many symbols; room: bytes of memory that a chunk may take.
+    Chunks of an earlier try of the same sort are kept."""
+    width = np.dtype(of.dtype).itemsize
+    reach = _reach(of)
+    size = min(max(room // PEAK // width - reach, reach), (MOST // width) - reach)
+    folder = of.folder / f"orders-{size}"
+    folder.mkdir(exist_ok=True)
+    clear_temporary(folder)
+    bases = list(range(0, total, size))
+    tasks = [
+        {"part": part, "base": base, "stop": min(base + size, total), "to": str(folder)}
+        for part, base in enumerate(bases)
+        if not order_path(folder, part).exists()
+    ]
+    run_tasks(run, f"{__name__}:sort_chunk", [{**of.dump(), **task} for task in tasks])
+    counts = [order_path(folder, part).stat().st_size // 4 for part in range(len(bases))]
+    return Orders(folder, bases, counts)
+
+
+def sort_chunk_files(task: Task) -> dict[str, list[str]]:
+    """What `sort_chunk` reads (of the text a range) and writes."""
+    written = order_path(Path(task["to"]), task["part"])
+    return {"reads": RegionText.load(task).reads, "writes": [str(written)]}
+
+
+def sort_chunk(task: Task) -> dict[str, Any]:
+    """A task: the order of a chunk's windows. It takes PEAK bytes a byte of the chunk."""
+    of = RegionText.load(task)
+    text, regions = of.text(), of.regions()
+    order = _sorted(text, regions, task["base"], task["stop"], of)
+    with replacing(order_path(Path(task["to"]), task["part"])) as aside:
+        order.tofile(aside)
+    return {}
+
+
+def _reach(of: RegionText) -> int:
+    """Symbols behind the end of a chunk that its windows may need."""
+    return 4 * of.window + 4 if of.chars else of.window
+
+
+def _sorted(text: Mapped, regions: Regions, base: int, stop: int, of: RegionText) -> np.ndarray:
     """uint32[windows]: those that start in text[base:stop], relative to base, in order."""
-    reach = 4 * window + 4 if chars else window
-    part = text.part(base, stop + reach)
+    part = text.part(base, stop + _reach(of))
     part.flags.writeable = False  # as mapped texts are: another type would be compiled once more
     first = int(np.searchsorted(regions.at, base, side="right")) - 1
     last = int(np.searchsorted(regions.at, stop))
     near = slice(max(first, 0), last)
     starts = np.zeros(len(part), np.bool_)
     at, length = regions.at[near], regions.length[near]
-    _mark_starts(part, base, stop, at, length, window, chars, starts)
+    _mark_starts(part, base, stop, at, length, of.window, of.chars, starts)
     data, width = part.view(np.uint8), part.itemsize
     order = suffix_array(data)
     order = order[: _keep_starts(order, width, starts)].view(np.uint32)
-    _mark_same(data, order, window, width, chars)
+    _mark_same(data, order, of.window, width, of.chars)
     return order
 
 
@@ -193,9 +261,3 @@ class Mapped:
         dtype = self.values.dtype
         count = max(0, min(stop, len(self.values)) - start)
         return np.fromfile(self.path, dtype, count, offset=start * dtype.itemsize)
-
-    def forget(self) -> None:
-        """Lets go of the pages that were read, which count as this process's memory; the system
-        still has them."""
-        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.shuffle import partitions
+from curate.dedup.shuffle import room as shuffle_room
 from curate.dedup.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
@@ -26,7 +27,7 @@ KEYS = st.lists(
 
 
 def plain_room(size: int):
-    return lambda dtype, name: np.empty(size, dtype)
+    return lambda dtype: np.empty(size, dtype)
 
 
 @given(KEYS, st.sampled_from([0, 1, 3, 8]))
@@ -78,7 +79,7 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
     tmp_path, monkeypatch, large, valued
 ):
     if large:
-        monkeypatch.setattr(partitions, "LARGE", 1)
+        monkeypatch.setattr(shuffle_room, "LARGE", 1)
     draw = np.random.default_rng(4)
     keys = draw.integers(0, 2**64, 1000, np.uint64)
     values = np.arange(1000, dtype=np.uint32)
@@ -97,7 +98,7 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
         for part, (found, room) in enumerate(parts, begin):
             mine = np.flatnonzero(keys >> np.uint64(61) == part)
             assert found[0].tolist() == keys[mine].tolist()
-            assert len(room(np.uint32, "more")) == len(mine)
+            assert len(room(np.uint32)) == len(mine)
             if valued:
                 assert found[1].tolist() == mine.tolist()
             seen += len(mine)

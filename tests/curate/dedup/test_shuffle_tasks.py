@@ -15,14 +15,17 @@ import pytest
 from cli_here import environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_minhash_resolve import sketched, texts, write
+from minhash_here import sketched, texts, write
 
 from curate import deaths
 from curate.atomic import TEMPORARY
 from curate.database import database
 from curate.dedup import exact_resolve
 from curate.dedup.exact import DedupExact
+from curate.dedup.minhash import parts as minhash_parts
 from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.passages import resolve as passages_resolve
+from curate.dedup.passages.step import DedupPassages
 from curate.dedup.shuffle import groups as shuffle_groups
 from curate.dedup.shuffle import partitions as shuffle_partitions
 from curate.dedup.shuffle.groups import Group, groups, run_tasks
@@ -30,17 +33,19 @@ from curate.engines.local import LocalEngine
 from curate.errors import RunFailed
 from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
 
-LATER = {
-    "bands": [],
-    "exact": ["write_members"],
-    "shingles": ["shingle_group"],
-    "signatures": ["sign_group"],
+NAMES = {
+    "bands": ["write_keys", "write_buckets", "write_rows"],
+    "exact": ["write_keys", "write_buckets", "write_rows", "write_members"],
+    "passages": ["write_keys", "write_shared", "write_rows", "write_owners", "write_pieces"],
+    "shingles": ["write_keys", "write_buckets", "write_rows", "shingle_group", "match_part"],
+    "signatures": ["write_keys", "write_buckets", "write_rows", "sign_group", "match_part"],
 }
 HERE = Path(__file__).parent
 STEPS = {
     "bands": DedupMinhash(bands=12, rows=3),
     "shingles": DedupMinhash(bands=12, rows=3, verify=0.6),
     "exact": DedupExact(normalize=True),
+    "passages": DedupPassages(keep="none", unit="paragraph"),
     "signatures": DedupMinhash(bands=12, rows=3, verify=0.6, verify_by="signature", bits=5),
 }
 
@@ -63,6 +68,9 @@ def many(monkeypatch) -> None:
     monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 50)
+    monkeypatch.setattr(passages_resolve, "PASSAGES", 70)
+    monkeypatch.setattr(passages_resolve, "SLICE", 50)
+    monkeypatch.setattr(minhash_parts, "PART", 20)
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +95,11 @@ def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, monkeyp
     monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 50)
+    monkeypatch.setattr(passages_resolve, "SLICE", 50)
+    monkeypatch.setattr(minhash_parts, "PART", 20)
     for most in (1, 90, 1000):
         monkeypatch.setattr(shuffle_groups, "GROUP", most)
+        monkeypatch.setattr(passages_resolve, "PASSAGES", most)
         assert decide(tmp_path, files, step, through(engine)) == want
 
 
@@ -131,12 +142,13 @@ def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, many, name):
     alone = Alone(folder, tmp_path / "aside")
     assert decide(folder, files, step, alone) == want
     assert min(alone.seen.values()) > 1
-    assert [*alone.seen] == ["write_keys", "write_buckets", "write_rows", *LATER[name]]
+    assert [*alone.seen] == NAMES[name]
 
 
 VICTIMS = [
     "curate.dedup.shuffle.buckets:write_buckets",
-    "curate.dedup.minhash.verify:shingle_group",
+    "curate.dedup.minhash.compared:shingle_group",
+    "curate.dedup.minhash.verify:match_part",
 ]
 
 
@@ -221,6 +233,7 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
     with monkeypatch.context() as whole:
         whole.setattr(exact_resolve, "AT_ONCE", 10**6)
         whole.setattr(shuffle_groups, "GROUP", 10**6)
+        whole.setattr(minhash_parts, "PART", 10**6)
         bench.run(against, two, out="b1")
     asked = []
     mapped = LocalEngine.map
@@ -235,4 +248,4 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
     assert decided[0].read_bytes() == decided[1].read_bytes()
     assert bench.ids("b1") == bench.ids("b2") and len(bench.ids("b1")) < 140
     assert asked.count("write_keys") == asked.count("write_rows") == 2
-    assert {"write_members", "shingle_group"} <= {*asked}
+    assert {"write_members", "shingle_group", "match_part"} <= {*asked}

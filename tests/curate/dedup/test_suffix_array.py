@@ -30,7 +30,7 @@ from curate.errors import RunFailed, UsageError
 from curate.sketches import Sketches, SketchFile, view
 from curate.stage_work import sketch_rows
 
-TINY = {"room": 1, "bucket": 16}  # chunks of about a window, and files of sixteen places
+TINY = {"room": 1, "size": 16}  # chunks of about a window, and tasks of sixteen places
 
 
 def decide_here(

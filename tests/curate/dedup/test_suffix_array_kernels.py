@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from curate.dedup.suffix_array import sort as suffix_sort
 from curate.dedup.suffix_array import windows
 from curate.dedup.suffix_array.anchors import Sieve
 from curate.dedup.suffix_array.groups import repeated
+from curate.dedup.suffix_array.merge import find_cuts, find_passages, window_of
 from curate.dedup.suffix_array.ranges import passages
 from curate.dedup.suffix_array.regions import Regions, RegionsWriter, find_regions, preferred
-from curate.dedup.suffix_array.sort import SAME, Mapped, Orders, suffix_array
+from curate.dedup.suffix_array.sort import (
+    REGIONS,
+    SAME,
+    TEXT,
+    Orders,
+    RegionText,
+    sort,
+    suffix_array,
+)
+from curate.sketches import Task, run_here
 
 TEXTS = st.lists(st.text("abé日", max_size=20), min_size=1, max_size=5)
 CHECK = settings(deadline=None, max_examples=60)
@@ -133,17 +148,30 @@ def test_regions_are_the_unions_of_marked_windows(texts, window, chars, draw):
     assert np.stack([rows, start - base, end - base], axis=1).tolist() == want
 
 
-def regions_of(texts: list[str], folder: Path, window: int) -> tuple[Mapped, Regions]:
+def regions_of(texts: list[str], folder: Path, window: int, chars: bool = False) -> RegionText:
     data, offsets = buffers(texts)
-    writer = RegionsWriter(folder / "text", window, False)
+    writer = RegionsWriter(folder / TEXT, window, chars)
     writer.add(0, data, offsets, np.ones(len(data), np.bool_))
-    regions = writer.close()
-    return Mapped(folder / "text", np.dtype(np.uint8)), regions
+    writer.close().save(folder / REGIONS)
+    return RegionText(folder, "|u1", window, chars)
+
+
+def unused(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    assert tasks == []
+    return iter(())
+
+
+def told(of: RegionText, orders: Orders) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The windows that go, of all orders at once."""
+    held = orders.part([0] * len(orders.counts), orders.counts, of.folder / "held")
+    text = of.text().values
+    return repeated(text, held, orders.bases, orders.counts, of.window, of.chars, False, 0)
 
 
 def test_regions_move_into_the_order_of_preference(tmp_path):
-    text, regions = regions_of(["aaaa", "x", "bbbbb", "cccc"], tmp_path, 3)
-    moved = preferred(regions, np.array([2, 9, 0, 1]), text.values, tmp_path / "moved")
+    of = regions_of(["aaaa", "x", "bbbbb", "cccc"], tmp_path, 3)
+    text = of.text().values
+    moved = preferred(of.regions(), np.array([2, 9, 0, 1]), text, tmp_path / "moved")
     assert (tmp_path / "moved").read_bytes() == b"bbbbbccccaaaa"
     assert moved.document.tolist() == [2, 3, 0] and moved.at.tolist() == [0, 5, 9]
     assert moved.start.tolist() == [0, 0, 0] and moved.length.tolist() == [5, 4, 4]
@@ -168,52 +196,72 @@ def test_more_than_libdivsufsort_can_take_is_refused():
         suffix_array(Long())  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.text("ab", max_size=20), min_size=1, max_size=5), st.integers(1, 8))
-def test_chunks_merge_to_what_one_chunk_gives(tmp_path_factory, texts, window):
+def test_chunks_and_tasks_merge_to_what_one_of_each_gives(tmp_path_factory, texts, window):
     """And a sort that goes on in the same folder finds what is done."""
     found = []
-    for room in (1, 400, 1 << 20):
-        folder = tmp_path_factory.mktemp("orders")
-        text, regions = regions_of(texts, folder, window)
-        for _ in range(2):
-            orders = Orders(folder)
-            orders.sort(text, regions, window, False, room)
-        whole = text.values.tobytes()
-        at = 0
-        for base, count in zip(orders.bases, orders.counts, strict=True):
-            held = orders.places().values[at : at + count]
+    for room, size in ((1, 7), (400, 20), (1 << 20, 1 << 20)):
+        of = regions_of(texts, tmp_path_factory.mktemp("orders"), window)
+        total = of.regions().symbols
+        sort(run_here, of, total, room)
+        orders = sort(unused, of, total, room)
+        whole = of.text().values.tobytes()
+        for chunk, (base, count) in enumerate(zip(orders.bases, orders.counts, strict=True)):
+            held = np.fromfile(orders.path(chunk), np.uint32)
             keys = [whole[p : p + window] for p in base + (held & ~SAME).astype(int)]
-            assert keys == sorted(keys)
+            assert len(held) == count and keys == sorted(keys)
             same = [k > 0 and keys[k] == keys[k - 1] for k in range(count)]
             assert same == (held & SAME != 0).tolist()
-            at += count
-        told = list(
-            repeated(
-                text.values, orders.places(), orders.bases, orders.counts, window, False, False, 0
-            )
+        pairs = sorted(
+            (int(p), int(f)) for a, b in told(of, orders) for p, f in zip(a, b, strict=True)
         )
-        pairs = sorted((int(p), int(f)) for a, b in told for p, f in zip(a, b, strict=True))
-        joined = []
-        for bucket in (7, 1 << 20):
-            parts = passages(told, text.values, regions, window, False, folder / "windows", bucket)
-            rows = [np.stack(list(vars(p).values()), axis=1).tolist() for p in parts]
-            joined.append([row for part in rows for row in part])
-        assert joined[0] == joined[1]
-        found.append((pairs, joined[0]))
+        joined = [list(find_passages(run_here, of, orders, False, 0, s)) for s in (size, 1 << 20)]
+        joined.append(list(find_passages(unused, of, orders, False, 0, size)))
+        rows = [
+            [row for p in parts for row in zip(*vars(p).values(), strict=True)] for parts in joined
+        ]
+        assert rows[0] == rows[1] == rows[2]
+        found.append((pairs, rows[0]))
     assert found[0] == found[1] == found[2]
     for p, first in found[0][0]:
         assert whole[p : p + window] == whole[first : first + window] and first + window <= p
 
 
-def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path):
-    text, regions = regions_of(["a" * 2_500_000], tmp_path, 20)
-    orders = Orders(tmp_path)
-    orders.sort(text, regions, 20, False, 1 << 26)
-    parts = list(
-        repeated(text.values, orders.places(), orders.bases, orders.counts, 20, False, False, 0)
-    )
+def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path, monkeypatch):
+    of = regions_of(["a" * 2_500_000], tmp_path, 20)
+    orders = sort(run_here, of, 2_500_000, 1 << 26)
+    parts = list(told(of, orders))
     assert len(parts) == 3 and len(orders.bases) == 1
     assert sum(len(p) for p, _ in parts) == 2_500_000 - 19 - 20
-    found = list(passages(parts, text.values, regions, 20, False, tmp_path / "windows"))
+    found = list(passages(parts, of.text().values, of.regions(), 20, False))
     assert [p.start.tolist() for p in found] == [[20]] and found[0].end.tolist() == [2_500_000]
+    # One range of places and one cut, however small a task may be; places in a file.
+    monkeypatch.setattr(suffix_sort, "HELD", 1000)
+    (one,) = find_passages(run_here, of, orders, False, 0, 500_000)
+    assert one.start.tolist() == [20] and one.end.tolist() == [2_500_000]
+    assert not list(orders.folder.glob(".part-*"))
+
+
+@CHECK
+@given(
+    st.lists(st.text("ab日é", min_size=4, max_size=40), min_size=1, max_size=4), st.integers(2, 9)
+)
+def test_orders_are_cut_at_the_same_windows(texts, parts):
+    """So that what one cut leaves to the left stands before all that is to the right."""
+    with tempfile.TemporaryDirectory() as folder:
+        of = regions_of(texts, Path(folder), 4, chars=True)
+        orders = sort(run_here, of, of.regions().symbols, 1)
+        cuts = find_cuts(of.text(), orders, of, parts)
+        assert cuts[0] == [0] * len(orders.bases) and cuts[-1] == orders.counts
+        whole = of.text().values
+        before = b""
+        for begins, ends in pairwise(cuts):
+            keys = []
+            for chunk, base in enumerate(orders.bases):
+                held = np.fromfile(orders.path(chunk), np.uint32) & ~SAME
+                mine = held[begins[chunk] : ends[chunk]].tolist()
+                keys += [window_of(whole, base + p, of) for p in mine]
+            assert all(len(key.decode()) == 4 for key in keys)
+            assert not keys or before < min(keys)
+            before = max([before, *keys])

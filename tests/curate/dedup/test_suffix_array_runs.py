@@ -84,8 +84,8 @@ PHASES = [
     ("curate.search.index", "IndexWriter._close_chunk", 1),
     ("curate.search.index", "write_text", 1),
     ("curate.dedup.suffix_array.regions", "RegionsWriter.close", 1),
-    ("curate.dedup.suffix_array.sort", "Orders.sort", 1),
-    ("curate.dedup.suffix_array.sort", "write_text", 1),
+    ("curate.dedup.suffix_array.sort", "sort_chunk", 1),
+    ("curate.dedup.suffix_array.merge", "find_cuts", 1),
     ("curate.dedup.suffix_array.decide", "write_decisions", 1),
 ]
 

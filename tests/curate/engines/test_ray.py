@@ -93,6 +93,46 @@ def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench, monkeypatch):
 
 
 @pytest.mark.slow
+def test_machines_without_a_common_folder_give_the_bytes_of_one(cluster, bench, monkeypatch):
+    """A worker and its machine die once each on the way."""
+    rows = pages(60)
+    rows[50]["text"] += f" ONCE:9:{bench.folder / 'mark'}"
+    source = bench.jsonl("in.jsonl", rows)
+    (bench.folder / "mark").touch()
+    bench.run(["crash", *STEPS], source, out="here", read=SMALL)
+    (bench.folder / "mark").unlink()
+    monkeypatch.setattr(groups, "GROUP", 20)
+    monkeypatch.setattr(partitions, "PARTITION", 30)
+    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
+    monkeypatch.setattr(exact_resolve, "SLICE", 20)
+    store = bench.folder / "store"
+    killed = threading.Thread(target=kill_one_actor, args=(store,))
+    killed.start()
+    bench.run(
+        ["crash", *STEPS], source, out="there", workers=2, read=SMALL,
+        engine="ray", exchange=f"file://{store}",
+    )  # fmt: skip
+    killed.join()
+    assert (bench.folder / "mark").exists()
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert all_ended() and [path for path in store.rglob("*") if path.is_file()] == []
+
+
+def kill_one_actor(store: Path) -> None:
+    """As soon as something is in the store."""
+    import psutil
+
+    while True:
+        time.sleep(0.05)
+        if len([*store.rglob("*-*")]) > 4:
+            for process in psutil.process_iter(["cmdline"]):
+                line = process.info["cmdline"] or []
+                if line[:1] and line[0].startswith("ray::Host.run"):
+                    process.kill()
+                    return
+
+
+@pytest.mark.slow
 def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(cluster, bench):
     rows = [{"id": f"d{i}", "text": f"document number {i}"} for i in range(12)]
     rows[7]["text"] += " KILL-WITH:11"
@@ -185,13 +225,16 @@ def test_without_ray_the_line_says_how_to_install_it(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench):
+@pytest.mark.parametrize("more", [(), ("--exchange", "file://STORE")], ids=["folder", "exchange"])
+def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench, more):
+    store = bench.folder / "store"
+    more = [word.replace("STORE", str(store)) for word in more]
     known = servers()
     source = bench.jsonl("in.jsonl", pages(2000))
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": STEPS, "read": SMALL | {"partition_bytes": 65536}}))
     bench.run(recipe.read_text(), source, out="here")
-    line = ("run", recipe, source, "-o", "there", "--engine", "ray", "--workers", "2", "-q")
+    line = ("run", recipe, source, "-o", "there", "--engine", "ray", "--workers", "2", "-q", *more)
     driver = bench.start(*line)
     done = bench.folder / "there/stages"
     while len(list(done.rglob("part-*.kept.parquet"))) < 2 and driver.poll() is None:
@@ -205,3 +248,4 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     assert again.returncode == 0, again.stderr
     assert bench.bytes_of("there") == bench.bytes_of("here")
     assert servers() <= known
+    assert [path for path in store.rglob("*") if path.is_file()] == []

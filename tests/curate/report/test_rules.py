@@ -54,6 +54,12 @@ def figures(out: Path) -> RuleFigures:
         return rules.gather(store)
 
 
+def test_threads_count_the_same(out: Path, figures: RuleFigures) -> None:
+    with opened(out, threads=3) as store:
+        assert store is not None
+        assert rules.gather(store).dump() == figures.dump()
+
+
 def test_marks_first_reasons_and_lone_rules_are_counted(figures: RuleFigures) -> None:
     few, odd, nine = (figures.rules[f"judge.{n}"] for n in ("few", "odd", "nine"))
     assert (few.marked, odd.marked, nine.marked) == (50, 200, 40)

@@ -1,0 +1,167 @@
+"""What a group of sketch files has to say of each key: how often, and in which document it should
+stay.
+
+Of all copies in a group one row goes to where the key is decided (dedup/passages/owners.py), of the
+document preferred most; where no copy may stay in the end a second one, of that preferred least. So
+what decides has one row for a group however frequent a line is. The copies themselves stay here, in
+files that the group's next task reads (dedup/passages/decided.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.atomic import replacing
+from curate.dedup import survivors
+from curate.dedup.passages.packed import unpacked
+from curate.dedup.passages.preferred import Runs, ranks
+from curate.dedup.passages.shared import repeated_file, shared_files, shared_of
+from curate.dedup.shuffle.groups import Group
+from curate.dedup.shuffle.slices import write_slices
+from curate.sketches import Task, sketch_batches
+
+ROWS = pa.schema(
+    [
+        ("low", pa.uint64()),
+        ("high", pa.uint64()),
+        ("document", pa.uint32()),  # its row in the same slice of the documents
+        ("copies", pa.int64()),  # 0: a second row
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Members:
+    """A group's passages that may be shared, in order. document: their sketch's number in the
+    group; a, z: first and last byte (exclusive); low, high: the key."""
+
+    document: np.ndarray
+    a: np.ndarray
+    z: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def row_files(folder: Path, count: int) -> list[tuple[Path, Path]]:
+    """(rows, documents) of each of so many groups, a record batch a slice."""
+    return [
+        (folder / f"rows-{group:05d}.arrow", folder / f"documents-{group:05d}.arrow")
+        for group in range(count)
+    ]
+
+
+def member_files(folder: Path, group: int) -> tuple[Path, Path]:
+    """Of a group's passages (uint32[4, passages]: document, a, z, key), and of its keys which of
+    these is preferred most (uint32[keys])."""
+    return folder / f"members-{group:05d}.npy", folder / f"firsts-{group:05d}.npy"
+
+
+def distinct(ascending: np.ndarray) -> np.ndarray:
+    """Each of the numbers once."""
+    return ascending[np.diff(ascending, prepend=-1) != 0]
+
+
+def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
+    """int64: by 32 bits of the key, as a fraction of 2^32, times the slices."""
+    high_bits = low >> np.uint64(32)
+    return ((high_bits * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
+
+
+def write_rows_files(task: Task) -> dict[str, list[str]]:
+    """What `write_rows` reads (of the shared ones a range of each file) and writes."""
+    group, folder = Group.load(task), Path(task["folder"])
+    shared = shared_files(Path(task["shared"]), task["pieces"])
+    reads = [*group.reads(), str(repeated_file(Path(task["keys"]), group.part))]
+    reads += [str(path) for pair in shared for path in pair]
+    written = [*row_files(folder, group.part + 1)[-1], *member_files(folder, group.part)]
+    return {"reads": reads, "writes": [str(path) for path in written]}
+
+
+def write_rows(task: Task) -> dict[str, Any]:
+    """A task: a group's keys that may be shared, by slice, and its passages that have them. Held
+    are 60 bytes a passage and the documents' columns twice."""
+    group, folder = Group.load(task), Path(task["folder"])
+    shared = shared_files(Path(task["shared"]), task["pieces"])
+    chosen = shared_of(group.part, task["passages"], Path(task["keys"]), shared)
+    columns = survivors.preferred_by(task["survivor"])
+    members, documents = _members(group, chosen, columns)
+    numbers = distinct(members.document)
+    rank = ranks(documents, task["survivor"], folder)
+    at = np.searchsorted(numbers, members.document)
+    # Of a document's own copies the first one: a place is the document's and the byte in it.
+    place = (rank[at].astype(np.uint64) << np.uint64(32)) + members.a
+    runs = Runs(members.low, members.high, place, np.ones(len(at), np.int64))
+    kept = np.stack([members.document, members.a, members.z, runs.run_of])
+    for path, array in zip(member_files(folder, group.part), (kept, runs.first), strict=True):
+        with replacing(path) as aside, aside.open("wb") as file:
+            np.save(file, array)
+    sent: np.ndarray = runs.first
+    copies: np.ndarray = runs.total
+    if task["keep"] == "none":
+        both = np.stack([runs.first, runs.last], axis=1).reshape(-1)
+        copies = np.stack([copies, np.zeros_like(copies)], axis=1).reshape(-1)
+        other = (copies > 0) | (at[both] != at[np.repeat(runs.first, 2)])
+        sent, copies = both[other], copies[other]
+    _write(task, members, at[sent], sent, copies, documents)
+    return {"rows": len(sent)}
+
+
+def _write(
+    task: Task,
+    members: Members,
+    document: np.ndarray,
+    sent: np.ndarray,
+    copies: np.ndarray,
+    documents: pa.Table,
+) -> None:
+    """The rows of the members number `sent`, whose keys ascend. document: of `documents`."""
+    slices = task["slices"]
+    low, high = members.low[sent], members.high[sent]
+    ends = np.searchsorted(slice_of(low, slices), np.arange(slices), "right").tolist()
+    held: list[np.ndarray] = []
+
+    def rows() -> Iterator[pa.Table]:
+        begin = 0
+        for end in ends:
+            some, where = np.unique(document[begin:end], return_inverse=True)
+            held.append(some)
+            mine = (low[begin:end], high[begin:end], where.astype(np.uint32), copies[begin:end])
+            yield pa.table([pa.array(array) for array in mine], schema=ROWS)
+            begin = end
+
+    paths = row_files(Path(task["folder"]), task["part"] + 1)[-1]
+    write_slices(paths[0], ROWS, rows())
+    write_slices(paths[1], documents.schema, (documents.take(pa.array(some)) for some in held))
+
+
+def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Members, pa.Table]:
+    """The group's chosen passages, and of the documents that have them the columns and id."""
+    found: list[tuple[np.ndarray, ...]] = []
+    # Also of a group without any sketch: what reads a slice expects the same columns of all.
+    stored = pq.read_schema(group.files[0].path)
+    schema = pa.schema([*map(stored.field, columns), pa.field("id", pa.string())])
+    documents = [schema.empty_table()]
+    passages = sketches = 0
+    for batch in sketch_batches(group.files, ["keys", "spans", *columns]):
+        keys, rows = unpacked(batch["keys"], np.uint64)
+        at = np.flatnonzero(chosen[passages : passages + len(keys)])
+        passages += len(keys)
+        of = np.searchsorted(rows, at, side="right") - 1
+        table = pa.Table.from_batches([batch]).select([*columns, "id"])
+        documents.append(table.take(pa.array(distinct(of))).cast(schema))
+        span = unpacked(batch["spans"], np.uint32)[0][at]
+        document = (of + sketches).astype(np.uint32)
+        found.append((document, span[:, 0], span[:, 1], keys[at, 1], keys[at, 0]))
+        sketches += len(batch)
+    if not found:
+        types = (np.uint32, np.uint32, np.uint32, np.uint64, np.uint64)
+        found.append(tuple(np.empty(0, kind) for kind in types))
+    arrays = (np.concatenate(kind) for kind in zip(*found, strict=True))
+    return Members(*arrays), pa.concat_tables(documents).combine_chunks()

@@ -1,0 +1,143 @@
+"""An engine whose workers share no folder with the driver: files go through an exchange.
+
+It wraps another engine. Before a task is handed out, what it reads is put into the exchange, unless
+it is there; what a worker wrote is fetched into OUT before the result is given to the caller. So
+OUT is whole on the driver at any time, and all that comes after a task works as ever.
+
+What a task reads and writes it says itself: beside a function NAME stands NAME_files, which gives
+{"reads": paths, "writes": paths} of a task, and `may`: paths that it writes where there is reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from curate.atomic import replacing
+from curate.engines.base import Death, Engine, OnDeath, Task
+from curate.engines.exchange import Exchange, version_of
+
+WORK = "curate.engines.elsewhere:work"
+AT_ONCE = 8  # files on their way
+
+Files = Callable[[Task], dict[str, list[str]]]
+# Device, inode, size and time of change: the same content, also after a rename.
+Stamp = tuple[int, int, int, int]
+
+
+def files_of(function: str) -> Files:
+    """What says which files a task of "module:function" reads and writes."""
+    module, _, name = function.partition(":")
+    found: Files = getattr(importlib.import_module(module), f"{name}_files")
+    return found
+
+
+def stamp_of(path: str | Path) -> Stamp:
+    """Of a file that is there."""
+    found = Path(path).stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class ExchangeEngine:
+    """Use as a context manager. When it ends without an error, the exchange is emptied."""
+
+    def __init__(self, inner: Engine, exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+        self._out = str(exchange.out)
+        self.cpu = 0.0  # seconds, as the wrapped engine's
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._versions: dict[Stamp, str] = {}  # of files that have been seen
+        self._elsewhere: set[str] = set()  # files outside of OUT, which is looked through
+        self._there: set[str] | None = None  # versions in the exchange
+
+    def __enter__(self) -> ExchangeEngine:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inner.__exit__(*error)
+        self._pool.shutdown()
+        if error[0] is None:
+            self._exchange.clear()
+
+    def map(
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        """As Engine.map."""
+        files = files_of(function)
+        if self._there is None:
+            self._there = self._exchange.there()
+        self._free()
+
+        def died(task: Task, death: Death) -> Task:
+            assert on_death is not None
+            return self._told(function, files, on_death(task["payload"], death))
+
+        told = (self._told(function, files, task) for task in tasks)
+        for task, found in self._inner.map(WORK, told, died if on_death else None):
+            self.cpu = self._inner.cpu
+            self._fetch(task["reads"], found["wrote"])
+            yield task["payload"], found["result"]
+
+    def _told(self, function: str, files: Files, task: Task) -> Task:
+        """The task as a worker elsewhere does it, once what it reads is in the exchange."""
+        touched = files(task)
+        reads = list(dict.fromkeys(touched["reads"]))
+        versions = self._pool.map(self._put, reads)
+        return {
+            "part": task.get("part"),
+            "function": function,
+            "payload": task,
+            "reads": dict(zip(reads, versions, strict=True)),
+            "writes": touched["writes"],
+            "may": touched.get("may", []),
+            "out": self._out,
+            "exchange": [self._exchange.url, self._exchange.run],
+        }
+
+    def _put(self, name: str) -> str:
+        """The version of a file, which is in the exchange now."""
+        assert self._there is not None
+        path = Path(name)
+        version = self._versions.get(stamp_of(path))
+        if version is None:
+            version = self._versions[stamp_of(path)] = version_of(path)
+        if version not in self._there:
+            self._exchange.put(path, version)
+            self._there.add(version)
+        if not name.startswith(self._out + os.sep):
+            self._elsewhere.add(name)
+        return version
+
+    def _fetch(self, reads: dict[str, str], wrote: dict[str, str]) -> None:
+        """Brings into OUT what a task wrote; what is a copy of what it read, from there."""
+        assert self._there is not None
+        known = {version: name for name, version in reads.items()}
+
+        def fetch(name: str) -> None:
+            version = wrote[name]
+            with replacing(Path(name)) as aside:
+                if version in known:
+                    shutil.copyfile(known[version], aside)
+                else:
+                    self._exchange.get(version, aside)
+            self._versions[stamp_of(name)] = version
+
+        list(self._pool.map(fetch, wrote))
+        self._there.update(wrote.values())
+
+    def _free(self) -> None:
+        """Removes from the exchange what is no file's content any more."""
+        assert self._there is not None
+        files = [*self._exchange.out.rglob("*"), *map(Path, self._elsewhere)]
+        stamps = {stamp_of(path) for path in files if path.is_file()}
+        kept = {s: v for s, v in self._versions.items() if s in stamps}
+        gone = (set(self._versions.values()) - set(kept.values())) & self._there
+        list(self._pool.map(lambda version: self._exchange.remove([version]), gone))
+        self._versions = kept
+        self._there -= gone

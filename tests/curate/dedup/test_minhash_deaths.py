@@ -1,0 +1,129 @@
+"""A resolve that dies, in any phase and in any way, decides the same when it is begun again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_here import environment
+from minhash_here import SETTINGS, decide, sketched, texts, write
+
+from curate.dedup import phases
+from curate.dedup.minhash.step import DedupMinhash
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_a_resolve_that_died_in_any_phase_decides_the_same(tmp_path, monkeypatch, settings):
+    """It dies with each phase's files written, before and after they are committed; what was
+    committed is not made again."""
+    step = DedupMinhash(bands=12, rows=3, **settings)
+    table = sketched(step, texts(200))
+    (tmp_path / "whole").mkdir()
+    decide(tmp_path / "whole", write(tmp_path / "whole", table), step)
+    want = (tmp_path / "whole/decisions.parquet").read_bytes()
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    files = write(folder, table)
+    names = ["keys", "buckets", "candidates", "ordered", "compared", "edges"]
+    if not step.verify:
+        names.remove("compared")
+    commit, committed = phases._commit, []
+
+    def dying(done, phase):
+        real = Path.rename
+        committed.append(phase.name)
+
+        def rename(path, target):
+            if Path(target).name != f"phase-{phase.name}":
+                return real(path, target)
+            if len(committed) == 1:
+                raise Killed
+            real(path, target)
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", rename)
+            commit(done, phase)
+
+    monkeypatch.setattr(phases, "_commit", dying)
+    for name in names:
+        committed.clear()
+        with pytest.raises(Killed):
+            decide(folder, files, step)
+        assert committed == [name]
+        committed[:] = ["an earlier one"]
+        with pytest.raises(Killed):
+            decide(folder, files, step)
+        assert committed == ["an earlier one", name]
+    assert not (folder / "decisions.parquet").exists()
+    decide(folder, files, step)
+    assert (folder / "decisions.parquet").read_bytes() == want
+    assert list((folder / "own").iterdir()) == []
+
+
+KILLER = """
+import os, signal, sys
+from pathlib import Path
+from curate.dedup import phases
+from curate.dedup.minhash import resolve as minhash_resolve
+from curate.dedup.minhash.step import DedupMinhash
+from minhash_here import decide
+from curate.sketches import SketchFile
+
+folder, victim = Path(sys.argv[1]), sys.argv[2]
+commit, forget = phases._commit, minhash_resolve.forget
+
+def dying(done, phase):
+    if phase.name == victim:
+        make = phase.make
+        def halfway(aside, done):
+            make(aside, done)
+            os.kill(os.getpid(), signal.SIGKILL)
+        phase = phases.Phase(phase.name, halfway, phase.frees)
+    commit(done, phase)
+
+phases._commit = dying
+if victim == "decisions":
+    minhash_resolve.forget = lambda home: os.kill(os.getpid(), signal.SIGKILL)
+files = tuple(SketchFile(p, folder / f"part-{p}.parquet", p) for p in range(3))
+decide(folder, files, DedupMinhash(bands=12, rows=3, verify=0.6))
+"""
+
+
+@pytest.mark.parametrize(
+    "victims",
+    [["edges"], pytest.param(["buckets", "edges", "decisions"], marks=pytest.mark.slow)],
+    ids=len,
+)
+def test_kill_9_in_some_phases_and_the_last_process_decides_the_same(tmp_path, victims):
+    step = DedupMinhash(bands=12, rows=3, verify=0.6)
+    table = sketched(step, texts(200))
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        files = write(tmp_path / name, table)
+    decide(tmp_path / "whole", write(tmp_path / "whole", table), step)
+    folder = tmp_path / "killed"
+    here = str(Path(__file__).parent)
+    paths = os.pathsep.join([environment()["PYTHONPATH"], here, str(Path(here).parent)])
+    for victim in victims:
+        done = subprocess.run(
+            [sys.executable, "-c", KILLER, str(folder), victim],
+            env={**os.environ, "PYTHONPATH": paths},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (folder / "decisions.parquet").exists()
+    decide(folder, files, step)
+    both = [(tmp_path / name / "decisions.parquet").read_bytes() for name in ("whole", "killed")]
+    assert both[0] == both[1]

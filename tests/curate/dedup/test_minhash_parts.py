@@ -1,0 +1,162 @@
+"""Verification cut into parts: whatever their size, what one process decides over all buckets."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.dedup.minhash import compared, verify
+from curate.dedup.minhash.bits import pack
+from curate.dedup.minhash.decisions import SIMILARITY
+from curate.dedup.minhash.forest import NONE, clear_roots, flatten
+from curate.dedup.minhash.parts import (
+    BEGINS,
+    PLACES,
+    join,
+    part_components,
+    parts_of,
+    place_candidates,
+    write_parts,
+)
+from curate.dedup.minhash.stars import PARTNERS, ROOTS
+from curate.dedup.minhash.verify import Compared, keep_best, match_buckets, plain, write_matches
+from curate.dedup.shuffle.buckets import bucket_files
+from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter
+from curate.dedup.shuffle.candidates import BITS, ones_before
+from curate.sketches import run_here
+
+VALUES, WIDTH = 24, 12  # of a signature of 4 bits a value, which the tests take
+
+
+def bucket_lists(documents: int) -> st.SearchStrategy[list[list[int]]]:
+    """Buckets over fewer documents than there might be, so that some join and some do not."""
+    bucket = st.lists(st.integers(0, documents - 1), min_size=2, max_size=5, unique=True)
+    return st.lists(bucket.map(sorted), max_size=14)
+
+
+def in_arrays(buckets: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    members = np.array([d for b in buckets for d in b], np.uint32)
+    return members, np.array([len(b) for b in buckets], np.uint32)
+
+
+class Corpus:
+    """Candidates 0, 1, ... with buckets, sets and signatures drawn by a seed, in files."""
+
+    def __init__(self, folder: Path, buckets: list[list[int]], seed: int) -> None:
+        self.folder, draw = folder, np.random.default_rng(seed)
+        known = sorted({d for bucket in buckets for d in bucket})
+        self.buckets, self.count = buckets, len(known)
+        bits = np.zeros(4, np.uint64)
+        for d in known:
+            bits[d // 64] |= np.uint64(1 << (d % 64))
+        bits.tofile(folder / BITS)
+        for array, path in zip(in_arrays(buckets), bucket_files(folder, 1)[0], strict=True):
+            array.tofile(path)
+        self.order = draw.permutation(self.count).astype(np.uint32)
+        self.in_k = [sorted(int(self.order[known.index(d)]) for d in bucket) for bucket in buckets]
+        # By c. Few values, so that similarities of any size and equal ones are found.
+        self.sets = [
+            np.flatnonzero(draw.random(5) < 0.6).astype(np.uint64) for _ in range(self.count)
+        ]
+        copied = draw.integers(0, max(1, self.count), self.count)
+        drawn = draw.integers(0, 9, (self.count, VALUES)).astype(np.uint32)
+        mixed = np.where(draw.random((self.count, VALUES)) < 0.7, drawn[copied], drawn)
+        self.packed = pack(mixed, 4)
+
+    def whole(self, least: float, first: bool, bits: int, most: int) -> list[np.ndarray]:
+        """Root, partner and similarity by k, as one process finds them over all buckets."""
+        by_k = np.argsort(self.order)
+        lengths = np.array([len(self.sets[c]) for c in by_k], np.int64)
+        extents = np.stack([np.cumsum(lengths) - lengths, lengths], axis=1).reshape(-1, 2)
+        values = np.concatenate([np.empty(0, np.uint64), *(self.sets[c] for c in by_k)])
+        by = Compared(values, extents, np.empty((0, 0), np.uint8), 0, 0)
+        if bits:
+            extents[:, 0] = np.arange(self.count)
+            by = Compared(values[:0], extents, self.packed[by_k], VALUES, bits)
+        parent = np.arange(self.count, dtype=np.uint32)
+        partner, best = np.full(self.count, NONE, np.uint32), np.zeros(self.count)
+        found = match_buckets(*in_arrays(self.in_k), plain(by), least, first, most, parent)
+        keep_best(*found, first, partner, best)
+        flatten(parent)
+        clear_roots(parent, partner)
+        return [parent, partner, best]
+
+    def in_parts(self, size: int, least: float, first: bool, bits: int) -> list[np.ndarray]:
+        """The same by parts of about `size` candidates."""
+        folder, order = self.folder, self.folder / "order"
+        self.order.tofile(order)
+        parts = write_parts(folder, folder, 1, self.order, size)["parts"]
+        place, begins = np.fromfile(folder / PLACES, np.uint32), np.fromfile(folder / BEGINS, int)
+        cuts = [0, self.count // 3, self.count]  # two groups of sketches
+        for group, (start, stop) in enumerate(pairwise(cuts)):
+            writer = SliceWriter(SliceFiles.within(folder, compared.KIND, group), parts)
+            for c in range(start, stop):
+                data = self.packed[c] if bits else self.sets[c].view(np.uint8)
+                told = np.array([[place[c], len(data)]], np.uint32)
+                offsets = np.array([0, len(data)])
+                writer.add(parts_of(place[c : c + 1], begins), told, offsets, data)
+            writer.close()
+        told = {"bits": bits, "values": VALUES, "width": WIDTH, "least": least, "first": first}
+        told |= {"groups": 2, "compared": str(folder)}
+        write_matches(folder, run_here, folder, order, told)
+        names = ((ROOTS, np.uint32), (PARTNERS, np.uint32), (SIMILARITY, np.float64))
+        return [np.fromfile(folder / name, dtype) for name, dtype in names]
+
+
+@given(
+    bucket_lists(30),
+    st.integers(0, 99),
+    st.sampled_from([1, 4, 9, 100]),
+    st.booleans(),
+    st.sampled_from([0, 4]),
+    st.sampled_from([1, 2, 1000]),
+)
+@settings(max_examples=100, deadline=None)
+def test_parts_decide_what_one_process_does(buckets, seed, size, first, bits, most):
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "MOST", most)
+        patch.setattr(verify, "MAPPED_MEMBERS", 3)
+        corpus = Corpus(Path(name), buckets, seed)
+        want = corpus.whole(0.5, first, bits, most)
+        found = corpus.in_parts(size, 0.5, first, bits)
+        assert [x.tolist() for x in found] == [x.tolist() for x in want]
+
+
+@given(bucket_lists(100), st.integers(0, 9), st.integers(1, 30))
+@settings(max_examples=100, deadline=None)
+def test_parts_hold_whole_components_and_no_more_than_they_may(buckets, seed, most):
+    known = sorted({d for bucket in buckets for d in bucket})
+    bits = np.zeros(2, np.uint64)
+    for d in known:
+        bits[d // 64] |= np.uint64(1 << (d % 64))
+    count = len(known)
+    parent = np.arange(count, dtype=np.uint32)
+    join(*in_arrays(buckets), bits, ones_before(bits), parent)
+    flatten(parent)
+    label = list(range(count))
+    for bucket in buckets:
+        here = {label[known.index(d)] for d in bucket}
+        label = [min(here) if x in here else x for x in label]
+    assert parent.tolist() == label
+    part = np.empty(count, np.uint32)
+    begins = part_components(parent, most, part)
+    held = defaultdict(list)
+    for c in range(count):
+        assert part[c] == part[label[c]]
+        held[int(part[c])].append(c)
+    sizes = [len(held[p]) for p in range(len(begins) - 1)]
+    assert begins.tolist() == [sum(sizes[:p]) for p in range(len(begins))]
+    for members in held.values():
+        assert len(members) <= most or len({label[c] for c in members}) == 1
+    order = np.random.default_rng(seed).permutation(count).astype(np.uint32)
+    place = np.empty(count, np.uint32)
+    place_candidates(order, part, begins, np.empty(count, np.uint32), place)
+    want = sorted(range(count), key=lambda c: (part[c], order[c]))
+    assert np.argsort(place).tolist() == want

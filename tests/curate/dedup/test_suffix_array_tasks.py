@@ -1,0 +1,113 @@
+"""Tasks of a suffix-array dedup: any engine, any sizes, the same bytes; files as they are named."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from reference_substrings import pages_of
+from test_shuffle_tasks import Alone, engine, through  # noqa: F401
+
+from curate.database import database
+from curate.dedup.suffix_array.resolve import resolve
+from curate.dedup.suffix_array.step import DedupSuffixArray
+from curate.documents import documents
+from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
+from curate.stage_work import sketch_rows
+
+SMALL = {"room": 6 * 6000, "size": 3000}  # several chunks, and several tasks of each kind
+CHOICES: dict[str, dict[str, Any]] = {
+    "first": {},
+    "none, in bytes": {"keep": "none", "unit": "bytes"},
+    "longest, whole words": {"keep": "longest-context", "boundary": "word"},
+}
+
+
+def write(folder: Path, step: DedupSuffixArray, parts: int = 5) -> tuple[SketchFile, ...]:
+    """Sketches in that many files."""
+    files = []
+    rows = pages_of(random.Random(3), 150)
+    for part in range(parts):
+        mine = rows[part::parts]
+        docs = documents({"id": [r["id"] for r in mine], "text": [r["text"] for r in mine]})
+        path = folder / f"part-{part}.parquet"
+        pq.write_table(sketch_rows(step, docs.table, part), path)
+        files.append(SketchFile(part, path, part))
+    return tuple(files)
+
+
+def decide(
+    folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = run_here, **small: Any
+) -> bytes:
+    """The decisions' file."""
+    own, path = folder / "own", folder / "decisions.parquet"
+    own.mkdir(exist_ok=True)
+    with database(folder / "spill") as db:
+        view(db, files)
+        resolve(step, Sketches(db, path, own, files, run=run), **small)
+    assert not list(own.glob("work*"))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):  # noqa: F811
+    step = DedupSuffixArray(threshold=60, keep_index=False, **CHOICES[name])
+    files = write(tmp_path, step)
+    want = decide(tmp_path, files, step)
+    assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
+    assert decide(tmp_path, files, step, through(engine), **SMALL) == want
+    assert decide(tmp_path, files, step, through(engine), room=6 * 6000) == want
+    assert decide(tmp_path, files, step, size=20_000) == want
+
+
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path):
+    step, folder = DedupSuffixArray(threshold=60, keep_index=False), tmp_path / "here"
+    folder.mkdir()
+    files = write(folder, step)
+    want = decide(folder, files, step)
+    alone = Alone(folder, tmp_path / "aside")
+    assert decide(folder, files, step, alone, **SMALL) == want
+    assert [*alone.seen] == ["sort_chunk", "merge_windows", "join_windows"]
+    assert min(alone.seen.values()) > 1
+
+
+def test_a_small_corpus_waits_for_no_worker(tmp_path):
+    def nobody(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        assert not tasks, function
+        return iter(())
+
+    step = DedupSuffixArray(threshold=60)
+    files = write(tmp_path, step)
+    assert decide(tmp_path, files, step, nobody) == decide(tmp_path, files, step)
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path):
+    step = DedupSuffixArray(threshold=60, keep_index=False)
+    files = write(tmp_path, step)
+    want = decide(tmp_path, files, step)
+    asked: list[tuple[str, int]] = []
+
+    def dying(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        name = function.partition(":")[2]
+        again = name in dict(asked)
+        asked.append((name, len(tasks)))
+        for number, pair in enumerate(run_here(function, tasks)):
+            if number == 1 and not again:
+                raise Killed
+            yield pair
+
+    for _ in range(3):
+        with pytest.raises(Killed):
+            decide(tmp_path, files, step, dying, **SMALL)
+    assert decide(tmp_path, files, step, dying, **SMALL) == want
+    first, again = dict(reversed(asked)), dict(a for a in asked if a[1])
+    assert [*again] == ["sort_chunk", "merge_windows", "join_windows"]
+    assert all(again[name] == first[name] - 2 > 0 for name in again)

@@ -1,0 +1,188 @@
+"""Workers that share no folder with the driver: the same bytes, all through the exchange."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apart_here import Apart
+from cli_here import environment
+
+import curate
+from curate.dedup import exact_resolve
+from curate.dedup.shuffle import groups, partitions
+from curate.engines import elsewhere, exchanging
+from curate.engines.exchange import NOTE
+from curate.ledger import Ledger
+from curate.outcome import Options
+from curate.whatif.apply import apply
+from tests.curate.conftest import Bench, pages
+from tests.curate.filters.opt_out_here import record
+
+SMALL = {"partition_bytes": 4096, "batch_rows": 8}
+C4 = {"c4": {"min_sentences": 2}}
+RECIPES: dict[str, list[Any]] = {
+    "a single stage": [C4],
+    "two stages": [C4, "cut", "gopher_quality"],
+    "exact and minhash": [C4, "dedup_exact", {"dedup_minhash": {"verify": 0.8}}],
+    "signatures": [{"dedup_minhash": {"verify": 0.8, "verify_by": "signature", "bits": 4}}],
+    "what a step prepared": [{"opt_out": {"robots_txt": ["robots.warc"]}}],
+}
+SLOW: dict[str, list[Any]] = {
+    "other dedups": ["dedup_bloom", {"dedup_suffix_array": {"threshold": 100, "unit": "bytes"}}],
+    "embeddings and passages": [{"dedup_semantic": {"embedding": "hashed"}}, "dedup_passages"],
+}
+
+
+class Cluster:
+    """Runs with the engine `ray` and an exchange go to workers apart."""
+
+    def __init__(self, apart: Apart, home: Path) -> None:
+        self.apart, self.url, self.store = apart, f"file://{home}/exchange", home / "exchange"
+
+    def run(self, bench: Bench, *args: Any, hidden: list[Path], **options: Any) -> list[str]:
+        """Returns the tasks that were done. hidden: what is not on the workers' machines."""
+        self.apart.done.clear()
+        self.apart.hidden = hidden
+        bench.run(*args, engine="ray", exchange=self.url, **options)
+        return self.apart.done
+
+    def objects(self) -> list[Path]:
+        """What is in the store."""
+        return [path for path in self.store.rglob("*") if path.is_file()]
+
+
+@pytest.fixture(scope="module")
+def _apart(tmp_path_factory) -> Iterator[tuple[Apart, Path]]:
+    home = tmp_path_factory.mktemp("elsewhere")
+    with pytest.MonkeyPatch.context() as patch:
+        paths = [environment()["PYTHONPATH"], str(Path(__file__).parent / "plugins")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        patch.setenv("TMPDIR", str(home))
+        patch.setattr(elsewhere.tempfile, "tempdir", str(home))
+        apart = Apart()
+        yield apart, home
+        apart.close()
+        elsewhere.sweep()
+        assert [*home.glob(f"{elsewhere.PREFIX}*")] == []
+
+
+@pytest.fixture
+def cluster(_apart, monkeypatch) -> Cluster:
+    apart, home = _apart
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "plugins"))
+    monkeypatch.setattr("curate.run.open_engine", apart.opened)
+    return Cluster(apart, home)
+
+
+@pytest.fixture
+def many(monkeypatch) -> None:
+    """Groups and partitions so small that resolves are tasks."""
+    monkeypatch.setattr(groups, "GROUP", 40)
+    monkeypatch.setattr(partitions, "PARTITION", 100)
+    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
+    monkeypatch.setattr(exact_resolve, "SLICE", 20)
+
+
+@pytest.mark.parametrize(
+    "name", [*RECIPES, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)]
+)
+def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, many, monkeypatch, name):
+    steps = (RECIPES | SLOW)[name]
+    monkeypatch.chdir(bench.folder)
+    robots = record("https://host.test/robots.txt", b"User-agent: GPTBot\nDisallow: /1")
+    Path("robots.warc").write_bytes(robots)
+    hidden = [bench.folder / "here", bench.folder / "robots.warc"]
+    rows = pages(60)
+    rows[40]["id"] = rows[2]["id"]  # so that ids are settled
+    source = bench.jsonl("in.jsonl", rows)
+    bench.run(steps, source, out="here", read=SMALL)
+    done = cluster.run(bench, steps, source, out="there", read=SMALL, hidden=hidden)
+    assert done.count("run_partition") >= 4 and done.count("assemble_partition") >= 4
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert cluster.objects() == [] and not Path("there", NOTE).exists()
+
+
+def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(bench, cluster):
+    rows = [{"id": f"d{i}", "text": f"document number {i}"} for i in range(12)]
+    rows[7]["text"] += " KILL-WITH:11"
+    source = bench.jsonl("in.jsonl", rows)
+    cluster.run(bench, ["crash"], source, out="there", read=SMALL, hidden=[])
+    (held,) = bench.rows("there", "rejected")
+    assert (held["id"], held["step"], held["rule"]) == ("d7", "engine", "quarantine")
+
+
+def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, cluster, many):
+    one = bench.jsonl("one.jsonl", pages(60)[:40])
+    two = bench.jsonl("two.jsonl", pages(60)[20:])
+    bench.run([{"dedup_minhash": {"verify": 0.8}}], one, out="a", read=SMALL)
+    steps = [{"dedup_minhash": {"verify": 0.8, "against": [str(bench.folder / "a")]}}]
+    bench.run(steps, two, out="here", read=SMALL)
+    hidden = [bench.folder / "a", bench.folder / "here"]
+    done = cluster.run(bench, steps, two, out="there", read=SMALL, hidden=hidden)
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert "write_keys" in done and len(bench.ids("there")) < 30
+
+
+def test_other_settings_reuse_what_was_measured(bench, cluster):
+    steps = ["document_length", C4, "cut", "gopher_quality", "dedup_exact"]
+    source = bench.jsonl("in.jsonl", pages(60))
+    sets = ("document_length.min=20", "gopher_quality.min_words=48")
+    for out in ("here", "there"):
+        bench.run(steps, source, out=out, read=SMALL)
+        where = ("ray", None, cluster.url) if out == "there" else ()
+        cluster.apart.hidden = [bench.folder / "here"]
+        apply(bench.folder / out, sets, None, Options(1, True, *where))
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert cluster.apart.done.count("run_partition") >= 8 and cluster.objects() == []
+
+
+def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing(bench, cluster, monkeypatch):
+    source = bench.jsonl("in.jsonl", pages(60))
+    steps = [C4, "cut", "gopher_quality"]
+    bench.run(steps, source, out="here", read=SMALL)
+    commit = Ledger.commit_part
+    left = [6]  # of some eight partitions in two stages
+
+    def dies(*args: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        commit(*args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Ledger, "commit_part", dies)
+        cluster.run(bench, steps, source, out="there", read=SMALL, hidden=[])
+    before = {path.name for path in cluster.objects()}
+    assert len(before) > 10 and (bench.folder / "there" / NOTE).exists()
+    put: list[str] = []
+    real = exchanging.Exchange.put
+    monkeypatch.setattr(
+        exchanging.Exchange,
+        "put",
+        lambda e, path, version: put.append(version) or real(e, path, version),
+    )
+    done = cluster.run(bench, steps, source, out="there", read=SMALL, hidden=[])
+    assert 0 < done.count("run_partition") <= 5
+    assert not before & {*put}
+    assert bench.bytes_of("there") == bench.bytes_of("here")
+    assert cluster.objects() == []
+
+
+def test_every_function_that_is_mapped_says_which_files_it_touches():
+    home = Path(curate.__file__).parent
+    found = set()
+    for path in home.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        module = ".".join(path.relative_to(home.parent).with_suffix("").parts)
+        found |= {*re.findall(r'"(curate\.[\w.]+:[a-z_]+)"', text)}
+        found |= {f"{module}:{name}" for name in re.findall(r'\{__name__\}:([a-z_]+)"', text)}
+    # A language model is trained by a worker of its own; WORK is what does the others elsewhere.
+    found -= {"curate.language.fit:fit", exchanging.WORK}
+    assert len(found) >= 10
+    for function in found:
+        assert exchanging.files_of(function)

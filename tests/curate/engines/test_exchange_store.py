@@ -1,0 +1,318 @@
+"""The store between machines: what is put, kept, freed and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.engines import elsewhere, exchange, exchanging
+from curate.engines.base import OnDeath, Task
+from curate.engines.choose import check_engine
+from curate.engines.exchange import NOTE, Exchange, check_exchange, open_exchange, version_of
+from curate.engines.exchanging import ExchangeEngine
+from curate.errors import RunFailed, UsageError
+
+HERE = "test_exchange_store"
+
+
+def double(task: Task) -> dict[str, Any]:
+    """Each file's content twice, beside it or where the task says."""
+    for source, target in zip(task["reads"], task["writes"], strict=True):
+        Path(target).write_bytes(Path(source).read_bytes() * task.get("times", 2))
+    if task.get("fails"):
+        raise RunFailed(f"{task['writes'][0]} is not liked")
+    for more in task.get("more", []):
+        Path(more).touch()
+    return {"wrote": task["writes"]}
+
+
+def double_files(task: Task) -> dict[str, list[str]]:
+    found = {k: task.get(k, []) for k in ("reads", "writes", "may")}
+    return found | {
+        "reads": [name for name in found["reads"] if name not in task.get("hidden", [])]
+    }
+
+
+def nothing(task: Task) -> dict[str, Any]:
+    return {}
+
+
+nothing_files = double_files
+
+
+class Alone:
+    """A worker in this process."""
+
+    cpu = 0.0
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def map(
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        assert function == exchanging.WORK
+        for task in tasks:
+            yield task, elsewhere.work(json.loads(json.dumps(task)))
+
+
+@pytest.fixture
+def out(tmp_path, monkeypatch) -> Iterator[Path]:
+    monkeypatch.setattr(elsewhere.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(exchange, "WAIT", 0.001)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    yield folder
+    if elsewhere._cache is not None:
+        elsewhere._cache.close()
+        elsewhere._cache = None
+
+
+@pytest.fixture
+def opened(out) -> Exchange:
+    found = open_exchange(f"file://{out.parent}/store", out)
+    assert found is not None
+    return found
+
+
+def objects(out: Path) -> dict[str, bytes]:
+    """The store's objects by name."""
+    return {p.name: p.read_bytes() for p in (out.parent / "store").rglob("*") if p.is_file()}
+
+
+def told(out: Path, *names: str, **more: Any) -> Task:
+    """A task on files of OUT."""
+    reads = [str(out / name) for name in names]
+    return {"part": 0, "reads": reads, "writes": [f"{name}.twice" for name in reads], **more}
+
+
+def run(engine: ExchangeEngine, *tasks: Task) -> list[dict[str, Any]]:
+    return [result for _, result in engine.map(f"{HERE}:double", tasks)]
+
+
+def test_a_task_is_told_paths_of_its_own_and_its_answer_has_the_drivers(out, opened):
+    (out / "a").write_bytes(b"one")
+    with ExchangeEngine(Alone(), opened) as engine:
+        assert run(engine, told(out, "a")) == [{"wrote": [str(out / "a.twice")]}]
+        assert (out / "a.twice").read_bytes() == b"oneone"
+        assert {*objects(out).values()} == {b"one", b"oneone"}
+        assert {*objects(out)} == {version_of(out / name) for name in ("a", "a.twice")}
+    assert objects(out) == {} and not (out / NOTE).exists()
+
+
+@given(st.lists(st.binary(max_size=3), min_size=1, max_size=5))
+@settings(max_examples=12, deadline=None)
+def test_whatever_is_the_same_is_in_the_store_once(tmp_path_factory, contents):
+    home = tmp_path_factory.mktemp("drawn")
+    out = home / "out"
+    out.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elsewhere.tempfile, "tempdir", str(home))
+        found = open_exchange(f"file://{home}/store", out)
+        assert found is not None
+        with ExchangeEngine(Alone(), found) as engine:
+            for number, content in enumerate(contents):
+                (out / str(number)).write_bytes(content)
+            run(engine, *(told(out, str(n)) for n in range(len(contents))))
+            want = {content * times for content in contents for times in (1, 2)}
+            assert sorted(objects(out).values()) == sorted(want)
+            for number, content in enumerate(contents):
+                assert (out / f"{number}.twice").read_bytes() == content * 2
+
+
+def test_what_is_removed_or_renamed_in_out_is_freed_or_not_put_again(out, opened, monkeypatch):
+    for name in ("kept", "freed"):
+        (out / name).write_text(name)
+    with ExchangeEngine(Alone(), opened) as engine:
+        run(engine, told(out, "kept", "freed"))
+        (out / "freed").unlink()
+        (out / "freed.twice").unlink()
+        (out / "kept").rename(out / "renamed")
+        monkeypatch.setattr(exchanging, "version_of", None)  # renamed files are not read again
+        monkeypatch.setattr(Exchange, "put", None)
+        run(engine, told(out, "renamed", times=1))
+        assert {*objects(out).values()} == {b"kept", b"keptkept"}
+        assert (out / "renamed.twice").read_text() == "kept"
+
+
+def test_a_path_that_gets_other_bytes_is_read_anew(out, opened):
+    with ExchangeEngine(Alone(), opened) as engine:
+        for content in (b"first", b"other"):
+            (out / "a").write_bytes(content)
+            run(engine, told(out, "a"))
+            assert (out / "a.twice").read_bytes() == content * 2
+
+
+def test_files_outside_of_out_may_be_read(out, opened, monkeypatch):
+    earlier = out.parent / "earlier" / "index"
+    earlier.mkdir(parents=True)
+    (earlier / "a").write_bytes(b"x")
+    monkeypatch.chdir(out)
+    for name in (str(earlier / "a"), "../earlier/index/a"):
+        with ExchangeEngine(Alone(), opened) as engine:
+            run(engine, {"part": 0, "reads": [name], "writes": [str(out / "b")]})
+        assert (out / "b").read_bytes() == b"xx"
+    assert sorted(p.name for p in earlier.iterdir()) == ["a"]
+
+
+def test_a_file_that_a_task_does_not_name_or_write_is_named(out, opened):
+    (out / "a").write_bytes(b"x")
+    with ExchangeEngine(Alone(), opened) as engine:
+        with pytest.raises(RunFailed, match=rf"wrote {out}/b, which .*double_files does not name"):
+            run(engine, told(out, "a", more=[str(out / "b")]))
+        assert run(engine, told(out, "a", more=[str(out / "b")], may=[str(out / "b")]))
+        assert (out / "b").exists()
+        assert run(engine, told(out, "a", may=[str(out / "c")]))
+        assert not (out / "c").exists()
+
+
+def test_a_file_that_a_task_does_not_name_is_not_there(out, opened):
+    """nor one that it names as written, where it writes none."""
+    for name in ("a", "b"):
+        (out / name).write_bytes(b"x")
+    both = told(out, "a", "b")
+    with (
+        pytest.raises(FileNotFoundError, match=r"files.*/out/b'"),
+        ExchangeEngine(Alone(), opened) as engine,
+    ):
+        run(engine, {**both, "hidden": both["reads"][1:]})
+    nothing = {"part": 0, "reads": [], "writes": [str(out / "c")]}
+    with (
+        pytest.raises(RunFailed, match=f"did not write {out}/c, which .*nothing_files names"),
+        ExchangeEngine(Alone(), opened) as engine,
+    ):
+        list(engine.map(f"{HERE}:nothing", [nothing]))
+
+
+def test_an_error_has_the_drivers_paths(out, opened):
+    (out / "a").write_bytes(b"x")
+    with (
+        pytest.raises(RunFailed, match=f"^{out}/a.twice is not liked$"),
+        ExchangeEngine(Alone(), opened) as engine,
+    ):
+        run(engine, told(out, "a", fails=True))
+    assert (out / NOTE).exists()  # the next run goes on with what is there
+
+
+class Failing:
+    """A store's method that fails some times before it works."""
+
+    def __init__(self, times: int, real: Any) -> None:
+        self.left, self.real = times, real
+
+    def __get__(self, store: Any, _: type) -> Any:
+        def method(*args: Any) -> Any:
+            self.left -= 1
+            if self.left >= 0:
+                raise store._failed("/x", OSError("away"), what="reached")
+            return self.real(store, *args)
+
+        return method
+
+
+@pytest.mark.parametrize("method", ["put", "get", "sizes", "remove_all"])
+def test_a_store_that_is_away_for_a_moment_is_asked_again(out, opened, monkeypatch, method):
+    (out / "a").write_bytes(b"x")
+    store = type(opened._store)
+    real = getattr(store, method)
+    monkeypatch.setattr(store, method, Failing(exchange.TRIES - 1, real))
+    with ExchangeEngine(Alone(), opened) as engine:
+        run(engine, told(out, "a"))
+    monkeypatch.setattr(store, method, Failing(100, real))
+    with (
+        pytest.raises(RunFailed, match=r"/x cannot be reached \(away\): run again, it goes on$"),
+        ExchangeEngine(Alone(), opened) as engine,
+    ):
+        (out / "a").write_bytes(b"other")
+        run(engine, told(out, "a"))
+
+
+def test_what_is_damaged_is_noticed_and_what_is_cut_short_is_put_again(out, opened):
+    (out / "a").write_bytes(b"whole")
+    version = version_of(out / "a")
+    opened.put(out / "a", version)
+    (at,) = (out.parent / "store").rglob(version)
+    at.write_bytes(b"wrong")
+    with pytest.raises(RunFailed, match="is damaged"):
+        opened.get(version, out / "b")
+    at.write_bytes(b"who")  # as a machine leaves it that is lost while it puts
+    with ExchangeEngine(Alone(), opened) as engine:
+        run(engine, told(out, "a"))
+    assert (out / "a.twice").read_bytes() == b"wholewhole"
+
+
+def test_a_workers_folder_holds_no_more_than_it_may(out, opened, monkeypatch):
+    names = [str(n) for n in range(6)]
+    for name in names:
+        (out / name).write_bytes(name.encode() * 100)
+    monkeypatch.setattr(elsewhere, "KEEP", 500)
+    with ExchangeEngine(Alone(), opened) as engine:
+        for name in names:
+            run(engine, told(out, name))
+            cache = elsewhere._cache
+            assert cache is not None
+            held = [p.stat().st_size for p in (cache.folder / "objects").iterdir()]
+            assert 300 <= sum(held) <= 500 and not Path(cache.root).exists()
+
+
+def test_folders_of_processes_that_are_gone_are_removed_by_the_next(out, opened):
+    (out / "a").write_bytes(b"x")
+    code = (
+        "import sys, tempfile; from curate.engines.elsewhere import Cache\n"
+        "tempfile.tempdir = sys.argv[1]; c = Cache(['file:///nowhere', 'x'])\n"
+        "print('made', flush=True); sys.stdin.read()"
+    )
+    line = [sys.executable, "-c", code, str(out.parent)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True, env=os.environ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "made\n"
+        elsewhere.sweep()
+        assert len([*out.parent.glob(f"{elsewhere.PREFIX}*")]) == 1
+        process.kill()
+    with ExchangeEngine(Alone(), opened) as engine:
+        run(engine, told(out, "a"))
+    assert elsewhere._cache is not None
+    assert [*out.parent.glob(f"{elsewhere.PREFIX}*")] == [elsewhere._cache.folder]
+
+
+def test_a_run_without_an_exchange_or_with_another_removes_what_a_killed_one_left(out, opened):
+    (out / "a").write_bytes(b"x")
+    opened.put(out / "a", version_of(out / "a"))
+    again = open_exchange(opened.url + "/", out)
+    assert again is not None and again.there() == {version_of(out / "a")}
+    other = open_exchange(f"file://{out.parent}/elsewhere", out)
+    assert other is not None and other.there() == set() and objects(out) == {}
+    assert open_exchange(None, out) is None and not (out / NOTE).exists()
+
+
+@pytest.mark.parametrize(
+    ("engine", "url", "said"),
+    [
+        ("local", "s3://b/tmp", "--exchange is between machines: give --engine ray as well"),
+        ("ray", "/tmp/x", "--exchange /tmp/x: give a URL that all machines reach"),
+        ("ray", "memory://x", "--exchange memory://x: give a URL that all machines reach"),
+    ],
+)
+def test_a_wrong_exchange_is_one_line(engine, url, said):
+    with pytest.raises(UsageError, match=said):
+        check_engine(engine, None, url)
+
+
+def test_a_store_that_cannot_be_written_is_named_before_the_work(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFailed, match=r"file/x cannot be written .*: see that it is there"):
+        check_exchange(f"file://{tmp_path}/file/x")
+    with pytest.raises(UsageError, match=r"^--exchange nosuch://x: "):
+        check_exchange("nosuch://x")
