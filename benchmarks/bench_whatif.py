@@ -125,7 +125,7 @@ SHARE, MOST = 0.01, 0.5  # admitted; of a run's CPU seconds
 CHANGES = {
     "limit": ("", ""),
     "threshold": ("threshold: 0.7", "dedup_minhash.threshold=0.85"),
-    "verify": ("verify: 0.7", "dedup_minhash.verify=0.85"),
+    "verify": ("verify: 0.7", "dedup_minhash.verify=0.95"),
 }
 
 
