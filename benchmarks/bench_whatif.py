@@ -265,7 +265,7 @@ def main() -> int:
         f"{found['documents']:,} documents, {len(found['rules'])} rules: kept"
         f" {found['before']['documents']:,}, now {found['after']['least']['documents']:,}"
     )
-    print(f"first call (reads the texts' lengths): {first:.2f} s")
+    print(f"first call (reads the texts' lengths): {first:.2f} s, of a core {core[0]:.2f} s")
     print(
         f"median of {given.times}: {median:.2f} s ({min(seconds[1:]):.2f} to"
         f" {max(seconds[1:]):.2f}), of a core {statistics.median(core[1:]):.2f} s,"

@@ -231,7 +231,8 @@ def test_the_command_says_how_many_documents_each_stage_measured(home: Home) -> 
     lines = [x for x in done.stderr.splitlines() if ": measured " in x]
     assert [m["stage"] for m in found] == [x.split(": measured")[0] for x in lines]
     assert found[0]["measured"] == 0 < found[1]["measured"] < found[1]["documents"]
-    assert f"measured {found[1]['measured']} of {found[1]['documents']} documents" in lines[1]
+    said = f"measured {found[1]['measured']} of {found[1]['documents']} documents"
+    assert f"{said}, took over {found[1]['taken']}" in lines[1]
 
 
 def test_a_model_of_embeddings_is_given_whole_batches() -> None:
