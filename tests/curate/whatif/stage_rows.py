@@ -38,7 +38,9 @@ def other(old: Rows, new: Rows) -> list[tuple[int, int]]:
     return [key for key, row in new.items() if key not in old or old[key] != row]
 
 
-def to_measure(old: list[Path], new: list[Path], k: int, chain: list[str], applied: bool) -> int:
+def to_measure(
+    old: list[Path], new: list[Path], k: int, chain: list[str], applied: bool
+) -> set[tuple[int, int]]:
     """Documents of stage k of two runs that the second must measure again: new to the stage or with
     another row, cut otherwise by the applied step (the first of the chain), or with a step that
     edits between their first marks in the two."""
@@ -53,7 +55,7 @@ def to_measure(old: list[Path], new: list[Path], k: int, chain: list[str], appli
         cuts = [[e for e in r["edits"] if applied and e["step"] == chain[0]] for r in rows]
         if cuts[0] != cuts[1] or any(min(first) <= p < max(first) for p in edits):
             again.add(key)
-    return len(again)
+    return again
 
 
 def to_sketch(old: Path, new: Path) -> int:
