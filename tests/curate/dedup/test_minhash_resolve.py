@@ -27,12 +27,12 @@ from curate.dedup.minhash import parts as minhash_parts
 from curate.dedup.minhash import verify as minhash_verify
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.shuffle import buckets as shuffle_buckets
+from curate.dedup.shuffle import byte_rows
 from curate.dedup.shuffle import candidates as shuffle_candidates
 from curate.dedup.shuffle import groups as shuffle_groups
 from curate.dedup.shuffle import keys as shuffle_keys
 from curate.dedup.shuffle import partitions as shuffle_partitions
 from curate.dedup.shuffle import room as shuffle_room
-from curate.dedup.shuffle import slices as shuffle_slices
 from curate.errors import RunFailed
 from curate.sketches import SketchFile
 
@@ -128,7 +128,7 @@ def small(monkeypatch) -> None:
     monkeypatch.setattr(minhash_parts, "PART", 25)
     monkeypatch.setattr(minhash_parts, "MOST_PARTS", 7)
     monkeypatch.setattr(minhash_verify, "CHUNK", 8)
-    monkeypatch.setattr(shuffle_slices, "SEGMENT", 900)
+    monkeypatch.setattr(byte_rows, "SEGMENT", 900)
     monkeypatch.setattr(minhash_verify, "MAPPED_MEMBERS", 8)
     monkeypatch.setattr(minhash_compared, "TEXTS", 7)
 
