@@ -1,17 +1,17 @@
-"""Deciding by tasks: dedup_minhash, dedup_exact and dedup_passages over sketches, in one process
-and by workers.
+"""Deciding by tasks: MinHash, exact dedup, passages and percentiles, in one process and by workers.
 
-    python benchmarks/bench_resolve.py [--documents N] [--exact N] [--passages N] [--only PART]
+    python benchmarks/bench_resolve.py [--documents N] [--exact N] [--passages N] [--scores N]
+        [--only PART] [--folder DIR]
 
 MinHash decides on documents of 60 words drawn from 5,000, every fourth a near copy, by bands and
 with `--verify 0.8`; exact dedup on synthetic keys, one in five of which another document has;
 passages are lines of generated documents (generated_corpus.py), ten of each, a third of which stand
-more than once. Each is decided by the calling process alone (exact: by one query over all
-sketches), by one worker and by two; printed are seconds, CPU time of all processes and the peak of
-the largest. Exit status 1 where the bytes of the decisions differ, or where one worker takes more
-than 1.05 times the CPU time of the process alone, without what it takes more for TINY documents cut
-as finely: a process that starts, and libraries and compiled code that are loaded in two. Takes some
-4 GB of disk.
+more than once; perplexities are drawn, in four languages. Each is decided by the calling process
+alone (exact: by one query over all sketches), by one worker and by two; printed are seconds, CPU
+time of all processes and the peak of the largest. Exit status 1 where the bytes of the decisions
+differ, or where one worker takes more than 1.05 times the CPU time of the process alone, without
+what it takes more for TINY documents cut as finely: a process that starts, and libraries and
+compiled code that are loaded in two. Takes some 4 GB of disk.
 """
 
 from __future__ import annotations
@@ -113,6 +113,25 @@ def write_passages(count: int, folder: Path, most: int) -> None:
         store(folder, part, table.append_column("id", pa.array(columns["id"])), pq)
 
 
+def write_scores(count: int, folder: Path, most: int) -> None:
+    """Sketches of that many documents with perplexities in four languages, one in 50 without."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    draw = np.random.default_rng(1)
+    for part in range(-(-count // most)):
+        rows = min(most, count - part * most)
+        number = np.arange(part * most, part * most + rows)
+        score = np.exp(draw.normal(6, 1, rows))
+        columns = {
+            "lang": pa.array(draw.choice(["en", "de", "fr", "es"], rows, p=[0.7, 0.1, 0.1, 0.1])),
+            "score": pa.array(score, mask=draw.random(rows) < 0.02),
+            "id": pa.array(np.char.add("crawl-2024-", number.astype(str)).tolist(), pa.string()),
+        }
+        store(folder, part, pa.table(columns), pq)
+
+
 def store(folder: Path, part: int, table: Any, pq: Any) -> None:
     """A file of a stage's sketches."""
     import numpy as np
@@ -141,12 +160,13 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     from curate.dedup.passages.step import DedupPassages
     from curate.dedup.shuffle import groups
     from curate.engines.local import LocalEngine
+    from curate.perplexity.step import Perplexity
     from curate.sketches import Run, Sketches, SketchFile, run_here, view
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(part, path, part) for part, path in enumerate(paths))
     name, given = json.loads(settings)
-    kinds = {"exact": DedupExact, "passages": DedupPassages}
+    kinds = {"exact": DedupExact, "passages": DedupPassages, "perplexity": Perplexity}
     step: Any = kinds.get(name, DedupMinhash)(**given)
     exact_resolve.AT_ONCE = 0 if workers else 10**12
     if tiny:
@@ -167,7 +187,7 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
         "seconds": seconds,
         "cpu": used,
         "peak_mib": max(one.ru_maxrss for one in peaks) / 1024,
-        "dropped": found["dropped"],
+        "dropped": found.get("dropped", 0),
         "digest": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
     print(json.dumps(figures))
@@ -194,7 +214,7 @@ def compare(name: str, count: int, folder: Path, settings: str, passes: int) -> 
         middle["start"] = start
         who = "the process" if not workers else f"{workers} worker{'s' * (workers > 1)}"
         print(
-            f"  {name:<9}{who:<12}{middle['seconds']:7.1f} s, {middle['cpu']:6.1f} s of CPU,"
+            f"  {name:<11}{who:<12}{middle['seconds']:7.1f} s, {middle['cpu']:6.1f} s of CPU,"
             f" {middle['start']:.1f} s of it start; peak of a process"
             f" {middle['peak_mib']:5.0f} MiB; {middle['dropped']:.0f} of {count} dropped",
             flush=True,
@@ -213,8 +233,9 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=2_000_000, help="for MinHash")
     parser.add_argument("--exact", type=int, default=16_000_000, help="documents for exact dedup")
     parser.add_argument("--passages", type=int, default=400_000, help="documents with passages")
+    parser.add_argument("--scores", type=int, default=4_000_000, help="documents with perplexities")
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--only", choices=[*MINHASH, "exact", "passages"])
+    parser.add_argument("--only", choices=[*MINHASH, "exact", "passages", "perplexity"])
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
     parser.add_argument("--decide", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -224,7 +245,7 @@ def main() -> None:
     if min(options.documents, options.exact) < 500_000:
         parser.error("fewer than 500,000 documents are one task, which the process does itself")
     passed = True
-    counts = {"exact": options.exact, "passages": options.passages}
+    counts = {"exact": options.exact, "passages": options.passages, "perplexity": options.scores}
     for name in (*MINHASH, *counts):
         if options.only not in (None, name):
             continue
@@ -237,9 +258,12 @@ def main() -> None:
                     write_exact(documents, here, rows)
                 elif name == "passages":
                     write_passages(documents, here, rows)
+                elif name == "perplexity":
+                    write_scores(documents, here, rows)
                 else:
                     write_minhash(documents, here, MINHASH[name], rows)
-            settings = json.dumps([name, MINHASH.get(name, {})])
+            given = {"model": "any"} if name == "perplexity" else MINHASH.get(name, {})
+            settings = json.dumps([name, given])
             passed &= compare(name, count, Path(place), settings, options.passes)
     sys.exit(0 if passed else 1)
 
