@@ -23,7 +23,7 @@ from curate.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_fo
 from curate.progress import Progress, say
 from curate.sketches import SketchedCorpus
 from curate.stage_files import part_path
-from curate.stage_work import relative_paths
+from curate.stage_work import named_files, relative_paths
 
 
 class Stages:
@@ -131,6 +131,8 @@ class Stages:
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
         spec = {
+            "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
+            "files": named_files([stage.apply, *stage.steps, stage.sketch]),
             "input": str(previous) if previous else None,
             "plan": self.plan.inputs.dump() if first else None,
             "read": self.plan.recipe.read.model_dump(mode="json"),
