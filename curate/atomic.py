@@ -21,16 +21,19 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary path beside `path`; what was written there becomes `path` at the end."""
+def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
+    """Gives a temporary path beside `path`; what was written there becomes `path` at the end. sync:
+    whether it is durable then; a task of a phase leaves that to the phase (dedup/phases.py)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
         yield aside
-        with open(aside, "rb+") as f:
-            os.fsync(f.fileno())
+        if sync:
+            with open(aside, "rb+") as f:
+                os.fsync(f.fileno())
         aside.replace(path)
-        sync_folder(path.parent)
+        if sync:
+            sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
 

@@ -52,7 +52,7 @@ def resolve(
                 found["superseded"] = _superseded(db, whole, own / SUPERSEDED)
             found |= _own_decisions(db, whole, aside, earlier)
         if isinstance(step, Removal):
-            found["removal"] = _removal(db, aside, size)
+            found["removal"] = _removal(db, aside, size, found.pop("cut", None))
     return {**found, "seconds": round(time.perf_counter() - began, 3)}
 
 
@@ -106,9 +106,12 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
     return {**counts, "against": {index.name: hits.get(index.name, 0) for index in earlier}}
 
 
-def _removal(db: Any, path: Path, size: tuple[int, int]) -> dict[str, Any]:
-    """[what would go, all] in documents and in bytes, and the largest cluster."""
+def _removal(db: Any, path: Path, size: tuple[int, int], cut: int | None) -> dict[str, Any]:
+    """[what would go, all] in documents and in bytes, and the largest cluster. cut: bytes that go,
+    where a step that cuts passages alone has counted them."""
     source = f"read_parquet({literal(path)})"
+    if cut is not None:
+        return {"documents": [0, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
     gone, cut = db.execute(
         f"""WITH spans AS (
           SELECT span_start AS a, span_end AS z, coalesce(max(span_end) OVER (

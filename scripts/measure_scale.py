@@ -1,6 +1,7 @@
 """Measures what forecasts rest on where the user has no run: curate/scale/measured.json.
 
     python scripts/measure_scale.py [--small N] [--large N] [--only RECIPE...] [-o FILE]
+    python scripts/measure_scale.py --deciding STEP...
 
 Shipped recipes run with one worker over a few archives and over many (benchmarks/page_variants.py),
 once before that to compile and load; the table holds their run.json, without what forecasts do not
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +44,15 @@ ONCE = {
     "dclm-baseline": (20_000, 200_000),
     "refinedweb": (4_000, 30_000),  # its 9,000 hashes and its suffix array take their time
 }
-# Dedups that are split into tasks where there is much to decide, alone: two groups and more.
-SPLIT = {"fineweb": "dedup_minhash", "c4": "dedup_exact"}
+# Steps that are split into tasks where there is much to decide, alone: two groups and more.
+SPLIT = (
+    ("fineweb", "dedup_minhash"),
+    ("c4", "dedup_exact"),
+    ("ccnet-llama1", "dedup_passages"),
+    ("ccnet-llama1", "perplexity"),
+)
 MANY = 450_000
+LINE = 100  # characters of the short texts on which `perplexity` decides: scoring is slow
 LEFT_OUT = {"url_filter", "extract", "language", "perplexity", "quality", "newline_runs"}
 DOCUMENT_BYTES = 3500
 TRAINED = 8_000_000  # characters that the n-gram model is trained on: its speed is what counts
@@ -130,7 +138,8 @@ def text_alone(folder: Path, recipe: str, only: str = "") -> str:
     text["steps"] = first + [s for s in left if s not in first]
     text["name"] = f"{recipe}, text alone"
     if only:
-        text["steps"] = [s for s in first if only in s]
+        steps = yaml.safe_load((ROOT / "pipelines" / f"{recipe}.yaml").read_text(encoding="utf-8"))
+        text["steps"] = [s for s in steps["steps"] if only in s]
         text["name"] = f"{recipe}, {only} alone"
     path = folder / f"{recipe}-text{only}.yaml"
     path.write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
@@ -140,17 +149,55 @@ def text_alone(folder: Path, recipe: str, only: str = "") -> str:
 def once(folder: Path, recipe: str, sizes: tuple[int, int], only: str = "") -> list[dict[str, Any]]:
     """Records of runs over generated texts, whose single process has more to do."""
     runs: list[dict[str, Any]] = []
+    short = only == "perplexity"
     for documents in (sizes[0], *sizes):  # the first compiles and loads
-        source, target = folder / f"text-{documents}", folder / f"{recipe}-text-{documents}"
+        source = folder / f"{'short' if short else 'text'}-{documents}"
+        target = folder / f"{recipe}-text-{documents}"
         if not source.exists():
             source.mkdir()
-            write_parquet(source, documents * DOCUMENT_BYTES, 32e6)
+            if short:
+                write_short(source, documents)
+            else:
+                write_parquet(source, documents * DOCUMENT_BYTES, 32e6)
         given = text_alone(folder, recipe, only)
         run(folder, "run", given, str(source), "-o", str(target), "--workers", "1", "-q")
         record = json.loads((target / "run.json").read_text(encoding="utf-8"))
         runs.append(trimmed(record, f"{record['totals']['read']:,} generated texts"))
         shutil.rmtree(target)
     return runs[1:]
+
+
+def write_short(folder: Path, documents: int) -> None:
+    """Short English texts, 20,000 a file: pieces of generated ones."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from benchmarks.generated_corpus import documents as generated
+
+    texts = (
+        row["text"][begin : begin + LINE]
+        for row in generated(documents)
+        for begin in range(0, len(row["text"]) - LINE, LINE)
+    )
+    for part, begin in enumerate(range(0, documents, 20_000)):
+        some = list(islice(texts, min(20_000, documents - begin)))
+        names = [str(begin + n) for n in range(len(some))]
+        table = pa.table({"id": names, "text": some, "lang": ["en"] * len(some)})
+        pq.write_table(table, folder / f"in-{part:05d}.parquet")
+
+
+def again(table: Path, steps: list[str]) -> None:
+    """Measures what decides these steps, and puts it into a table in the place of what it has."""
+    known = json.loads(table.read_text(encoding="utf-8"))
+    runs = known.pop("runs")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for recipe, step in SPLIT:
+            if step in steps:
+                prepare(folder, recipe)
+                found = once(folder, recipe, (ONCE[recipe][0], MANY), step)
+                runs = [r for r in runs if r["recipe"] != found[0]["recipe"]] + found
+    write_table(table, known, runs)
 
 
 def write_table(path: Path, head: dict[str, str], runs: list[dict[str, Any]]) -> None:
@@ -166,7 +213,10 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=30)
     parser.add_argument("--only", nargs="*", default=RECIPES)
     parser.add_argument("-o", "--out", type=Path, default=TARGET)
+    parser.add_argument("--deciding", nargs="+", help="these steps' deciding alone, anew")
     options = parser.parse_args()
+    if options.deciding:
+        return again(options.out, options.deciding)
     runs = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -187,7 +237,7 @@ def main() -> None:
         for recipe, sizes in ONCE.items() if options.only == RECIPES else ():
             runs += once(folder, recipe, sizes)
             print(f"{runs[-1]['recipe']}: {runs[-1]['totals']}", flush=True)
-        for recipe, step in SPLIT.items() if options.only == RECIPES else ():
+        for recipe, step in SPLIT if options.only == RECIPES else ():
             runs += once(folder, recipe, (ONCE[recipe][0], MANY), step)
             print(f"{runs[-1]['recipe']}: {runs[-1]['totals']}", flush=True)
     head = {

@@ -12,58 +12,47 @@ from typing import Any
 import numpy as np
 
 BUCKETS = ("head", "middle", "tail", "all")
+ALL = BUCKETS.index("all")
 BINS = 40
+MOST = 1e300  # perplexities above, infinite ones too, stand in the last bin
 Cuts = dict[str, tuple[float, float]]
-# The bucket of a row of `sketches` with the cuts (head, tail) of its language.
-BUCKET_SQL = (
-    "CASE WHEN score IS NULL OR head IS NULL THEN 'all' WHEN score < head THEN 'head'"
-    " WHEN score < tail THEN 'middle' ELSE 'tail' END"
-)
 
 
-def percentiles(db: Any, head: float, tail: float) -> Cuts:
-    """Cuts by language over the view `sketches` (lang, score): exact percentiles, between ranks by
-    the straight line, as numpy has them. Sorting is DuckDB's, which spills."""
-    rows = db.execute(
-        """WITH ranked AS (
-          SELECT lang, score,
-                 row_number() OVER (PARTITION BY lang ORDER BY score) - 1 AS r,
-                 count(*) OVER (PARTITION BY lang) - 1 AS last
-          FROM sketches WHERE score IS NOT NULL)
-        SELECT lang, r, last, score FROM ranked
-        WHERE r IN (floor(last * ? / 100), ceil(last * ? / 100),
-                    floor(last * ? / 100), ceil(last * ? / 100))
-        ORDER BY lang, r""",
-        [head, head, tail, tail],
-    ).fetchall()
-    found: dict[str, tuple[int, dict[int, float]]] = {}
-    for lang, rank, last, score in rows:
-        found.setdefault(lang, (last, {}))[1][rank] = score
-
-    def at(last: int, scores: dict[int, float], percent: float) -> float:
-        place = last * percent / 100
-        low, high = scores[math.floor(place)], scores[math.ceil(place)]
-        return low + (high - low) * (place - math.floor(place))
-
-    return {g: (at(n, s, head), at(n, s, tail)) for g, (n, s) in found.items()}
+def ranks_between(scores: int, percent: float) -> tuple[int, int]:
+    """The ranks (from 0) that a percentile of so many scores lies between."""
+    place = (scores - 1) * percent / 100
+    return math.floor(place), math.ceil(place)
 
 
-def histogram(db: Any, lang: str) -> dict[str, Any]:
-    """Documents of a language by perplexity, in bins of equal width of its logarithm: as
-    report/bins.py dumps them."""
-    low, high = db.execute(
-        "SELECT min(score), max(score) FROM sketches WHERE lang = ? AND score IS NOT NULL", [lang]
-    ).fetchone()
-    least, most = math.log10(1 + low), math.log10(1 + high)
-    width = max((most - least) / BINS, 1e-6)
-    rows = db.execute(
-        """SELECT least(?, floor((log10(1 + score) - ?) / ?))::INTEGER AS bin, count(*)
-        FROM sketches WHERE lang = ? AND score IS NOT NULL GROUP BY bin""",
-        [BINS - 1, least, width, lang],
-    ).fetchall()
-    counts = np.zeros(BINS, np.int64)
-    for place, number in rows:
-        counts[max(0, place)] += number
+def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
+    """The exact percentile, between ranks by the straight line, as numpy has it. ranked: scores by
+    rank."""
+    low, high = (ranked[rank] for rank in ranks_between(scores, percent))
+    place = (scores - 1) * percent / 100
+    return low + (high - low) * (place - math.floor(place))
+
+
+def bucket_of(score: np.ndarray, head: np.ndarray, tail: np.ndarray) -> np.ndarray:
+    """int8[rows]: places in BUCKETS; all are float64[rows], NaN: no score, or no cuts."""
+    found = np.where(score < head, 0, np.where(score < tail, 1, 2))
+    return np.where(np.isnan(score) | np.isnan(head), ALL, found).astype(np.int8)
+
+
+def bins_of(low: float, high: float) -> tuple[float, float]:
+    """(logarithm where the first bin begins, width) of bins from the least to the greatest score,
+    of equal width of the logarithm."""
+    least, most = math.log10(1 + min(low, MOST)), math.log10(1 + min(high, MOST))
+    return least, max((most - least) / BINS, 1e-6)
+
+
+def bin_counts(score: np.ndarray, least: float, width: float) -> np.ndarray:
+    """int64[BINS]: scores by bin."""
+    place = np.floor((np.log10(1 + np.minimum(score, MOST)) - least) / width)
+    return np.bincount(np.clip(place, 0, BINS - 1).astype(np.int64), minlength=BINS)
+
+
+def histogram(counts: np.ndarray, least: float, width: float) -> dict[str, Any]:
+    """As report/bins.py dumps them."""
     edges = 10 ** (least + width * np.arange(BINS + 1)) - 1
     return {
         "scale": "log",

@@ -12,16 +12,14 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from curate.database import literal
 from curate.documents import NUMBER, Documents
 from curate.errors import UsageError
 from curate.limits import Limit, decide
-from curate.perplexity.buckets import BUCKET_SQL, BUCKETS, Cuts, histogram, percentiles
+from curate.perplexity.buckets import BUCKETS
 from curate.perplexity.locate import EVERY, MARK, find_models
 from curate.sketches import Sketches
 from curate.steps import CorpusStep
 
-_MOST_LANGS = 50  # in the report
 _NO_LANG = ""
 
 
@@ -76,7 +74,7 @@ class Perplexity(CorpusStep):
             ccnet.check_own(self.label, models, self.ccnet_sha256)
         for path in models.values():
             whole = is_kenlm(path) or read_model(path, whole=True).variant == "ccnet"
-            if whole and self._first:
+            if whole and self.repeats:
                 raise UsageError(
                     f"{self.label}: {path} takes a document for one sentence, so no line of it can"
                     " be a repeated one; first and least_first need a model of variant plain"
@@ -87,14 +85,12 @@ class Perplexity(CorpusStep):
         """The models alone: other buckets do not score again."""
         found = self.identity()
         settings: dict[str, Any] = {"model": self.model}
-        return found | {"settings": settings | ({"first": True} if self._first else {})}
+        return found | {"settings": settings | ({"first": True} if self.repeats else {})}
 
     @property
-    def _first(self) -> bool:
+    def repeats(self) -> bool:
+        """Whether perplexities with repeated lines as certain are measured too."""
         return self.first or self.least_first is not None
-
-    def folder_identity(self) -> dict[str, Any]:
-        return self.sketch_identity()
 
     def resources(self) -> list[str]:
         found = []
@@ -127,7 +123,7 @@ class Perplexity(CorpusStep):
         langs = [lang or _NO_LANG for lang in docs.table["lang"].to_pylist()]
         columns = {"lang": pa.array(langs, pa.string())}
         for name, of in (("score", "perplexity"), ("first", "first_occurrences")):
-            if name == "score" or self._first:
+            if name == "score" or self.repeats:
                 values = self._by_language(docs.text, langs, of)
                 columns[name] = pa.array(values, pa.float64(), mask=np.isnan(values))
         return pa.table(columns)
@@ -144,13 +140,6 @@ class Perplexity(CorpusStep):
             values[at] = getattr(self._models[lang], of)(texts.take(pa.array(at)))
         return values
 
-    def _cuts(self, db: Any) -> Cuts:
-        if self.cutoffs == "ccnet":
-            from curate.perplexity.ccnet import CUTOFFS
-
-            return CUTOFFS
-        return percentiles(db, self.head, self.tail) | self.cuts
-
     @property
     def reach(self) -> Literal["own", "any"]:
         """Buckets by percentiles of the corpus decide where only some of them are kept."""
@@ -164,50 +153,13 @@ class Perplexity(CorpusStep):
         ]
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        db = sketches.connection
-        cuts = self._cuts(db)
-        db.execute("CREATE OR REPLACE TABLE cuts (lang VARCHAR, head DOUBLE, tail DOUBLE)")
-        if cuts:
-            db.executemany("INSERT INTO cuts VALUES (?, ?, ?)", [[k, *v] for k, v in cuts.items()])
-        db.execute(
-            f"""COPY (
-            SELECT part, n, false AS drop, id, NULL::BIGINT AS cluster, NULL::VARCHAR AS kept_id,
-                   NULL::VARCHAR AS partner_id, NULL::DOUBLE AS similarity,
-                   'perplexity' AS method, NULL::BIGINT AS span_start, NULL::BIGINT AS span_end,
-                   score, {BUCKET_SQL} AS bucket, head, tail{", first" if self._first else ""}
-            FROM sketches LEFT JOIN cuts USING (lang) ORDER BY part, n
-            ) TO {literal(sketches.decisions)} (FORMAT parquet)"""
-        )
-        counted = db.execute(
-            f"""SELECT lang, bucket, count(*) FROM read_parquet({literal(sketches.decisions)})
-            JOIN (SELECT part, n, lang FROM sketches) USING (part, n) GROUP BY ALL ORDER BY ALL"""
-        ).fetchall()
-        return {"perplexity": self._figures(db, cuts, counted)}
+        from curate.perplexity.resolve import resolve
 
-    def _figures(self, db: Any, cuts: Cuts, counted: list[tuple[str, str, int]]) -> dict[str, Any]:
-        """By language, the most frequent first: cuts, documents by bucket, a histogram."""
-        by_lang: dict[str, dict[str, int]] = {}
-        for lang, bucket, number in counted:
-            by_lang.setdefault(lang, {})[bucket] = number
-        first = sorted(by_lang, key=lambda g: (-sum(by_lang[g].values()), g))[:_MOST_LANGS]
-        scored = {
-            r[0]
-            for r in db.execute(
-                "SELECT DISTINCT lang FROM sketches WHERE score IS NOT NULL"
-            ).fetchall()
-        }
-        return {
-            lang or "(none)": {
-                "buckets": by_lang[lang],
-                "cuts": list(cuts.get(lang, ())),
-                **({"histogram": histogram(db, lang)} if lang in scored else {}),
-            }
-            for lang in first
-        }
+        return resolve(self, sketches)
 
     def applied(self, decisions: pa.Table) -> pa.Table:
         """Without the cuts, which change with any document: what counts is the bucket."""
-        return decisions.select(["score", "bucket", *(["first"] if self._first else [])])
+        return decisions.select(["score", "bucket", *(["first"] if self.repeats else [])])
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(decisions["n"].to_numpy(), docs.table[NUMBER].to_numpy())
@@ -217,7 +169,7 @@ class Perplexity(CorpusStep):
         bucket = mine["bucket"].to_pylist()
         docs = docs.annotate("score", score)
         docs = docs.annotate("bucket", pa.array(bucket, pa.string()))
-        if self._first:
+        if self.repeats:
             docs = docs.annotate("first", mine["first"].combine_chunks().cast(pa.float64()))
         docs = decide(docs, self.limits())
         if self.keep:

@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 import xxhash
 from pydantic import Field, PrivateAttr, model_validator
 
-from curate.database import literal
 from curate.documents import NUMBER, Documents
 from curate.errors import UsageError
 from curate.fasttext.model_file import sha256
 from curate.limits import Limit, decide
-from curate.quality.measures import kept_count
 from curate.quality.model import VARIABLE, Classifier, effective, good_label
 from curate.sketches import Sketches
 from curate.steps import CorpusStep, Settings, Step
@@ -189,36 +187,9 @@ class QualityShare(Scored, CorpusStep):
         return pa.table({"score": self.scores(docs)})
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        db = sketches.connection
-        assert self.keep_fraction is not None
-        (documents,) = db.execute("SELECT count(*) FROM sketches").fetchone()
-        last = kept_count(documents, self.keep_fraction) - 1 if documents else 0
-        # A table, so that the number never passes through text.
-        db.execute(
-            f"""CREATE TEMP TABLE lowest AS
-            SELECT score AS threshold FROM sketches ORDER BY score DESC LIMIT 1 OFFSET {last}"""
-        )
-        # Nothing of this is a decision between documents: `drop` is left to `apply`, and no row
-        # has a cluster, so that OUT/decisions.parquet has none of them.
-        db.execute(
-            f"""COPY (
-            SELECT part, n, false AS drop, id, NULL::BIGINT AS cluster, NULL::VARCHAR AS kept_id,
-                   NULL::VARCHAR AS partner_id, NULL::DOUBLE AS similarity,
-                   '{self.name}' AS method, NULL::BIGINT AS span_start, NULL::BIGINT AS span_end,
-                   score, threshold
-            FROM sketches CROSS JOIN lowest ORDER BY part, n
-            ) TO {literal(sketches.decisions)} (FORMAT parquet)"""
-        )
-        kept, threshold = db.execute(
-            """SELECT count(*), coalesce(any_value(threshold), 0)
-            FROM sketches CROSS JOIN lowest WHERE score >= threshold"""
-        ).fetchone()
-        return {
-            "documents": documents,
-            "threshold": threshold,
-            "kept": kept,
-            "dropped": documents - kept,
-        }
+        from curate.quality.share import resolve
+
+        return resolve(self, sketches)
 
     def applied(self, decisions: pa.Table) -> pa.Table:
         """The score, and the threshold of those below it, whose reasons name it."""

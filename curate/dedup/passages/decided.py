@@ -9,37 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.atomic import replacing
+from curate.decision_pieces import COLUMNS, ROWS, piece_files, write_piece
 from curate.dedup.passages.owners import owner_files
 from curate.dedup.passages.rows import member_files
 from curate.dedup.shuffle.groups import Group
 from curate.dedup.shuffle.slices import read_slice
 from curate.sketches import Task, sketch_batches
 
-BATCH = 100_000  # rows that are made at once
-
-DECISIONS = pa.schema(
-    [
-        ("part", pa.int32()),
-        ("n", pa.int64()),
-        ("drop", pa.bool_()),
-        ("id", pa.string()),
-        ("cluster", pa.int64()),
-        ("kept_id", pa.string()),
-        ("partner_id", pa.string()),
-        ("similarity", pa.float64()),
-        ("method", pa.string()),
-        ("span_start", pa.int64()),
-        ("span_end", pa.int64()),
-        # Whether all copies are in one document, or the copy that stays is in the same one.
-        ("local", pa.bool_()),
-    ]
-)
-
-
-def piece_files(folder: Path, count: int) -> list[Path]:
-    """The decisions on each of so many groups, in order."""
-    return [folder / f"decisions-{part:05d}.arrow" for part in range(count)]
+# local: whether all copies are in one document, or the copy that stays is in the same one.
+DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 
 def write_pieces_files(task: Task) -> dict[str, list[str]]:
@@ -60,20 +38,24 @@ def write_pieces(task: Task) -> dict[str, Any]:
     before = np.repeat(task["clusters"], [len(batch) for batch in answers])
     table = pa.Table.from_batches(answers).combine_chunks()
     path = piece_files(Path(task["folder"]), group.part + 1)[-1]
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        replacing(path) as aside,
-        pa.OSFile(str(aside), "wb") as file,
-        pa.ipc.new_file(file, DECISIONS, options=options) as writer,
-    ):
-        for batch in _decisions(task, group, table, before):
-            writer.write_batch(batch)
-    return {}
+    cut: list[int] = []
+    write_piece(path, DECISIONS, _decisions(task, group, table, before, cut))
+    return {"cut": sum(cut)}
+
+
+def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -> tuple[int, int]:
+    """(bytes that lie in one of the spans, what to give as `last` with the spans that follow).
+    Spans are ordered by document, then a; those of a document may overlap. last: 0 at first."""
+    doc, begin, end = (array.astype(np.int64) for array in (document, a, z))
+    ends = np.maximum.accumulate(np.concatenate([[last], (doc << 32) | end]))
+    seen = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)
+    return int(np.maximum(end - np.maximum(begin, seen), 0).sum()), int(ends[-1])
 
 
 def _decisions(
-    task: Task, group: Group, answers: pa.Table, before: np.ndarray
+    task: Task, group: Group, answers: pa.Table, before: np.ndarray, cut: list[int]
 ) -> Iterator[pa.RecordBatch]:
+    """Batches of decisions; `cut` is given the bytes that go of this run's documents."""
     members, firsts = (np.load(path) for path in member_files(Path(task["rows"]), group.part))
     document, a, z, key = members
     shared = answers["cluster"].is_valid().to_numpy()
@@ -88,11 +70,15 @@ def _decisions(
     sketches = pa.Table.from_batches(batches).combine_chunks()
     ids = sketches["id"].chunk(0)
     part, n = (sketches[name].to_numpy() for name in ("part", "n"))
-    for begin in range(0, len(mine), BATCH):
-        at = mine[begin : begin + BATCH]
+    last = 0
+    for begin in range(0, len(mine), ROWS):
+        at = mine[begin : begin + ROWS]
         k, where = key[at], document[at]
         keeper = here[k] & (where == document[firsts[k]])
         gone = lost[k] | ~(here[k] & (at == firsts[k]))
+        counted = gone & (part[where] >= 0)  # not those of earlier corpora
+        size, last = bytes_under(where[counted], a[at][counted], z[at][counted], last)
+        cut.append(size)
         # The partner of a copy is the document preferred most; of that one, where it loses its
         # copies too, the one preferred least.
         partner = np.where(keeper & lost[k], len(owner) + k.astype(np.int64), k)

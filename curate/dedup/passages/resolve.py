@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.dedup.passages.decided import BATCH, DECISIONS, piece_files
+from curate.decision_pieces import join_pieces, piece_files
+from curate.dedup.passages.decided import DECISIONS
 from curate.dedup.passages.packed import passages_about
 from curate.dedup.passages.shared import find_shared, part_passages
 from curate.dedup.phases import Done, Phase, forget, run_phases
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages
 
 PASSAGES = 2_000_000  # of a group, about; a file that holds more is a group by itself
-SLICE = 500_000  # rows of a slice that are aimed at
+SLICE = 1_000_000  # rows of a slice that are aimed at
 
 
 def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[Phase]:
@@ -67,8 +67,8 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
         told = {"clusters": before, "method": step.method, "folder": str(folder)}
         told |= {name: str(done.folder(name)) for name in ("rows", "owners")}
         tasks = [{**group.dump(), **told} for group in found]
-        run_tasks(run, "curate.dedup.passages.decided:write_pieces", tasks)
-        return {}
+        cut = run_tasks(run, "curate.dedup.passages.decided:write_pieces", tasks)
+        return {"cut": sum(d["cut"] for d in cut)}
 
     return [
         Phase("keys", keys),
@@ -80,36 +80,16 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
 
 
 def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
-    """Writes the decisions on every passage that stands more than once; returns counts."""
+    """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
+    how many bytes go."""
     found = groups(sketches.files, PASSAGES, passages_about)
     done = run_phases(sketches.folder, phases(step, sketches, found))
-    write_decisions(sketches.decisions, piece_files(done.folder("pieces"), len(found)))
+    join_pieces(sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(found)))
     forget(sketches.folder)
-    counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped")}
+    counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}
     if step.keep == "none":
         counts["notes"] = [
             f"{done.facts['lost']:,} passages stood in more than one document; no copy of them was"
             " kept (keep: none)."
         ]
     return counts
-
-
-def write_decisions(path: Path, pieces: list[Path]) -> None:
-    """The pieces one after the other, in row groups that do not depend on where one ends."""
-    waiting: list[pa.RecordBatch] = []
-    held = 0
-    with pq.ParquetWriter(path, DECISIONS) as writer:
-        for piece in pieces:
-            with pa.OSFile(str(piece)) as file:
-                reader = pa.ipc.open_file(file)
-                for number in range(reader.num_record_batches):
-                    batch = reader.get_batch(number)
-                    waiting.append(batch)
-                    held += len(batch)
-                    while held >= BATCH:
-                        table = pa.Table.from_batches(waiting)
-                        writer.write_table(table.slice(0, BATCH).combine_chunks())
-                        waiting = table.slice(BATCH).to_batches()
-                        held -= BATCH
-        if held:
-            writer.write_table(pa.Table.from_batches(waiting).combine_chunks())

@@ -100,7 +100,7 @@ def write_rows(task: Task) -> dict[str, Any]:
     runs = Runs(members.low, members.high, place, np.ones(len(at), np.int64))
     kept = np.stack([members.document, members.a, members.z, runs.run_of])
     for path, array in zip(member_files(folder, group.part), (kept, runs.first), strict=True):
-        with replacing(path) as aside, aside.open("wb") as file:
+        with replacing(path, sync=False) as aside, aside.open("wb") as file:
             np.save(file, array)
     sent: np.ndarray = runs.first
     copies: np.ndarray = runs.total

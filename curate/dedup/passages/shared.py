@@ -107,7 +107,7 @@ def write_keys(task: Task) -> dict[str, Any]:
     first = 0
     with ExitStack() as stack:
         paths = PairFiles.within(folder, group.part)
-        aside = PairFiles(*(stack.enter_context(replacing(path)) for path in paths))
+        aside = PairFiles(*(stack.enter_context(replacing(path, sync=False)) for path in paths))
         segment = min(partitions.SEGMENT, max(1, passages))
         writer = PartitionWriter(aside, task["bits"], segment=segment)
         for file in group.files:
@@ -119,7 +119,7 @@ def write_keys(task: Task) -> dict[str, Any]:
                     writer.add(left[0][:size], left[1][:size])
                     first += len(keys)
         writer.close()
-        bits = stack.enter_context(replacing(repeated_file(folder, group.part)))
+        bits = stack.enter_context(replacing(repeated_file(folder, group.part), sync=False))
         np.packbits(repeated).tofile(bits)
     return {"passages": passages, "repeated": int(np.count_nonzero(repeated))}
 
@@ -175,8 +175,8 @@ def write_shared(task: Task) -> dict[str, Any]:
         order = np.argsort(owner, kind="stable")
         starts = np.searchsorted(owner[order], np.arange(groups + 1)).astype(np.int64)
         values, table = shared_files(folder, task["part"] + 1)[-1]
-        np.concatenate(numbers)[order].tofile(stack.enter_context(replacing(values)))
-        with stack.enter_context(replacing(table)).open("wb") as file:
+        np.concatenate(numbers)[order].tofile(stack.enter_context(replacing(values, sync=False)))
+        with stack.enter_context(replacing(table, sync=False)).open("wb") as file:
             np.save(file, starts)
     return {"shared": len(owner)}
 

@@ -16,7 +16,7 @@ def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> N
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     none = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     with (
-        replacing(path) as aside,
+        replacing(path, sync=False) as aside,
         pa.OSFile(str(aside), "wb") as file,
         pa.ipc.new_file(file, schema, options=options) as writer,
     ):

@@ -25,6 +25,7 @@ from curate.dedup.passages.preferred import Runs, in_order
 from curate.dedup.passages.shared import NONE, leave_repeats
 from curate.dedup.passages.step import DedupPassages
 from curate.dedup.shuffle import partitions as shuffle_partitions
+from curate.resolving import _removal
 from curate.sketches import Run, Sketches, SketchFile, run_here, view
 
 
@@ -43,7 +44,7 @@ def sketches(documents: list[list[int]], seed: int = 0) -> pa.Table:
             "passages": np.diff(rows),
             "keys": packed(np.array(halves, np.uint64).reshape(-1, 2), rows),
             "spans": packed(
-                np.array([(a, a + 19) for a in starts], np.uint32).reshape(-1, 2), rows
+                np.array([(a, a + 45) for a in starts], np.uint32).reshape(-1, 2), rows
             ),
             "url_md5": pa.array(some("0a", "ff", "7"), pa.string()),
             "size": pa.array([draw.randrange(4) for _ in documents], pa.int64()),
@@ -72,6 +73,12 @@ def decide(
             counts = reference_owners.decide(found, order, step.method, step.keep)
         else:
             counts = step.resolve(Sketches(db, path, own, files, run=run))
+            mine = path
+            if any(file.part < 0 for file in files):
+                mine = folder / "mine.parquet"
+                pq.write_table(pq.read_table(path, filters=[("part", ">=", 0)]), mine)
+            asked = _removal(db, mine, (0, 0), None)["bytes"][0]
+            assert counts.pop("cut") == asked
     assert list(own.iterdir()) == []
     return path.read_bytes(), counts
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from alone_here import Alone
 from cli_here import environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,36 +100,6 @@ def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, monkeyp
         monkeypatch.setattr(shuffle_groups, "GROUP", most)
         monkeypatch.setattr(passages_resolve, "PASSAGES", most)
         assert decide(tmp_path, files, step, through(engine)) == want
-
-
-class Alone:
-    """Runs each task in a folder where there is nothing but what it says that it reads."""
-
-    def __init__(self, folder: Path, aside: Path) -> None:
-        self.folder, self.aside = folder, aside
-        self.seen: dict[str, int] = {}
-
-    def __call__(self, function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-        module, _, name = function.partition(":")
-        says = getattr(importlib.import_module(module), f"{name}_files")
-        self.seen[name] = len(tasks)
-        for task in reversed(tasks):
-            files = says(task)
-            self.folder.rename(self.aside)
-            for path in map(Path, files["reads"]):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(self.aside / path.relative_to(self.folder), path)
-            for path in map(Path, files["writes"]):
-                path.parent.mkdir(parents=True, exist_ok=True)
-            before = {p: p.read_bytes() for p in self.folder.rglob("*") if p.is_file()}
-            yield from run_here(function, [task])
-            after = {p: p.read_bytes() for p in self.folder.rglob("*") if p.is_file()}
-            assert sorted(map(str, after.keys() - before.keys())) == sorted(files["writes"])
-            assert all(after[p] == data for p, data in before.items())
-            for path in map(Path, files["writes"]):
-                path.rename(self.aside / path.relative_to(self.folder))
-            shutil.rmtree(self.folder)
-            self.aside.rename(self.folder)
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -15,7 +15,9 @@ from cli_here import environment
 import curate
 from curate.dedup import exact_resolve
 from curate.dedup.passages import resolve as passages
+from curate.dedup.semantic import compare, embeddings_tasks
 from curate.dedup.shuffle import groups, partitions
+from curate.dedup.suffix_array import find, merge
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.engines import elsewhere, exchanging
 from curate.engines.exchange import NOTE
@@ -112,6 +114,11 @@ def many(monkeypatch) -> None:
     monkeypatch.setattr(exact_resolve, "SLICE", 8)
     monkeypatch.setattr(passages, "PASSAGES", 100)
     monkeypatch.setattr(DedupSuffixArray, "room", 6 * 1000)
+    monkeypatch.setattr(find, "GROUP", 4096)
+    monkeypatch.setattr(merge, "SIZE", 2000)
+    monkeypatch.setattr(embeddings_tasks, "GROUP", 20)
+    monkeypatch.setattr(compare, "COSINES", 100)
+    monkeypatch.setattr(compare, "PRODUCTS", 100)
 
 
 @pytest.mark.parametrize(

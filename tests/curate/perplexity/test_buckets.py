@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.database import database
 from curate.errors import UsageError
-from curate.perplexity.buckets import BINS, histogram, percentiles
+from curate.perplexity.buckets import (
+    BINS,
+    MOST,
+    bin_counts,
+    bins_of,
+    histogram,
+    percentile,
+    ranks_between,
+)
 from curate.perplexity.model import NgramModel
 from curate.perplexity.step import Perplexity
 from curate.report import page_perplexity
@@ -47,30 +54,22 @@ def documents(draw: Any, count: int = 60) -> list[dict[str, Any]]:
     return [*rows, {"id": "empty", "text": " \n", "lang": "en"}, {"id": "none", "text": "w1"}, odd]
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.floats(1, 1e6)), max_size=40),
-    st.floats(0, 100),
-    st.floats(0, 100),
-)
-def test_cuts_are_the_percentiles_of_numpy(
-    tmp_path_factory: pytest.TempPathFactory,
-    rows: list[tuple[str, float]],
-    head: float,
-    tail: float,
-) -> None:
-    with database(tmp_path_factory.mktemp("db")) as db:
-        db.execute("CREATE TABLE sketches (lang VARCHAR, score DOUBLE)")
-        db.execute("INSERT INTO sketches VALUES ('a', NULL), ('c', NULL)")
-        for lang, score in rows:
-            db.execute("INSERT INTO sketches VALUES (?, ?)", [lang, score])
-        found = percentiles(db, head, tail)
-        for lang in {g for g, _ in rows}:
-            mine = [s for g, s in rows if g == lang]
-            assert found[lang] == pytest.approx(np.percentile(mine, [head, tail]))
-            bins = histogram(db, lang)
-            assert sum(bins["counts"]) == len(mine) and len(bins["edges"]) == BINS + 1
-        assert found.keys() == {g for g, _ in rows}
+@given(st.lists(st.floats(1, 1e6), min_size=1, max_size=40), st.floats(0, 100))
+def test_cuts_are_the_percentiles_of_numpy(scores: list[float], percent: float) -> None:
+    ordered = sorted(scores)
+    ranked = {rank: ordered[rank] for rank in ranks_between(len(scores), percent)}
+    want = pytest.approx(np.percentile(scores, percent))
+    assert percentile(len(scores), ranked, percent) == want
+
+
+@given(st.lists(st.floats(1, 1e6) | st.just(float("inf")), min_size=1, max_size=40))
+def test_every_score_is_in_the_bin_between_its_edges(scores: list[float]) -> None:
+    bins = bins_of(min(scores), max(scores))
+    found = histogram(bin_counts(np.array(scores), *bins), *bins)
+    assert sum(found["counts"]) == len(scores) and len(found["edges"]) == BINS + 1
+    held = np.minimum(scores, MOST)
+    for edge, count in zip(found["edges"], np.cumsum([0, *found["counts"]]), strict=True):
+        assert (held < edge * (1 - 1e-6)).sum() <= count <= (held < edge * (1 + 1e-6)).sum()
 
 
 def test_buckets_follow_the_cuts_of_their_language(

@@ -21,7 +21,7 @@ from curate.quality.measures import kept_count
 from curate.quality.model import Classifier, good_label
 from curate.quality.step import Quality, QualityShare, pareto_draws
 from curate.recipe import make_step
-from curate.sketches import Sketches
+from curate.sketches import Sketches, SketchFile
 
 Sets = tuple[Path, Path]
 
@@ -101,8 +101,9 @@ def test_the_threshold_is_the_lowest_score_of_the_best_share(
                 "score": pa.array(scores, pa.float64()),
             }
         )
-        db.register("sketches", table)
-        sketches = Sketches(db, Path(name) / "decisions.parquet", Path(name))
+        pq.write_table(table, Path(name) / "part-0.parquet")
+        files = (SketchFile(0, Path(name) / "part-0.parquet", 0),)
+        sketches = Sketches(db, Path(name) / "decisions.parquet", Path(name), files)
         found = QualityShare(keep_fraction=share).resolve(sketches)
         decisions = pq.read_table(sketches.decisions)
     ordered = sorted(scores, reverse=True)
