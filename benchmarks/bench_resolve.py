@@ -10,13 +10,15 @@ more than once; perplexities are drawn, in four languages. Each is decided by th
 alone (exact: by one query over all sketches), by one worker and by two; printed are seconds, CPU
 time of all processes and the peak of the largest. Exit status 1 where the bytes of the decisions
 differ, or where one worker takes more than 1.05 times the CPU time of the process alone, without
-the start of a worker. Takes some 4 GB of disk.
+what it takes more for TINY documents cut as finely: a process that starts, and libraries and
+compiled code that are loaded in two. Takes some 4 GB of disk.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import resource
@@ -31,12 +33,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json
 
 LIMIT = 1.05
+TINY = 60
 ROWS, WORDS, VOCABULARY = 25_000, 60, 5_000  # documents of a file, words of a document
 MINHASH: dict[str, dict[str, Any]] = {"bands": {}, "verify": {"verify": 0.8}}
 
 
-def write_minhash(count: int, folder: Path, settings: dict[str, Any]) -> None:
-    """Sketches of that many documents: every fourth a near copy of the one before it."""
+def write_minhash(count: int, folder: Path, settings: dict[str, Any], rows: int) -> None:
+    """Sketches of that many documents, so many a file: every fourth a near copy of the one before
+    it."""
     import random
 
     import pyarrow as pa
@@ -48,29 +52,29 @@ def write_minhash(count: int, folder: Path, settings: dict[str, Any]) -> None:
     draw, step = random.Random(1), DedupMinhash(**settings)
     known = [f"{'bcdfgklmnp'[i % 10]}{i:o}" for i in range(VOCABULARY)]
     text = ""
-    for part in range(-(-count // ROWS)):
+    for part in range(-(-count // rows)):
         texts = []
-        for number in range(min(ROWS, count - part * ROWS)):
+        for number in range(min(rows, count - part * rows)):
             if number % 4 == 3:
                 texts.append(f"{text} The end.")
                 continue
             text = " ".join(draw.choices(known, k=WORDS))
             texts.append(text)
-        names = [f"crawl-2024-{part * ROWS + i}" for i in range(len(texts))]
+        names = [f"crawl-2024-{part * rows + i}" for i in range(len(texts))]
         table = step.sketch(documents({"id": names, "text": texts}))
         store(folder, part, table.append_column("id", pa.array(names)), pq)
 
 
-def write_exact(count: int, folder: Path) -> None:
-    """Sketches of that many documents with keys of 128 bits."""
+def write_exact(count: int, folder: Path, most: int) -> None:
+    """Sketches of that many documents with keys of 128 bits, so many a file."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     draw = np.random.default_rng(1)
-    for part in range(-(-count // ROWS)):
-        rows = min(ROWS, count - part * ROWS)
-        number = np.arange(part * ROWS, part * ROWS + rows)
+    for part in range(-(-count // most)):
+        rows = min(most, count - part * most)
+        number = np.arange(part * most, part * most + rows)
         of = np.where(draw.random(rows) < 0.2, draw.integers(0, count, rows), number)
         # Numbers times odd ones: distinct, and as even as a hash's for a shuffle.
         pair = (of.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -90,8 +94,8 @@ def write_exact(count: int, folder: Path) -> None:
         store(folder, part, pa.table(columns), pq)
 
 
-def write_passages(count: int, folder: Path) -> None:
-    """Sketches of that many generated documents, of ten lines each."""
+def write_passages(count: int, folder: Path, most: int) -> None:
+    """Sketches of that many generated documents, of ten lines each, so many a file."""
     from itertools import islice
 
     import pyarrow as pa
@@ -102,23 +106,23 @@ def write_passages(count: int, folder: Path) -> None:
     from curate.documents import documents
 
     step, rows = DedupPassages(), generated(count)
-    for part in range(-(-count // ROWS)):
-        some = list(islice(rows, ROWS))
+    for part in range(-(-count // most)):
+        some = list(islice(rows, most))
         columns = {name: [row[name] for row in some] for name in ("id", "text", "url", "source")}
         table = step.sketch(documents(columns))
         store(folder, part, table.append_column("id", pa.array(columns["id"])), pq)
 
 
-def write_scores(count: int, folder: Path) -> None:
+def write_scores(count: int, folder: Path, most: int) -> None:
     """Sketches of that many documents with perplexities in four languages, one in 50 without."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     draw = np.random.default_rng(1)
-    for part in range(-(-count // ROWS)):
-        rows = min(ROWS, count - part * ROWS)
-        number = np.arange(part * ROWS, part * ROWS + rows)
+    for part in range(-(-count // most)):
+        rows = min(most, count - part * most)
+        number = np.arange(part * most, part * most + rows)
         score = np.exp(draw.normal(6, 1, rows))
         columns = {
             "lang": pa.array(draw.choice(["en", "de", "fr", "es"], rows, p=[0.7, 0.1, 0.1, 0.1])),
@@ -144,13 +148,17 @@ def cpu() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def decide(folder: Path, settings: str, workers: int) -> None:
-    """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process."""
+def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
+    """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process. tiny:
+    so few documents that tasks must be small for there to be several."""
     from curate.database import database
     from curate.dedup import exact_resolve
     from curate.dedup.exact import DedupExact
+    from curate.dedup.minhash import parts
     from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.passages import resolve as passages
     from curate.dedup.passages.step import DedupPassages
+    from curate.dedup.shuffle import groups
     from curate.engines.local import LocalEngine
     from curate.perplexity.step import Perplexity
     from curate.sketches import Run, Sketches, SketchFile, run_here, view
@@ -161,9 +169,12 @@ def decide(folder: Path, settings: str, workers: int) -> None:
     kinds = {"exact": DedupExact, "passages": DedupPassages, "perplexity": Perplexity}
     step: Any = kinds.get(name, DedupMinhash)(**given)
     exact_resolve.AT_ONCE = 0 if workers else 10**12
+    if tiny:
+        groups.GROUP = parts.PART = TINY // 3
+        exact_resolve.SLICE = passages.PASSAGES = passages.SLICE = TINY // 3
     own, path = folder / "own", folder / f"decisions-{workers}.parquet"
     own.mkdir(exist_ok=True)
-    begin, start, before = 0.0, 0.0, cpu()
+    begin, before = 0.0, cpu()
     with database(folder / "spill", max(1, workers)) as db, LocalEngine(max(1, workers)) as engine:
         view(db, files)
         run: Run = engine.map if workers else run_here
@@ -171,16 +182,10 @@ def decide(folder: Path, settings: str, workers: int) -> None:
         found = step.resolve(Sketches(db, path, own, files, run=run))
         seconds = time.perf_counter() - begin
     used = cpu() - before
-    if workers:  # what it costs that there are workers at all
-        start = cpu()
-        with LocalEngine(workers) as engine:
-            list(engine.map("benchmarks.bench_resolve:nothing", [{}] * workers))
-        start = cpu() - start
     peaks = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     figures = {
         "seconds": seconds,
         "cpu": used,
-        "start": start,
         "peak_mib": max(one.ru_maxrss for one in peaks) / 1024,
         "dropped": found.get("dropped", 0),
         "digest": hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -188,25 +193,25 @@ def decide(folder: Path, settings: str, workers: int) -> None:
     print(json.dumps(figures))
 
 
-def nothing(task: dict[str, Any]) -> dict[str, Any]:
-    """A task that loads what tasks load."""
-    import curate.dedup.minhash.verify
-    import curate.dedup.passages.decided
-    import curate.perplexity.resolve  # noqa: F401
-
-    return {}
-
-
 def compare(name: str, count: int, folder: Path, settings: str, passes: int) -> bool:
-    """Prints the figures of one kind of resolve; whether they are as they should be."""
-    rates, digests = {}, set()
+    """Prints the figures of one kind of resolve over the folders `tiny` and `whole`; whether they
+    are as they should be. Passes alternate, since the speed of a machine does."""
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
-    for workers in (0, 1, 2):
-        command = [sys.executable, __file__, "--decide", str(folder), settings, str(workers)]
-        runs = [last_json(command) for _ in range(passes)]
-        digests |= {run["digest"] for run in runs}
-        middle = {k: statistics.median(r[k] for r in runs) for k in runs[0] if k != "digest"}
-        rates[workers] = middle
+    runs: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for _ in range(passes):
+        for kind, workers in itertools.product(("tiny", "whole"), (0, 1, 2)):
+            told = [str(folder / kind), settings, str(workers), kind]
+            found = last_json([sys.executable, __file__, "--decide", *told])
+            runs.setdefault((kind, workers), []).append(found)
+    middles = {
+        which: {k: statistics.median(r[k] for r in some) for k in some[0] if k != "digest"}
+        for which, some in runs.items()
+    }
+    digests = [{r["digest"] for w in (0, 1, 2) for r in runs[k, w]} for k in ("tiny", "whole")]
+    rates = {workers: middles["whole", workers] for workers in (0, 1, 2)}
+    for workers, middle in rates.items():
+        start = middles["tiny", workers]["cpu"] - middles["tiny", 0]["cpu"]
+        middle["start"] = start
         who = "the process" if not workers else f"{workers} worker{'s' * (workers > 1)}"
         print(
             f"  {name:<11}{who:<12}{middle['seconds']:7.1f} s, {middle['cpu']:6.1f} s of CPU,"
@@ -217,9 +222,10 @@ def compare(name: str, count: int, folder: Path, settings: str, passes: int) -> 
     ratio = (rates[1]["cpu"] - rates[1]["start"]) / rates[0]["cpu"]
     gain = rates[1]["seconds"] / rates[2]["seconds"]
     print(f"  {name}: CPU of one worker / alone {ratio:.2f} (limit {LIMIT}); 2 workers {gain:.2f}x")
-    if len(digests) > 1:
+    same = all(len(each) == 1 for each in digests)
+    if not same:
         print(f"  {name}: the decisions differ")
-    return ratio <= LIMIT and len(digests) == 1
+    return ratio <= LIMIT and same
 
 
 def main() -> None:
@@ -231,10 +237,13 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--only", choices=[*MINHASH, "exact", "passages", "perplexity"])
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
-    parser.add_argument("--decide", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--decide", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.decide:
-        return decide(Path(options.decide[0]), options.decide[1], int(options.decide[2]))
+        place, settings, workers, kind = options.decide
+        return decide(Path(place), settings, int(workers), kind == "tiny")
+    if min(options.documents, options.exact) < 500_000:
+        parser.error("fewer than 500,000 documents are one task, which the process does itself")
     passed = True
     counts = {"exact": options.exact, "passages": options.passages, "perplexity": options.scores}
     for name in (*MINHASH, *counts):
@@ -242,14 +251,17 @@ def main() -> None:
             continue
         count = counts.get(name, options.documents)
         with tempfile.TemporaryDirectory(dir=options.folder) as place:
-            if name == "exact":
-                write_exact(count, Path(place))
-            elif name == "passages":
-                write_passages(count, Path(place))
-            elif name == "perplexity":
-                write_scores(count, Path(place))
-            else:
-                write_minhash(count, Path(place), MINHASH[name])
+            for kind, documents, rows in (("tiny", TINY, TINY // 3), ("whole", count, ROWS)):
+                here = Path(place) / kind
+                here.mkdir()
+                if name == "exact":
+                    write_exact(documents, here, rows)
+                elif name == "passages":
+                    write_passages(documents, here, rows)
+                elif name == "perplexity":
+                    write_scores(documents, here, rows)
+                else:
+                    write_minhash(documents, here, MINHASH[name], rows)
             given = {"model": "any"} if name == "perplexity" else MINHASH.get(name, {})
             settings = json.dumps([name, given])
             passed &= compare(name, count, Path(place), settings, options.passes)

@@ -4,10 +4,11 @@
 
 Documents are those of generated_corpus.py, 3.3 kB each, two in five with something of another one.
 Each corpus is decided by the calling process alone, in as few tasks as memory allows, then by one
-worker and by two; printed are seconds, CPU time of all processes and the peak of the largest. One
-thread of OpenMP and of BLAS each. `--memory-mib` is that of the suffix arrays: by default so little
-that there are several chunks. Exit status 1 where the bytes of the decisions differ, or where one
-worker takes more than 1.05 times the CPU time of the process alone, without the start of a worker.
+worker and by two; printed are seconds, CPU time of all processes, how much of it tasks took in
+workers, and the peak of the largest process. One thread of OpenMP and of BLAS each. `--memory-mib`
+is that of the suffix arrays: by default so little that there are several chunks. Exit status 1
+where the bytes of the decisions differ, or where one worker takes more than 1.05 times the CPU time
+of the process alone, without the start of a worker.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def write(step: Any, count: int, folder: Path) -> None:
     from curate.documents import documents
     from curate.stage_work import sketch_rows
 
-    for part, rows in enumerate(itertools.batched(generated(count), ROWS)):
+    every = generated(count)
+    for part in range(-(-count // ROWS)):
+        rows = list(itertools.islice(every, ROWS))
         columns = {name: [row[name] for row in rows] for name in ("id", "text")}
         table = sketch_rows(step, documents(columns).table, part)
         pq.write_table(table, folder / f"part-{part:05d}.parquet", compression="zstd")
@@ -84,7 +87,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         found = step.resolve(Sketches(db, path, own, files, run=run))
         seconds = time.perf_counter() - begin
         engine.close()
-        used = cpu() - before
+        used, tasks = cpu() - before, engine.cpu
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if workers:  # what it costs that there are workers at all
         start = cpu()
@@ -96,6 +99,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         "seconds": seconds,
         "cpu": used,
         "start": start,
+        "tasks": tasks,
         "peak_mib": max(one.ru_maxrss for one in peaks) / 1024,
         "worker_mib": peaks[1].ru_maxrss / 1024,
         "dropped": found["dropped"],
@@ -106,13 +110,16 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
 
 def undivided() -> None:
     """Lets all that need not be divided be one task."""
-    from curate.dedup.suffix_array import merge
+    from curate.dedup.semantic import compare, embeddings_tasks
+    from curate.dedup.suffix_array import find, merge
 
-    merge.SIZE = 1 << 60
+    merge.SIZE = find.GROUP = 1 << 60
+    embeddings_tasks.GROUP = compare.COSINES = compare.PRODUCTS = 1 << 60
 
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
     """A task that loads what tasks load."""
+    import curate.dedup.semantic.embeddings_tasks
     import curate.dedup.suffix_array.merge  # noqa: F401
 
     return {}
@@ -133,8 +140,9 @@ def compare(part: str, count: int, memory_mib: int, folder: Path, passes: int) -
         who = "the process" if not workers else f"{workers} worker{'s' * (workers > 1)}"
         print(
             f"  {part:<9}{who:<12}{middle['seconds']:7.1f} s, {middle['cpu']:6.1f} s of CPU,"
-            f" {middle['start']:.1f} s of it start; peak of a process {middle['peak_mib']:5.0f}"
-            f" MiB, of a worker {middle['worker_mib']:5.0f}; {middle['dropped']:.0f} dropped",
+            f" {middle['tasks']:.1f} s of it tasks, {middle['start']:.1f} s start; peak of a"
+            f" process {middle['peak_mib']:5.0f} MiB, of a worker {middle['worker_mib']:5.0f};"
+            f" {middle['dropped']:.0f} dropped",
             flush=True,
         )
     ratio = (rates[1]["cpu"] - rates[1]["start"]) / rates[0]["cpu"]

@@ -1,6 +1,7 @@
 """How much memory a candidate costs when MinHash decides: two corpora of synthetic band keys.
 
-    python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--survivor P] [--folder DIR]
+    python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--survivor P] [--verify]
+        [--folder DIR]
 
 Sketches are written as they come from the step (14 bands), `resolve` is called on them in a process
 of its own. Two documents in three may copy half of the bands of another, so that 85 % share a band
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json, peak_mib
 
 BANDS, GROUP, PARTS = 14, 100_000, 4
+VERIFY = {"verify": 0.8, "verify_by": "signature", "bits": 1}
 LIMIT = 16
 
 
@@ -50,9 +52,13 @@ def write(count: int, folder: Path) -> None:
             keys = np.where(copied, keys[base], keys)
             numbers = np.arange(first, first + size)
             ids = np.char.add("crawl-2024-", (numbers + part * part_rows).astype(str))
+            every = np.ones(size, np.bool_)
+            own = draw.integers(0, 256, (size, BANDS), np.uint8)  # a bit a value
+            signature = np.where(copied.any(axis=1)[:, None], own[base], own)
             table = pa.table(
                 {
-                    "bands": binary_rows(keys, np.ones(size, np.bool_)),
+                    "bands": binary_rows(keys, every),
+                    "signature": binary_rows(signature, every),
                     "url_md5": pa.nulls(size, pa.string()),
                     "size": draw.integers(100, 100_000, size),
                     "date": pa.nulls(size, pa.string()),
@@ -123,12 +129,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--documents", type=int, nargs=2, default=[5_000_000, 20_000_000])
     parser.add_argument("--survivor", default="longest")
+    parser.add_argument("--verify", action="store_true", help="by signatures of a bit a value")
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
     parser.add_argument("--decide", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.decide:
         return decide(Path(options.decide[0]), options.decide[1])
-    settings = json.dumps({"survivor": options.survivor})
+    settings = json.dumps({"survivor": options.survivor, **(VERIFY if options.verify else {})})
     peaks, candidates = [], []
     for count in options.documents:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:

@@ -115,6 +115,14 @@ class Store:
         except Exception as error:
             raise self._failed(f"/{name}", error, what="read") from None
 
+    def read(self, name: str, first: int, end: int) -> bytes:
+        """The bytes of a file from `first` to `end`."""
+        try:
+            found: bytes = self.fs.cat_file(f"{self.root}/{name}", start=first, end=end)
+        except Exception as error:
+            raise self._failed(f"/{name}", error, what="read") from None
+        return found
+
     def write(self, name: str, data: bytes) -> None:
         """A small file."""
         try:

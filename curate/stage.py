@@ -44,7 +44,7 @@ def sketch_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
     """What `sketch_partition` reads and writes."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
-    reads = [payload["spec"], *kept_paths(folder, part)]
+    reads = [payload["spec"], *spec["files"], *kept_paths(folder, part)]
     return {"reads": reads, "writes": [str(part_path(folder, part, spec["sketch_kind"]))]}
 
 
@@ -105,11 +105,10 @@ def _without(docs: Documents, quarantine: dict[str, str]) -> tuple[Documents, Do
 
 
 def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `run_partition` reads beside the input and the files that steps name, and writes; may:
-    what it writes where there is reason to."""
+    """What `run_partition` reads beside the input, and writes; may: where there is reason to."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
-    reads = [payload["spec"]]
+    reads = [payload["spec"], *spec["files"]]
     if spec["input"]:
         reads += kept_paths(Path(spec["input"]), part)
     reads += [spec["ids"]] if spec["ids"] else []

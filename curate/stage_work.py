@@ -5,9 +5,10 @@ a partition's documents go into.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +27,7 @@ from curate.stage_files import (
     part_path,
     public,
 )
-from curate.steps import CorpusStep, Step, step_class
+from curate.steps import CorpusStep, Settings, Step, step_class
 from curate.table_writer import TableWriter, conform
 from curate.text.buffers import one_array
 from curate.traces import Traces
@@ -56,11 +57,45 @@ def absolute(path: str, folder: Path) -> str:
     return os.path.normpath(folder / path)
 
 
+def named_files(steps: Iterable[Settings | None]) -> list[str]:
+    """The files that steps read where they work, but for those that are read once for all."""
+    found: list[str] = []
+    for step in steps:
+        prepared = isinstance(step, Step) and step.prepared(Path()) is not None
+        if step is not None and not prepared:
+            found += [name for name in step.resources() if "://" not in name]
+    return list(dict.fromkeys(found))
+
+
+def moved(value: Any, files: Sequence[str], root: str) -> Any:
+    """Settings in which the files that they name, alone or as a folder or a pattern with {lang},
+    lie below `root` by their absolute paths."""
+    if isinstance(value, dict):
+        return {moved(k, files, root): moved(v, files, root) for k, v in value.items()}
+    if isinstance(value, list):
+        return [moved(v, files, root) for v in value]
+    if not isinstance(value, str):
+        return value
+    mark, path = "", value
+    if value not in files and (found := re.match(r"@|[^/=]+=", value)):  # @PATH, NAME=PATH
+        mark, path = found[0], value[found.end() :]
+    head, pattern, _ = path.partition("{")
+    above = head if pattern or head.endswith("/") else f"{head}/"
+    if path in files or (path and any(name.startswith(above) for name in files)):
+        return mark + root + os.path.normpath(Path.cwd() / path)
+    return value
+
+
 @lru_cache(maxsize=4)
 def _load(path: str, stamp: int) -> dict[str, Any]:
     folder = Path(path).parent
     spec = relative_paths(orjson.loads(Path(path).read_bytes()), folder, absolute)
     spec["folder"] = str(folder)
+    here = str(folder.absolute())
+    if here != spec["home"] and here.endswith(spec["home"]):  # in a worker's own folder
+        root = here.removesuffix(spec["home"])
+        for kind in ("steps", "apply", "sketch"):
+            spec[kind] = moved(spec[kind], spec["files"], root)
     spec["steps"] = [_made(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
         spec[kind] = _made(spec[kind]) if spec[kind] else None

@@ -79,14 +79,19 @@ class Cache:
         self._outside = {*outside, *(name for name in above if os.sep in name.lstrip(os.sep))}
         for name in (*task["writes"], *task["may"]):
             self._path(name).parent.mkdir(parents=True, exist_ok=True)
-        missing = list({*task["reads"].values()} - self._sizes.keys())
+        for name in task["reads"]:
+            self._path(name).parent.mkdir(parents=True, exist_ok=True)
+        parts = {n: p for n, p in task["parts"].items() if task["reads"][n] not in self._sizes}
+        whole = {name: v for name, v in task["reads"].items() if name not in parts}
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(self._fetch, missing))
-        for name, version in task["reads"].items():
+            list(pool.map(self._fetch, {*whole.values()} - self._sizes.keys()))
+            list(pool.map(lambda n: self._fill(n, task["reads"][n], parts[n]), parts))
+        for name, version in whole.items():
             self._used(version)
-            path = self._path(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _link(self._objects / version, path)
+            _link(self._objects / version, self._path(name))
+
+    def _fill(self, name: str, version: str, parts: list[list[int]]) -> None:
+        self._exchange.get_parts(version, parts, self._path(name))
 
     def _fetch(self, version: str) -> None:
         aside = self._objects / f"{version}.part"

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,6 +62,22 @@ class Exchange:
                 )
 
         self._patiently(work)
+
+    def get_parts(self, version: str, parts: list[list[int]], path: Path) -> None:
+        """Writes a file as long as that of the version, of which these ranges [first, end) alone
+        are filled. What comes can be checked for its length only."""
+
+        def part(first: int, end: int) -> bytes:
+            found = self._store.read(version, first, end)
+            if len(found) != end - first:
+                raise RunFailed(f"{self._store.url}/{version} is cut short: run again, it goes on")
+            return found
+
+        with open(path, "wb") as file:
+            file.truncate(int(version.rpartition("-")[2]))
+            for first, end in parts:
+                file.seek(first)
+                file.write(self._patiently(partial(part, first, end)))
 
     def there(self) -> set[str]:
         """The versions that are there and whole."""

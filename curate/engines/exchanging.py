@@ -5,7 +5,9 @@ it is there; what a worker wrote is fetched into OUT before the result is given 
 OUT is whole on the driver at any time, and all that comes after a task works as ever.
 
 What a task reads and writes it says itself: beside a function NAME stands NAME_files, which gives
-{"reads": paths, "writes": paths} of a task, and `may`: paths that it writes where there is reason.
+{"reads": paths, "writes": paths} of a task, and where there are such, `may`: paths that it writes
+if there is reason to; `parts`: {path: ranges [first, end) of bytes} of files that it reads no other
+bytes of.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,9 @@ from curate.engines.exchange import Exchange, version_of
 
 WORK = "curate.engines.elsewhere:work"
 AT_ONCE = 8  # files on their way
+BEHIND = 16  # results whose files are on their way, while workers have their next tasks
 
-Files = Callable[[Task], dict[str, list[str]]]
+Files = Callable[[Task], dict[str, Any]]
 # Device, inode, size and time of change: the same content, also after a rename.
 Stamp = tuple[int, int, int, int]
 
@@ -51,6 +55,7 @@ class ExchangeEngine:
         self._out = str(exchange.out)
         self.cpu = 0.0  # seconds, as the wrapped engine's
         self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._results = ThreadPoolExecutor(AT_ONCE)  # each of which uses the other for its files
         self._versions: dict[Stamp, str] = {}  # of files that have been seen
         self._elsewhere: set[str] = set()  # files outside of OUT, which is looked through
         self._there: set[str] | None = None  # versions in the exchange
@@ -61,7 +66,8 @@ class ExchangeEngine:
 
     def __exit__(self, *error: object) -> None:
         self._inner.__exit__(*error)
-        self._pool.shutdown()
+        self._results.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
         if error[0] is None:
             self._exchange.clear()
 
@@ -79,10 +85,22 @@ class ExchangeEngine:
             return self._told(function, files, on_death(task["payload"], death))
 
         told = (self._told(function, files, task) for task in tasks)
+        coming: deque[tuple[Task, dict[str, Any], Future[None]]] = deque()
         for task, found in self._inner.map(WORK, told, died if on_death else None):
             self.cpu = self._inner.cpu
-            self._fetch(task["reads"], found["wrote"])
-            yield task["payload"], found["result"]
+            fetched = self._results.submit(self._fetch, task["reads"], found["wrote"])
+            coming.append((task["payload"], found["result"], fetched))
+            while coming and (coming[0][2].done() or len(coming) > BEHIND):
+                yield self._come(*coming.popleft())
+        while coming:
+            yield self._come(*coming.popleft())
+
+    def _come(
+        self, task: Task, result: dict[str, Any], fetched: Future[None]
+    ) -> tuple[Task, dict[str, Any]]:
+        """A task and its result, whose files are in OUT."""
+        fetched.result()
+        return task, result
 
     def _told(self, function: str, files: Files, task: Task) -> Task:
         """The task as a worker elsewhere does it, once what it reads is in the exchange."""
@@ -96,6 +114,7 @@ class ExchangeEngine:
             "reads": dict(zip(reads, versions, strict=True)),
             "writes": touched["writes"],
             "may": touched.get("may", []),
+            "parts": touched.get("parts", {}),
             "out": self._out,
             "exchange": [self._exchange.url, self._exchange.run],
         }

@@ -13,13 +13,16 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from curate.atomic import clear_temporary, replacing, write_text
 from curate.errors import RunFailed, UsageError
+
+if TYPE_CHECKING:
+    from curate.sketches import Run, Task
 
 RECORD, STARTS, IDS = "search.json", "search-starts.u64", "search-ids.arrow"
 FORMAT, VERSION = "llmcurate-search", 1
@@ -46,13 +49,18 @@ def _holds(path: Path, text: np.ndarray) -> bool:
     return bool(np.array_equal(np.memmap(path, np.uint8, "r"), text))
 
 
+def chunk_bytes(room: int) -> int:
+    """Bytes of a chunk, a byte behind each document included. room: bytes that sorting it takes."""
+    return min(max(room // _PEAK, 1), _MOST)
+
+
 def is_complete(folder: Path) -> bool:
     """Whether a whole index lies in the folder."""
     return (folder / RECORD).is_file()
 
 
 class IndexWriter:
-    """Builds an index: `add` documents in their order, then `close`.
+    """Builds an index: `add` documents in their order, then `close`, which sorts.
 
     Files are written aside; a chunk that was sorted before the process was killed is kept, since
     the same folder always gets the same documents.
@@ -63,8 +71,9 @@ class IndexWriter:
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         self._folder = folder
-        self._size = min(max(room // _PEAK, 1), _MOST)
+        self._size = chunk_bytes(room)
         self._chunks: list[dict[str, int]] = []
+        self._tasks: list[Task] = []  # chunks that are not sorted yet
         self._text = np.empty(0, np.uint8)  # of the chunk at hand; memory comes as it is filled
         self._held = self._documents = self._bytes = self._of_chunk = 0
         self._starts = (folder / ".part-starts").open("wb")
@@ -110,8 +119,6 @@ class IndexWriter:
             first = stop
 
     def _close_chunk(self) -> None:
-        from curate.dedup.suffix_array.sort import suffix_array
-
         number = len(self._chunks)
         text = self._text[: self._held]
         path, order = (self._folder / _name(kind, number) for kind in ("text", "order"))
@@ -119,17 +126,22 @@ class IndexWriter:
             order.unlink(missing_ok=True)
             with replacing(path) as aside:
                 text.tofile(aside)
-            with replacing(order) as aside:
-                suffix_array(text).astype("<i4", copy=False).tofile(aside)
+            self._tasks.append({"part": number, "folder": str(self._folder)})
         self._chunks.append(
             {"base": self._bytes - self._held, "bytes": self._held, "documents": self._of_chunk}
         )
         self._held = self._of_chunk = 0
 
-    def close(self) -> dict[str, Any]:
-        """Writes what is left and the record, which it returns."""
+    def close(self, run: Run | None = None) -> dict[str, Any]:
+        """Writes what is left, the orders, and the record, which it returns. run: who sorts the
+        chunks, each with the memory that was said; by default this process."""
+        from curate.dedup.shuffle.groups import run_tasks
+        from curate.sketches import run_here
+
         if self._held:
             self._close_chunk()
+        self._text = np.empty(0, np.uint8)
+        run_tasks(run or run_here, f"{__name__}:sort_suffixes", self._tasks)
         self._id_writer.close()
         self._ids.close()
         self._starts.close()
@@ -147,6 +159,22 @@ class IndexWriter:
         record["digest"] = _digest(record)
         write_text(self._folder / RECORD, json.dumps(record, indent=1) + "\n")
         return record
+
+
+def sort_suffixes_files(task: Task) -> dict[str, list[str]]:
+    """What `sort_suffixes` reads and writes."""
+    text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
+    return {"reads": [str(text)], "writes": [str(order)]}
+
+
+def sort_suffixes(task: Task) -> dict[str, Any]:
+    """A task: the order of a chunk's suffixes; five bytes a byte of text."""
+    from curate.dedup.suffix_array.sort import suffix_array
+
+    text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
+    with replacing(order) as aside:
+        suffix_array(np.fromfile(text, np.uint8)).astype("<i4", copy=False).tofile(aside)
+    return {}
 
 
 @dataclass(frozen=True)

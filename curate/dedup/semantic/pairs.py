@@ -75,6 +75,16 @@ def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.n
     return found
 
 
+def members_of(
+    rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(members: int64[], rows cluster by cluster in order of preference; bounds: int64[clusters +
+    1], where each cluster that has any begins, and the end). Arguments as `highest` has them."""
+    cells, members = labels.reshape(-1), np.repeat(rows, labels.shape[1])
+    order = np.lexsort((rank[members], cells))
+    return members[order], np.flatnonzero(np.diff(cells[order], prepend=-1, append=-1))
+
+
 def highest(
     matrix: np.ndarray, rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -84,23 +94,27 @@ def highest(
     rows: int64[], those that are compared, and labels: int64[rows, nearest], their clusters;
     rank: int64[documents], lower is preferred.
     """
-    best = np.zeros(len(matrix))
-    partner = np.full(len(matrix), -1)
-    lengths = np.zeros(len(matrix))
-    for first in range(0, len(matrix), ROWS):
-        lengths[first : first + ROWS] = squares(matrix[first : first + ROWS])
-    nearest = labels.shape[1]
-    cells, documents = labels.reshape(-1), np.repeat(rows, nearest)
-    order = np.lexsort((rank[documents], cells))
-    cells, documents = cells[order], documents[order]
-    bounds = np.flatnonzero(np.diff(cells, prepend=-1, append=-1))
-    for begin, end in pairwise(bounds):
-        members = documents[begin:end]
-        roots = np.sqrt(lengths[members])
-        for first in range(0, len(members), TALL):
-            tall = matrix[members[first : first + TALL]].astype(np.float32)
+    members, bounds = members_of(rows, labels, rank)
+    return within(matrix, np.arange(len(matrix)), members, bounds, rank)
+
+
+def within(
+    matrix: np.ndarray, rows: np.ndarray, members: np.ndarray, bounds: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `highest`, of a corpus that some rows of the matrix are: rows: int64[documents]; members,
+    bounds: of its clusters, as `members_of` gives them, and rank: by number in `rows`."""
+    best = np.zeros(len(rows))
+    partner = np.full(len(rows), -1)
+    lengths = np.zeros(len(rows))
+    for begin in range(0, len(rows), ROWS):
+        lengths[begin : begin + ROWS] = squares(matrix[rows[begin : begin + ROWS]])
+    for begin, end in pairwise(bounds.tolist()):
+        mine = members[begin:end]
+        roots = np.sqrt(lengths[mine])
+        for first in range(0, len(mine), TALL):
+            tall = matrix[rows[mine[first : first + TALL]]].astype(np.float32)
             for second in range(0, first + len(tall), WIDE):
-                wide = matrix[members[second : min(second + WIDE, first + len(tall))]]
+                wide = matrix[rows[mine[second : min(second + WIDE, first + len(tall))]]]
                 products = tall @ wide.astype(np.float32).T
-                best_before(products, first, second, lengths, roots, members, rank, best, partner)
+                best_before(products, first, second, lengths, roots, mine, rank, best, partner)
     return best, partner

@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 from curate.atomic import clear_temporary, replacing
 from curate.database import literal
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import embeddings
+from curate.dedup.semantic import compare, embeddings
+from curate.dedup.semantic import matrix as semantic_matrix
 from curate.dedup.semantic import pairs as semantic_pairs
+from curate.dedup.semantic.compare import Matrix
 from curate.dedup.semantic.curve import EPSILONS, SIMILARITY, removed
 from curate.sketches import Sketches
 
@@ -58,23 +60,22 @@ def _column(db: Any, what: str, order: str) -> np.ndarray:
     return np.ascontiguousarray(rows["x"])
 
 
-def matrix_of(step: DedupSemantic, sketches: Sketches) -> np.ndarray:
-    """The embeddings, int16[documents, size], mapped into memory."""
-    path = sketches.folder / "embeddings.npy"
+def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
+    """The embeddings of all documents."""
+    path = sketches.folder / semantic_matrix.MATRIX
+    basis, size, place = None, 0, np.empty(0, np.int64)
     if not path.exists():
         place = _column(sketches.connection, "place", "part, n")
-        basis, size = None, 0
         if step.hashed:
-            basis = embeddings.hashed_basis(
+            basis = semantic_matrix.hashed_basis(
                 sketches, place, step.features, step.dimensions, step.residual, step.seed
             )
             size = basis.size
         else:
             first = next(iter(sketches.batches(["vector"], 1)))
             size = first.column("vector").type.list_size
-        embeddings.write_matrix(sketches, place, basis, size)
-    matrix: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    return matrix
+    semantic_matrix.write_matrix(sketches, place, basis, size)
+    return Matrix(np.load(path, mmap_mode="r", allow_pickle=False), path, sketches.run)
 
 
 def _with_direction(matrix: np.ndarray) -> np.ndarray:
@@ -92,32 +93,31 @@ def _keep_array(path: Path, array: np.ndarray) -> None:
 
 
 def highest_similarities(
-    step: DedupSemantic, matrix: np.ndarray, rank: np.ndarray, folder: Path
+    step: DedupSemantic, matrix: Matrix, rank: np.ndarray, folder: Path
 ) -> tuple[np.ndarray, np.ndarray]:
     """(similarity: float64[documents], partner: int64[documents]) within shared clusters; writes
     centroids.npy.
 
     With the policy `hard`, those are preferred that are farther from their centroid.
     """
-    rows = _with_direction(matrix)
-    places = np.arange(len(matrix))
-    same = semantic_pairs.same_vectors(matrix, rows, places if step.hard else rank)
+    rows = _with_direction(matrix.rows)
+    count, size = matrix.rows.shape
+    places = np.arange(count)
+    same = semantic_pairs.same_vectors(matrix.rows, rows, places if step.hard else rank)
     heads = rows[same == rows]
     clusters = step.clusters or semantic_clusters.default_clusters(len(heads))
-    centroids = np.zeros((0, matrix.shape[1]), np.int16)
-    similarity, partner = np.zeros(len(matrix)), np.full(len(matrix), -1)
+    centroids = np.zeros((0, size), np.int16)
+    similarity, partner = np.zeros(count), np.full(count, -1)
     if len(heads):
-        centroids = semantic_clusters.fit(matrix, heads, clusters, step.seed)
-        labels, cosines = semantic_clusters.nearest_centroids(
-            matrix, centroids, heads, step.nearest
-        )
+        centroids = semantic_clusters.fit(matrix.rows, heads, clusters, step.seed)
+        labels, cosines = compare.nearest_centroids(matrix, centroids, heads, step.nearest)
         if step.hard:
-            to_centroid = np.zeros(len(matrix))
+            to_centroid = np.zeros(count)
             to_centroid[heads] = cosines
             to_centroid[rows] = to_centroid[same]
-            rank = np.empty(len(matrix), np.int64)
+            rank = np.empty(count, np.int64)
             rank[np.lexsort((places, to_centroid))] = places
-        similarity, partner = semantic_pairs.highest(matrix, heads, labels, rank)
+        similarity, partner = compare.highest(matrix, heads, labels, rank)
     copies = rows[same != rows]
     similarity[copies], partner[copies] = 1.0, same[same != rows]
     _keep_array(folder / "centroids.npy", centroids)
@@ -174,17 +174,17 @@ def prototypes(
     centroid, so many that the share `prototypicality` is left (Sorscher et al. 2022; D4, Tirumala
     et al. 2023)."""
     matrix = matrix_of(step, sketches)
-    rows = rows[np.isin(rows, _with_direction(matrix), assume_unique=True)]
+    rows = rows[np.isin(rows, _with_direction(matrix.rows), assume_unique=True)]
     assert step.prototypicality is not None
     count = round((1.0 - step.prototypicality) * len(rows))
     if count == 0:
         return rows[:0], np.empty(0)
     if step.recluster:
         clusters = step.clusters or semantic_clusters.default_clusters(len(rows))
-        centroids = semantic_clusters.fit(matrix, rows, clusters, step.seed)
+        centroids = semantic_clusters.fit(matrix.rows, rows, clusters, step.seed)
     else:
         centroids = np.load(sketches.folder / "centroids.npy", allow_pickle=False)
-    _, cosines = semantic_clusters.nearest_centroids(matrix, centroids, rows, 1)
+    _, cosines = compare.nearest_centroids(matrix, centroids, rows, 1)
     first = np.lexsort((rows, -cosines))[:count]
     return rows[first], cosines[first]
 

@@ -20,7 +20,13 @@ from numba import njit
 from curate.atomic import TEMPORARY, replacing
 from curate.dedup.shuffle.candidates import BITS, ones_before
 from curate.dedup.shuffle.groups import run_tasks
-from curate.dedup.shuffle.partitions import PairFiles, maybe_shared, read_partitions, sort_pairs
+from curate.dedup.shuffle.partitions import (
+    PairFiles,
+    maybe_shared,
+    partition_ranges,
+    read_partitions,
+    sort_pairs,
+)
 from curate.sketches import Run, Task
 
 CHUNK = 1_000_000  # members of buckets in memory at once
@@ -89,11 +95,15 @@ def find_buckets(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> d
     }
 
 
-def write_buckets_files(task: Task) -> dict[str, list[str]]:
-    """What `write_buckets` reads (ranges alone) and writes."""
+def write_buckets_files(task: Task) -> dict[str, Any]:
+    """What `write_buckets` reads and writes; parts: the ranges that it reads of large files."""
     read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
     (written,) = bucket_files(Path(task["folder"]), task["part"] + 1)[task["part"] :]
-    return {"reads": [str(p) for each in read for p in each], "writes": [str(p) for p in written]}
+    return {
+        "reads": [str(p) for each in read for p in each],
+        "parts": partition_ranges(read, *task["partitions"]),
+        "writes": [str(p) for p in written],
+    }
 
 
 def write_buckets(task: Task) -> dict[str, Any]:

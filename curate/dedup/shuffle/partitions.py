@@ -205,6 +205,22 @@ def read_partitions(
     return found
 
 
+def partition_ranges(
+    files: Sequence[PairFiles], begin: int, stop: int
+) -> dict[str, list[list[int]]]:
+    """The bytes [first, end) of keys and of values that `read_partitions` reads, by file: one range
+    a segment, but for those without such pairs."""
+    found: dict[str, list[list[int]]] = {}
+    for each in files:
+        table = np.load(each.starts, mmap_mode="r")
+        before = np.cumsum(table[:, -1]) - table[:, -1]
+        ranges = before[:, None] + table[:, [begin, stop]]
+        ranges = ranges[ranges[:, 0] < ranges[:, 1]]
+        for path, dtype in ((each.keys, np.uint64), (each.values, np.uint32)):
+            found[str(path)] = (ranges * np.dtype(dtype).itemsize).tolist()
+    return found
+
+
 def sort_pairs(
     keys: np.ndarray, values: np.ndarray, bits: int, make: Room
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -10,10 +10,12 @@ never stands twice.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 from numba import njit
 
+from curate.atomic import replacing
 from curate.text.hashing import mix
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
@@ -36,6 +38,20 @@ class Sieve:
         bits = min(_LARGEST, max(_SMALLEST, math.ceil(math.log2(anchors * _SLOTS))))
         self._shift = 64 - bits
         self._table = np.zeros(1 << (bits - 2), np.uint8)
+
+    def save(self, path: Path) -> None:
+        """Writes the counts, whole or not at all."""
+        with replacing(path) as aside, aside.open("wb") as file:
+            np.save(file, self._table)
+
+    @classmethod
+    def load(cls, path: Path, window: int) -> Sieve:
+        """What `save` wrote, mapped."""
+        found = cls(window, 0)
+        # "c", since arrays that may be written to are of the type that kernels are compiled for.
+        found._table = np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
+        found._shift = 62 - int(math.log2(len(found._table)))
+        return found
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
         """Takes the anchors of documents: symbols: uint8[], uint16[] or uint32[]; offsets:

@@ -152,9 +152,13 @@ def merge_windows(task: Task) -> dict[str, Any]:
     try:
         with replacing(pairs_path) as aside, aside.open("wb") as file:
             for place, first in found:
-                number = np.searchsorted(starts, place, side="right")
+                # Numbers of 16 bits are sorted by counting.
+                few = np.uint16 if len(starts) < 1 << 16 else np.int64
+                number = np.searchsorted(starts, place, side="right").astype(few)
                 order = np.argsort(number, kind="stable")
-                np.stack([place, first], axis=1)[order].tofile(file)
+                pairs = np.empty((len(place), 2), np.int64)
+                pairs[:, 0], pairs[:, 1] = place[order], first[order]
+                pairs.tofile(file)
                 cut = np.searchsorted(number[order], np.arange(1, len(starts) + 1))
                 blocks.append(done + cut[None, :])
                 done += len(place)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,47 +16,18 @@ import pyarrow as pa
 
 from curate.dedup import survivors
 from curate.dedup.suffix_array import decide
-from curate.dedup.suffix_array.anchors import Sieve
+from curate.dedup.suffix_array.find import ROWS, dtype_of, list_values, regions_of
 from curate.dedup.suffix_array.merge import find_passages
-from curate.dedup.suffix_array.regions import Regions, RegionsWriter, preferred
-from curate.dedup.suffix_array.sort import REGIONS, TEXT, Mapped, RegionText, sort
+from curate.dedup.suffix_array.sort import RegionText, sort
 from curate.dedup.suffix_array.spans import fit
+from curate.sketches import Run, run_here
 from curate.text.buffers import as_large_string, text_buffers
 
 if TYPE_CHECKING:
     from curate.dedup.suffix_array.step import DedupSuffixArray
     from curate.sketches import Sketches
 
-_ROWS = 200  # documents read at a time; they may be long
 WORK = "work"
-
-
-@dataclass(frozen=True)
-class Some:
-    """Documents of a sketch file. first: the number of the first one; symbols: uint8[], uint16[] or
-    uint32[]; offsets: int64[rows + 1], in symbols."""
-
-    first: int
-    symbols: np.ndarray
-    offsets: np.ndarray
-    batch: pa.RecordBatch
-
-
-def list_values(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """(values, offsets: int64[rows + 1]) of a large_list column without nulls."""
-    return column.values.to_numpy(), column.offsets.to_numpy()
-
-
-def _documents(sketches: Sketches, tokens: bool, more: tuple[str, ...] = ()) -> Iterator[Some]:
-    first = 0
-    for batch in sketches.batches(["tokens" if tokens else "text", *more], _ROWS):
-        column = batch.column(0)
-        if tokens:
-            symbols, offsets = list_values(column)
-        else:
-            symbols, offsets = text_buffers(as_large_string(column))
-        yield Some(first, symbols, offsets, batch)
-        first += len(batch)
 
 
 def resolve(
@@ -71,9 +40,16 @@ def resolve(
     room = room or step.room
     if not step.keep_index:
         return _decide(step, sketches, room, size)
-    # Most of the time compiled code sorts, on either side: both go on at once.
+    from curate.search.index import chunk_bytes
+
+    total = "SELECT coalesce(sum(size + 1), 0)::BIGINT FROM sketches WHERE part >= 0"
+    if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(room // 2):
+        _keep_index(sketches, room // 2, sketches.run)
+        return _decide(step, sketches, room // 2, size)
+    # One chunk is sorted here. Most of the time compiled code sorts, on either side: both go on at
+    # once.
     with ThreadPoolExecutor(1) as thread:
-        index = thread.submit(_keep_index, sketches, room // 2)
+        index = thread.submit(_keep_index, sketches, room // 2, run_here)
         counts = _decide(step, sketches, room // 2, size)
         index.result()
     return counts
@@ -85,9 +61,9 @@ def _decide(
     db, work = sketches.connection, sketches.folder / WORK
     work.mkdir(exist_ok=True)
     decide.number_documents(db, survivors.preference(step.survivor))
-    regions = _regions(step, sketches, work)
+    regions = regions_of(step, sketches, work)
     none = step.keep == "none"
-    of = RegionText(work, _dtype(work).str, step.window, step.of == "characters")
+    of = RegionText(work, dtype_of(work).str, step.window, step.of == "characters")
     orders = sort(sketches.run, of, regions.symbols, room)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
@@ -104,48 +80,16 @@ def _decide(
     return counts
 
 
-def _keep_index(sketches: Sketches, room: int) -> None:
+def _keep_index(sketches: Sketches, room: int, run: Run) -> None:
     from curate.search.index import IndexWriter, is_complete
 
     if is_complete(sketches.folder):
         return
     writer = IndexWriter(sketches.folder, room)
-    for batch in sketches.batches(["text"], _ROWS):
+    for batch in sketches.batches(["text"], ROWS):
         if len(batch) and batch.column("part")[0].as_py() >= 0:
             writer.add(batch.column("id"), as_large_string(batch.column("text")))
-    writer.close()
-
-
-def _dtype(work: Path) -> np.dtype:
-    return np.dtype((work / "dtype").read_text(encoding="utf-8"))
-
-
-def _regions(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Regions:
-    """The regions of windows that may stand twice; their text is beside them."""
-    done = work / REGIONS
-    if done.exists():
-        return Regions.load(done)
-    db, tokens = sketches.connection, step.of == "tokens"
-    (size,) = db.execute("SELECT coalesce(sum(size), 0)::BIGINT FROM sketches").fetchone()
-    sieve = Sieve(step.window, size)
-    dtype = np.dtype(np.uint8)
-    for some in _documents(sketches, tokens):
-        dtype = some.symbols.dtype
-        sieve.count(some.symbols, some.offsets)
-    arrived, path = work / "arrived.text", work / TEXT
-    writer = RegionsWriter(arrived, step.window, step.of == "characters")
-    for some in _documents(sketches, tokens):
-        marks = sieve.passing(some.symbols, some.offsets)
-        writer.add(some.first, some.symbols, some.offsets, marks)
-    regions = writer.close()
-    if step.survivor == "first":
-        arrived.replace(path)
-    else:
-        regions = preferred(regions, decide.ranks(db), Mapped(arrived, dtype).values, path)
-        arrived.unlink()
-    (work / "dtype").write_text(dtype.str, encoding="utf-8")
-    regions.save(done)
-    return regions
+    writer.close(run)
 
 
 def _fitted(step: DedupSuffixArray, sketches: Sketches) -> Iterator[pa.Table]:
@@ -156,7 +100,7 @@ def _fitted(step: DedupSuffixArray, sketches: Sketches) -> Iterator[pa.Table]:
     some = next(spans, None)
     columns = ["text", "token_start", "token_end"] if tokens else ["text"]
     first = 0
-    for batch in sketches.batches(columns, _ROWS):
+    for batch in sketches.batches(columns, ROWS):
         if some is None:
             return
         stop = first + len(batch)

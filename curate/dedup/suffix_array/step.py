@@ -49,7 +49,7 @@ class DedupSuffixArray(DedupStep):
     keep_index: bool = True
     """Keep suffix arrays of all documents, for `llmcurate search`."""
     memory_mib: int = Field(2048, ge=64)
-    """What sorting a chunk may take."""
+    """What sorting a chunk may take, in each worker."""
 
     _encoder: Any = PrivateAttr(default=None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ from curate.dedup.shuffle.partitions import (
     by_partition,
     maybe_shared,
     partition_bits,
+    partition_ranges,
     read_partitions,
     sort_pairs,
     sort_pass,
@@ -104,6 +107,33 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
             seen += len(mine)
     assert seen == 1000
     assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+def test_no_bytes_are_read_but_the_ranges_that_are_named(tmp_path):
+    keys = np.random.default_rng(4).integers(0, 2**64, 1000, np.uint64)
+    files = [PairFiles.within(tmp_path, number) for number in range(2)]
+    for each, mine in zip(files, (keys[:700], keys[700:]), strict=True):
+        writer = PartitionWriter(each, 3, segment=128)
+        writer.add(mine, np.arange(len(mine), dtype=np.uint32))
+        writer.close()
+
+    def read(begin, stop):
+        found = read_partitions(files, begin, stop, tmp_path)
+        return [[array.tolist() for array in arrays] for arrays, _ in found]
+
+    whole = {path: path.read_bytes() for each in files for path in (each.keys, each.values)}
+    for begin, stop in ((0, 8), (2, 3), (5, 8)):
+        want, left = read(begin, stop), 0
+        for name, ranges in partition_ranges(files, begin, stop).items():
+            data = whole[Path(name)]
+            blank = bytearray(len(data))
+            for first, end in ranges:
+                blank[first:end] = data[first:end]
+                left += end - first
+            Path(name).write_bytes(blank)
+        assert read(begin, stop) == want and left == 12 * sum(len(pair[0]) for pair in want)
+        for path, data in whole.items():
+            path.write_bytes(data)
 
 
 def test_nothing_written_is_nothing_read(tmp_path):

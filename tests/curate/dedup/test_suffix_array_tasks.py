@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from reference_substrings import pages_of
 from test_shuffle_tasks import Alone, engine, through  # noqa: F401
 
 from curate.database import database
+from curate.dedup.suffix_array import find
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.documents import documents
 from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
 from curate.stage_work import sketch_rows
 
+NAMES = ["pass_group", "sort_chunk", "merge_windows", "join_windows"]
 SMALL = {"room": 6 * 6000, "size": 3000}  # several chunks, and several tasks of each kind
 CHOICES: dict[str, dict[str, Any]] = {
     "first": {},
@@ -54,24 +57,26 @@ def decide(
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):  # noqa: F811
+def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):  # noqa: F811
     step = DedupSuffixArray(threshold=60, keep_index=False, **CHOICES[name])
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step)
     assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
-    assert decide(tmp_path, files, step, through(engine), **SMALL) == want
     assert decide(tmp_path, files, step, through(engine), room=6 * 6000) == want
     assert decide(tmp_path, files, step, size=20_000) == want
+    monkeypatch.setattr(find, "GROUP", 1)
+    assert decide(tmp_path, files, step, through(engine), **SMALL) == want
 
 
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path):
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, monkeypatch):
     step, folder = DedupSuffixArray(threshold=60, keep_index=False), tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)
     want = decide(folder, files, step)
     alone = Alone(folder, tmp_path / "aside")
+    monkeypatch.setattr(find, "GROUP", 1)
     assert decide(folder, files, step, alone, **SMALL) == want
-    assert [*alone.seen] == ["sort_chunk", "merge_windows", "join_windows"]
+    assert [*alone.seen] == NAMES
     assert min(alone.seen.values()) > 1
 
 
@@ -85,14 +90,34 @@ def test_a_small_corpus_waits_for_no_worker(tmp_path):
     assert decide(tmp_path, files, step, nobody) == decide(tmp_path, files, step)
 
 
+def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):  # noqa: F811
+    step, folder = DedupSuffixArray(threshold=60), tmp_path / "here"
+    folder.mkdir()
+    files = write(folder, step)
+    alone = Alone(folder, tmp_path / "aside")
+    found = []
+    for run in (run_here, through(engine), alone):
+        decisions = decide(folder, files, step, run, room=2 * 5 * 20_000)
+        left = {path.name: path.read_bytes() for path in sorted((folder / "own").iterdir())}
+        found.append((decisions, left))
+        shutil.rmtree(folder / "own")
+    assert found[0] == found[1] == found[2]
+    assert (
+        alone.seen["sort_suffixes"] > 1 and len(found[0][1]) == 3 + 2 * alone.seen["sort_suffixes"]
+    )
+    decisions = decide(folder, files, step)
+    assert decisions == found[0][0]
+
+
 class Killed(BaseException):
     pass
 
 
-def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path):
+def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path, monkeypatch):
     step = DedupSuffixArray(threshold=60, keep_index=False)
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step)
+    monkeypatch.setattr(find, "GROUP", 1)
     asked: list[tuple[str, int]] = []
 
     def dying(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
@@ -104,10 +129,10 @@ def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path):
                 raise Killed
             yield pair
 
-    for _ in range(3):
+    for _ in NAMES:
         with pytest.raises(Killed):
             decide(tmp_path, files, step, dying, **SMALL)
     assert decide(tmp_path, files, step, dying, **SMALL) == want
     first, again = dict(reversed(asked)), dict(a for a in asked if a[1])
-    assert [*again] == ["sort_chunk", "merge_windows", "join_windows"]
+    assert [*again] == NAMES
     assert all(again[name] == first[name] - 2 > 0 for name in again)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from curate.engines import ahead
 from curate.engines.base import Engine, OnDeath, Task
 from curate.engines.choose import open_engine
 from curate.engines.exchange import Exchange
@@ -31,8 +32,12 @@ class Apart:
         """The workers stay for the next run."""
 
     def close(self) -> None:
+        """Ends the workers, whatever is kept for other tests."""
+        kept = ahead._kept
+        ahead.keep(0)
         for worker in self._workers:
             worker.close()
+        ahead.keep(kept)
 
     def map(
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None

@@ -37,6 +37,7 @@ def double(task: Task) -> dict[str, Any]:
 
 def double_files(task: Task) -> dict[str, list[str]]:
     found = {k: task.get(k, []) for k in ("reads", "writes", "may")}
+    found["parts"] = task.get("parts", {})
     return found | {
         "reads": [name for name in found["reads"] if name not in task.get("hidden", [])]
     }
@@ -153,6 +154,18 @@ def test_a_path_that_gets_other_bytes_is_read_anew(out, opened):
             (out / "a").write_bytes(content)
             run(engine, told(out, "a"))
             assert (out / "a.twice").read_bytes() == content * 2
+
+
+def test_of_a_file_that_is_read_in_parts_these_alone_are_fetched(out, opened):
+    (out / "a").write_bytes(b"0123456789")
+    task = told(out, "a", times=1, parts={str(out / "a"): [[2, 4], [9, 10]]})
+    with ExchangeEngine(Alone(), opened) as engine:
+        run(engine, task)
+        assert (out / "a.twice").read_bytes() == b"\0\00023\0\0\0\0\0" + b"9"
+        run(engine, told(out, "a", times=1))
+        assert (out / "a.twice").read_bytes() == b"0123456789"
+        run(engine, task)  # now that it is at hand
+        assert (out / "a.twice").read_bytes() == b"0123456789"
 
 
 def test_files_outside_of_out_may_be_read(out, opened, monkeypatch):

@@ -1,0 +1,160 @@
+"""Clusters and pairs as tasks: nearest centroids of ranges of rows, pairs of ranges of clusters.
+
+A task reads its rows from the mapped matrix. What it finds of a document does not depend on others
+of the range, and of what several clusters say of one the order is total: the highest similarity,
+of equal ones the partner preferred most. It holds some 100 MB. What is one task is done here,
+without files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from curate.atomic import TEMPORARY, replacing
+from curate.dedup.semantic import clusters, pairs
+from curate.dedup.shuffle.groups import run_tasks
+from curate.sketches import Run, Task
+
+COSINES = 1 << 28  # to centroids, of a task: one or two seconds
+PRODUCTS = 1 << 29  # pairs of documents, of a task: some five seconds
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The embeddings, mapped: rows: int16[documents, size]; path: their file; run: who does tasks,
+    which leave files beside it until they are read."""
+
+    rows: np.ndarray
+    path: Path
+    run: Run
+
+    @contextmanager
+    def given(self, **arrays: np.ndarray) -> Iterator[dict[str, Any]]:
+        """What tasks are told: the matrix and a folder with these arrays."""
+        with TemporaryDirectory(prefix=f"{TEMPORARY}tasks-", dir=self.path.parent) as folder:
+            for name, array in arrays.items():
+                np.save(Path(folder, f"{name}.npy"), array)
+            yield {"matrix": str(self.path), "folder": folder}
+
+
+def _array(task: Task, name: str) -> np.ndarray:
+    found: np.ndarray = np.load(Path(task["folder"], f"{name}.npy"), mmap_mode="r")
+    return found
+
+
+def _given_files(task: Task, names: tuple[str, ...]) -> list[str]:
+    return [task["matrix"], *(str(Path(task["folder"], f"{name}.npy")) for name in names)]
+
+
+def found_file(task: Task) -> Path:
+    """What a task found: arrays by name."""
+    return Path(task["folder"], f"found-{task['part']:05d}.npz")
+
+
+def _keep(task: Task, **arrays: np.ndarray) -> dict[str, Any]:
+    with replacing(found_file(task)) as aside, aside.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    return {}
+
+
+def _found(task: Task) -> dict[str, np.ndarray]:
+    with np.load(found_file(task), allow_pickle=False) as found:
+        return dict(found)
+
+
+def nearest_centroids(
+    matrix: Matrix, centroids: np.ndarray, rows: np.ndarray, nearest: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `clusters.nearest_centroids`, by tasks."""
+    step = max(1, COSINES // max(1, len(centroids)))
+    if len(rows) <= step:
+        return clusters.nearest_centroids(matrix.rows, centroids, rows, nearest)
+    with matrix.given(centroids=centroids, rows=rows) as given:
+        tasks = [
+            {"part": part, "begin": begin, "end": min(begin + step, len(rows)), **given}
+            | {"nearest": nearest}
+            for part, begin in enumerate(range(0, len(rows), step))
+        ]
+        run_tasks(matrix.run, f"{__name__}:label_rows", tasks)
+        every = [_found(task) for task in tasks]
+    labels, cosines = (np.concatenate([e[name] for e in every]) for name in ("labels", "cosines"))
+    return labels, cosines
+
+
+def label_rows_files(task: Task) -> dict[str, list[str]]:
+    """What `label_rows` reads and writes."""
+    reads = _given_files(task, ("centroids", "rows"))
+    return {"reads": reads, "writes": [str(found_file(task))]}
+
+
+def label_rows(task: Task) -> dict[str, Any]:
+    """A task: the nearest centroids of a range of rows."""
+    matrix = np.load(task["matrix"], mmap_mode="r")
+    rows = np.array(_array(task, "rows")[task["begin"] : task["end"]])
+    centroids = np.array(_array(task, "centroids"))
+    labels, cosines = clusters.nearest_centroids(matrix, centroids, rows, task["nearest"])
+    return _keep(task, labels=labels, cosines=cosines)
+
+
+def highest(
+    matrix: Matrix, rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `pairs.highest`, by tasks."""
+    members, bounds = pairs.members_of(rows, labels, rank)
+    sizes = np.diff(bounds)
+    cuts = cut_evenly(sizes * (sizes + 1) // 2, PRODUCTS)
+    if len(cuts) <= 2:
+        return pairs.highest(matrix.rows, rows, labels, rank)
+    best, partner = np.zeros(len(matrix.rows)), np.full(len(matrix.rows), -1)
+    with matrix.given(members=members, bounds=bounds, rank=rank) as given:
+        tasks = [
+            {"part": part, "begin": begin, "end": end, **given}
+            for part, (begin, end) in enumerate(pairwise(cuts))
+        ]
+        run_tasks(matrix.run, f"{__name__}:compare_clusters", tasks)
+        for found in map(_found, tasks):
+            mine, similar, other = found["rows"], found["similarity"], found["partner"]
+            same = (similar == best[mine]) & (rank[other] < rank[partner[mine]])
+            better = (similar > best[mine]) | same
+            mine = mine[better]
+            best[mine], partner[mine] = similar[better], other[better]
+    return best, partner
+
+
+def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
+    """Bounds of ranges of things of these costs: int64[], each range as long as it costs no more
+    than `most`, or a single thing."""
+    cuts, spent = [0], 0
+    for number, cost in enumerate(costs.tolist()):
+        if spent and spent + cost > most:
+            cuts.append(number)
+            spent = 0
+        spent += cost
+    return [*cuts, len(costs)] if len(costs) else cuts
+
+
+def compare_clusters_files(task: Task) -> dict[str, list[str]]:
+    """What `compare_clusters` reads and writes."""
+    reads = _given_files(task, ("members", "bounds", "rank"))
+    return {"reads": reads, "writes": [str(found_file(task))]}
+
+
+def compare_clusters(task: Task) -> dict[str, Any]:
+    """A task: of the members of a range of clusters the highest similarities within them."""
+    matrix = np.load(task["matrix"], mmap_mode="r")
+    bounds = np.array(_array(task, "bounds")[task["begin"] : task["end"] + 1])
+    members = np.array(_array(task, "members")[bounds[0] : bounds[-1]])
+    rows, here = np.unique(members, return_inverse=True)
+    rank = _array(task, "rank")[rows]
+    # As a corpus of these rows alone.
+    best, partner = pairs.within(matrix, rows, here, bounds - bounds[0], rank)
+    known = np.flatnonzero(partner >= 0)
+    return _keep(task, rows=rows[known], similarity=best[known], partner=rows[partner[known]])

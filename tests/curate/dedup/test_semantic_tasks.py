@@ -1,0 +1,171 @@
+"""Tasks of a semantic dedup: any engine, any sizes, the same bytes; files as they are named."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_minhash_resolve import texts
+from test_shuffle_tasks import Alone, engine, through  # noqa: F401
+
+from curate.database import database
+from curate.dedup.semantic import clusters as semantic_clusters
+from curate.dedup.semantic import compare, embeddings_tasks
+from curate.dedup.semantic import pairs as semantic_pairs
+from curate.dedup.semantic.step import DedupSemantic
+from curate.documents import documents
+from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
+from curate.stage_work import sketch_rows
+
+NAMES = ["count_group", "embed_group", "label_rows", "compare_clusters"]
+STEPS = {
+    "longest": DedupSemantic(features=512, dimensions=8, residual=4, epsilon=0.1),
+    "hard, prototypes": DedupSemantic(
+        features=512, dimensions=8, residual=4, survivor="hard", prototypicality=0.7
+    ),
+}
+
+
+def write(folder: Path, step: DedupSemantic, parts: int = 5) -> tuple[SketchFile, ...]:
+    """Sketches in that many files."""
+    files = []
+    every = texts(200)
+    for part in range(parts):
+        mine = every[part::parts]
+        docs = documents({"id": [f"{part}-{i}" for i in range(len(mine))], "text": mine})
+        path = folder / f"part-{part}.parquet"
+        pq.write_table(sketch_rows(step, docs.table, part), path)
+        files.append(SketchFile(part, path, part))
+    return tuple(files)
+
+
+def decide(
+    folder: Path, files: tuple[SketchFile, ...], step: Any, own: str, run: Run = run_here
+) -> dict[str, bytes]:
+    """The decisions' file, and what stays in the step's folder."""
+    home, path = folder / own, folder / "decisions.parquet"
+    home.mkdir(exist_ok=True)
+    with database(folder / "spill") as db:
+        view(db, files)
+        step.resolve(Sketches(db, path, home, files, run=run))
+    names = ["basis.npz", "centroids.npy", "embeddings.npy", "similarity.parquet"]
+    assert sorted(p.name for p in home.iterdir()) == names
+    # An archive of arrays says when they were packed.
+    left = {name: (home / name).read_bytes() for name in names[1:]}
+    return {"decisions": path.read_bytes(), **left}
+
+
+def cut(patch: pytest.MonkeyPatch, group: int, cosines: int, products: int) -> None:
+    patch.setattr(embeddings_tasks, "GROUP", group)
+    patch.setattr(compare, "COSINES", cosines)
+    patch.setattr(compare, "PRODUCTS", products)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):  # noqa: F811
+    step = STEPS[name]
+    files = write(tmp_path, step)
+    want = decide(tmp_path, files, step, "one")
+    assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
+    for number, sizes in enumerate([(1, 100, 1), (90, 900, 300), (90, 10**9, 10**9)]):
+        cut(monkeypatch, *sizes)
+        assert decide(tmp_path, files, step, f"own-{number}", through(engine)) == want
+
+
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, monkeypatch):
+    step, folder = STEPS["longest"], tmp_path / "here"
+    folder.mkdir()
+    files = write(folder, step)
+    want = decide(folder, files, step, "one")
+    cut(monkeypatch, 90, 900, 300)
+    alone = Alone(folder, tmp_path / "aside")
+    assert decide(folder, files, step, "own", alone) == want
+    assert [*alone.seen] == NAMES and min(alone.seen.values()) > 1
+
+
+def test_a_small_corpus_waits_for_no_worker(tmp_path):
+    def nobody(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        assert not tasks, function
+        return iter(())
+
+    files = write(tmp_path, STEPS["longest"])
+    want = decide(tmp_path, files, STEPS["longest"], "one")
+    assert decide(tmp_path, files, STEPS["longest"], "own", nobody) == want
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_resolve_that_died_in_any_task_decides_the_same(tmp_path, monkeypatch):
+    """And makes no group's embeddings again."""
+    step = STEPS["longest"]
+    files = write(tmp_path, step)
+    want = decide(tmp_path, files, step, "one")
+    cut(monkeypatch, 90, 900, 300)
+    asked: list[tuple[str, int]] = []
+
+    def dying(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        name = function.partition(":")[2]
+        again = name in dict(asked)
+        if tasks:
+            asked.append((name, len(tasks)))
+        for number, pair in enumerate(run_here(function, tasks)):
+            if number == 1 and not again:
+                raise Killed
+            yield pair
+
+    for _ in NAMES:
+        with pytest.raises(Killed):
+            decide(tmp_path, files, step, "own", dying)
+    assert decide(tmp_path, files, step, "own", dying) == want
+    # What is left of a group's tasks is one alone, which no worker is asked for.
+    assert [a for a in asked if "group" in a[0]] == [("count_group", 3), ("embed_group", 3)]
+    assert [*dict(asked)] == NAMES
+
+
+@given(st.integers(0, 99), st.integers(1, 3), st.integers(1, 60), st.integers(1, 400))
+@settings(max_examples=25, deadline=None)
+def test_ranges_find_what_all_clusters_at_once_do(seed, nearest, cosines, products):
+    """Few values in few dimensions, so that many pairs are equally similar."""
+    draw = np.random.default_rng(seed)
+    rows = draw.integers(-1, 2, (40, 3)).astype(np.int16) * 1000
+    used = np.flatnonzero(rows.any(axis=1))
+    rank = draw.permutation(40)
+    centroids = rows[used[:6]]
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.save(folder / "rows.npy", rows)
+        matrix = compare.Matrix(rows, folder / "rows.npy", backwards)
+        cut(patch, 1, cosines, products)
+        labels, cosine = compare.nearest_centroids(matrix, centroids, used, nearest)
+        want = semantic_clusters.nearest_centroids(rows, centroids, used, nearest)
+        assert np.array_equal(labels, want[0]) and np.array_equal(cosine, want[1])
+        best, partner = compare.highest(matrix, used, labels, rank)
+        one, other = semantic_pairs.highest(rows, used, labels, rank)
+        assert np.array_equal(best, one) and np.array_equal(partner, other)
+        assert [p.name for p in folder.iterdir()] == ["rows.npy"]
+
+
+def backwards(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    order = tasks[::-1]
+    random.Random(len(tasks)).shuffle(order)
+    return run_here(function, order)
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))
+def test_ranges_cost_no_more_than_they_may(costs, most):
+    cuts = compare.cut_evenly(np.array(costs, np.int64), most)
+    assert cuts == sorted(set(cuts)) and cuts[0] == 0 and cuts[-1] == len(costs)
+    for begin, end in pairwise(cuts):
+        spent = costs[begin:end]
+        assert sum(spent) <= most or len([c for c in spent if c]) == 1
