@@ -2,13 +2,8 @@
 
     python dolma_paragraphs.py FOLDER PARAGRAPHS
 
-<<<<<<< HEAD
-The compiled module is loaded alone: the package around it wants the libraries of its taggers.
-Prints seconds (wall and processor) as JSON; the attributes it writes say what it would cut.
-=======
 The compiled module is loaded alone: the package around it wants its taggers' libraries. Prints
 seconds (wall and processor) as JSON; the attributes it writes say what it would cut.
->>>>>>> main
 """
 
 from __future__ import annotations
