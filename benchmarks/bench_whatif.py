@@ -1,7 +1,7 @@
 """What-if on 1,000,000 documents: seconds and memory of the whole command.
 
     python benchmarks/bench_whatif.py [--documents N] [--times N]
-    python benchmarks/bench_whatif.py --apply [--documents N] [--times N]
+    python benchmarks/bench_whatif.py --apply [limit|threshold|verify] [--documents N] [--times N]
 
 The documents are made up, in the form of a run's folders: texts of 200 to 1,500 bytes, four
 languages, the columns and rules of gopher_quality, gopher_repetition, fineweb_quality and
@@ -10,12 +10,13 @@ gopher_quality.min_words=80 --json` runs in a process of its own: the first time
 long the texts are, and that is said apart; the median of the later ones is compared with the
 target. Exit status 1 beyond 2 s a million.
 
-With `--apply`: CPU seconds of a run over an archive of made-up pages (by default 50,000, with texts
-of 60 to 700 words between links; one in eight is a copy of another with a few words changed)
+With `--apply limit`: CPU seconds of a run over an archive of made-up pages (by default 50,000, with
+texts of 60 to 700 words between links; one in eight is a copy of another with a few words changed)
 through extraction, filters, MinHash, a step that cuts lines, and personal data, against those of
 `whatif --apply` with a limit that admits 1 % of the documents, both with their reports, in turns.
-Exit status 1 where the bytes differ from a run with these settings, or apply takes more than half
-of its CPU seconds.
+`threshold` changes MinHash's from 0.7 to 0.85, whose sketches are others; `verify` the similarity
+that pairs must have, over the same sketches. Exit status 1 where the bytes differ from a run with
+these settings, or apply takes more than half of its CPU seconds.
 """
 
 from __future__ import annotations
@@ -115,11 +116,17 @@ steps:
   - gopher_repetition
   - gopher_quality: {min_words: MIN}
   - fineweb_quality
-  - dedup_minhash
+  - dedup_minhash: {MINHASH}
   - c4: {min_sentences: 1, min_words_per_line: 3}
   - pii
 """
 SHARE, MOST = 0.01, 0.5  # admitted; of a run's CPU seconds
+# What is changed: MinHash's settings, and another one; none: the limit on words.
+CHANGES = {
+    "limit": ("", ""),
+    "threshold": ("threshold: 0.7", "dedup_minhash.threshold=0.85"),
+    "verify": ("verify: 0.7", "dedup_minhash.verify=0.95"),
+}
 
 
 def pages(path: Path, documents_: int) -> tuple[int, int]:
@@ -191,15 +198,16 @@ def contents(out: Path) -> dict[str, bytes]:
     return {str(p.relative_to(out)): p.read_bytes() for p in paths}
 
 
-def applied(documents_: int, times: int) -> int:
+def applied(what: str, documents_: int, times: int) -> int:
     """CPU seconds of runs and of `--apply`, in turns."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "in").mkdir()
         high, low = pages(home / "in" / "pages.warc.gz", documents_)
         recipe = home / "recipe.yaml"
-        recipe.write_text(RECIPE.replace("MIN", str(high)))
-        changed = ("--set", f"gopher_quality.min_words={low}")
+        minhash, change = CHANGES[what]
+        recipe.write_text(RECIPE.replace("MINHASH", minhash).replace("MIN", str(high)))
+        changed = ("--set", change or f"gopher_quality.min_words={low}")
         spent("run", str(recipe), str(home / "in"), "-o", str(home / "first"))  # compiles, too
         runs, applies, said = [], [], ""
         for nth in range(times):
@@ -211,13 +219,13 @@ def applied(documents_: int, times: int) -> int:
     for stage in json.loads(said)["measured"]:
         print(
             f"{stage['stage']}: measured {stage['measured']:,} of {stage['documents']:,},"
-            f" sketched {stage['sketched']:,} {stage['why']}"
+            f" sketched {stage['sketched']:,} {stage['why']}{stage['why_sketched']}"
         )
     core, wall = ([statistics.median(x[k] for x in side) for side in (runs, applies)]
                   for k in (0, 1))  # fmt: skip
     ratios = sorted(b[0] / a[0] for a, b in zip(runs, applies, strict=True))
     print(
-        f"{documents_:,} documents, min_words {high} -> {low}: run {core[0]:.1f} CPU s"
+        f"{documents_:,} documents, {changed[1]}: run {core[0]:.1f} CPU s"
         f" ({wall[0]:.1f} s), apply {core[1]:.1f} CPU s ({wall[1]:.1f} s), of a run"
         f" {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f});"
         f" bytes {'the same' if same else 'DIFFER'}"
@@ -227,12 +235,12 @@ def applied(documents_: int, times: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--apply", action="store_true")
+    parser.add_argument("--apply", nargs="?", const="limit", choices=list(CHANGES))
     parser.add_argument("--documents", type=int)
     parser.add_argument("--times", type=int)
     given = parser.parse_args()
     if given.apply:
-        return applied(given.documents or 50_000, given.times or 2)
+        return applied(given.apply, given.documents or 50_000, given.times or 2)
     given.documents, given.times = given.documents or 1_000_000, given.times or 5
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), given.documents)
@@ -257,7 +265,7 @@ def main() -> int:
         f"{found['documents']:,} documents, {len(found['rules'])} rules: kept"
         f" {found['before']['documents']:,}, now {found['after']['least']['documents']:,}"
     )
-    print(f"first call (reads the texts' lengths): {first:.2f} s")
+    print(f"first call (reads the texts' lengths): {first:.2f} s, of a core {core[0]:.2f} s")
     print(
         f"median of {given.times}: {median:.2f} s ({min(seconds[1:]):.2f} to"
         f" {max(seconds[1:]):.2f}), of a core {statistics.median(core[1:]):.2f} s,"

@@ -53,12 +53,6 @@ def kept_schema(folder: Path, part: int) -> pa.Schema:
     return pa.schema([field for schema in both for field in schema])
 
 
-def same_columns(folder: Path, other: Path) -> bool:
-    """Whether two stages kept rows of the same columns, in any order."""
-    one, two = ({(f.name, f.type) for f in kept_schema(x, 0)} for x in (folder, other))
-    return one == two
-
-
 def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
     """What a stage kept of a partition, in batches of at most `rows` rows."""
     with (

@@ -22,7 +22,7 @@ from curate.outcome import Measured, Options, Outcome, sum_up
 from curate.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
 from curate.progress import Progress, say
 from curate.sketches import SketchedCorpus
-from curate.stage_files import part_path, same_columns
+from curate.stage_files import part_path
 from curate.stage_work import named_files, relative_paths
 
 
@@ -130,9 +130,6 @@ class Stages:
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
-        entered = stage.reuse["input"] if stage.reuse else None
-        if previous and entered and not same_columns(previous, Path(entered)):
-            stage.reuse, stage.why = None, "its input has other columns"
         spec = {
             "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
             "files": named_files([stage.apply, *stage.steps, stage.sketch]),

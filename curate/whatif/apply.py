@@ -106,6 +106,7 @@ def _reuse(question: Question, was: RunPlan, now: RunPlan, index: int, out: Path
         "input": str(entered) if entered else None,
         "decisions": str(decisions) if decisions else None,
         "same_settings": settings,
+        "earlier": [label for stage in now.stages[:index] for label in stage.labels],
         "sketch": sketch_kind(old) if sketched else None,
         "pages_until": _pages_until(now, index),
     }

@@ -26,6 +26,8 @@ class Before:
         self, reuse: dict[str, Any], part: int, step: CorpusStep | None, changed: dict[int, str]
     ) -> None:
         self._step, self._settings = step, reuse["same_settings"]
+        self.earlier: list[str] = reuse["earlier"]
+        self._own = tuple(f"{label}." for label in self.earlier)
         self._rows: pa.Table | None = None
         self._decisions: pa.Table | None = None
         if reuse["input"]:
@@ -39,20 +41,21 @@ class Before:
         if reuse["decisions"]:
             self._decisions = pq.read_table(reuse["decisions"], filters=[("part", "=", part)])
 
-    def entered(self, table: pa.Table) -> np.ndarray:
-        """bool[rows]: documents that entered the stage with the same row as they do now."""
+    def entered(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """(bool[rows]: documents that entered the stage with the same row as they do now, columns
+        of earlier steps apart; bool[rows]: those of them of which such a column differs)."""
         numbers = table[NUMBER].to_numpy()
+        other = np.zeros(len(numbers), np.bool_)
         if self._rows is None:
-            return np.ones(len(numbers), np.bool_)
+            return ~other, other
         at, found = places(self._numbers, numbers)
         rows = np.flatnonzero(found)
-        old = self._rows.take(pa.array(at[rows])).select(
-            [n for n in table.column_names if n in self._rows.column_names]
-        )
-        if old.num_columns < self._rows.num_columns:
-            return np.zeros(len(numbers), np.bool_)
-        found[rows] = same_rows(table.take(pa.array(rows)), old)
-        return found
+        sides = table.take(pa.array(rows)), self._rows.take(pa.array(at[rows]))
+        said = [[n for n in s.column_names if n.startswith(self._own)] for s in sides]
+        found[rows] = same_rows(*(s.drop_columns(n) for s, n in zip(sides, said, strict=True)))
+        if said[0] or said[1]:
+            other[rows] = ~same_rows(*(s.select(n) for s, n in zip(sides, said, strict=True)))
+        return found, found & other
 
     def decided(self, numbers: np.ndarray, decisions: pa.Table | None) -> np.ndarray:
         """bool[rows]: documents of which the applied step makes what it made. decisions: those on

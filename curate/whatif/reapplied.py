@@ -24,16 +24,29 @@ Lists = dict[int, list[dict[str, Any]]]
 
 
 class Reapplied:
-    """Of documents that entered the stage with the same row as before.
+    """Of documents that entered the stage with the same row as before, but for columns of earlier
+    steps (other: bool[rows], where these differ).
 
-    text: as the step leaves it; reasons: row -> why it drops that document; entry: as they came.
+    step: None in a stage that applies none; earlier: labels of the steps before the stage. text: as
+    the step leaves it; reasons: row -> why it drops that document; entry: as they came.
     """
 
-    def __init__(self, step: CorpusStep, docs: Documents, decisions: pa.Table) -> None:
-        self.label = step.label
+    def __init__(
+        self,
+        step: CorpusStep | None,
+        docs: Documents,
+        decisions: pa.Table | None,
+        earlier: list[str],
+        other: np.ndarray,
+    ) -> None:
+        self.label = "" if step is None else step.label
         self.numbers = docs.table[NUMBER].to_numpy()
-        on_them = np.isin(decisions["n"].to_numpy(), self.numbers)
-        made = step.apply(docs.within(step.label), decisions.filter(pa.array(on_them)))
+        self._earlier, self._other = tuple(f"{label}." for label in earlier), other
+        self._came = docs.table
+        made = docs
+        if step is not None and decisions is not None:
+            on_them = np.isin(decisions["n"].to_numpy(), self.numbers)
+            made = step.apply(docs.within(step.label), decisions.filter(pa.array(on_them)))
         self.entry, self.text = docs.text, made.text
         self.reasons: Lists = {}
         if made.drops:
@@ -41,13 +54,14 @@ class Reapplied:
             rows = np.searchsorted(self.numbers, rejected[NUMBER].to_numpy())
             reasons = rejected["reasons"].to_pylist()
             self.reasons = dict(zip(rows.tolist(), reasons, strict=True))
-        self._own = made.table.select(own_columns(made.table.schema, step.label))
+        self._own = made.table.select(own_columns(made.table.schema, self.label))
         came = edits_column(made)
-        self._edits = {} if came is None else of_step(came, step.label)
+        self._edits = {} if came is None else of_step(came, self.label)
 
     def onto(self, table: pa.Table, rows: np.ndarray) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-        """(the stored rows of the documents `rows` with the step's columns as they are now; bool[]:
-        whether their texts leave it otherwise than before; bool[]: whether its columns differ)."""
+        """(the stored rows of the documents `rows` with columns of the step and of earlier ones as
+        they are now; bool[]: whether texts leave the step otherwise than before; bool[]: whether
+        those columns differ)."""
         names = own_columns(table.schema, self.label)
         new = self._own.take(pa.array(rows))
         other = np.full(len(rows), set(names) != set(new.column_names))
@@ -63,7 +77,17 @@ class Reapplied:
         table = table.drop_columns(names) if names else table
         for name in new.column_names:
             table = table.append_column(name, new[name])
-        return table, cut, other
+        return self._with_earlier(table, rows), cut, other | self._other[rows]
+
+    def _with_earlier(self, table: pa.Table, rows: np.ndarray) -> pa.Table:
+        if not self._other[rows].any():
+            return table
+        gone = [n for n in table.column_names if n.startswith(self._earlier)]
+        table = table.drop_columns(gone) if gone else table
+        for name in self._came.column_names:
+            if name.startswith(self._earlier):
+                table = table.append_column(name, self._came[name].take(pa.array(rows)))
+        return table
 
     def texts(self, table: pa.Table, rows: np.ndarray, entry: np.ndarray, left: np.ndarray) -> Any:
         """The rows with the texts of these documents as they came (entry: bool[]), or as the step
@@ -76,8 +100,8 @@ class Reapplied:
 
 
 def own_columns(schema: pa.Schema, label: str) -> list[str]:
-    """The names of a step's columns."""
-    return [n for n in schema.names if n.startswith(f"{label}.")]
+    """The names of a step's columns; none of no step's."""
+    return [n for n in schema.names if label and n.startswith(f"{label}.")]
 
 
 def of_step(lists: pa.Array, label: str) -> Lists:
@@ -102,3 +126,15 @@ def with_columns(schema: pa.Schema, entering: pa.Schema, made: pa.Schema, label:
     fields = [f for f in schema if f not in old]
     at = next((i for i, f in enumerate(fields) if f.name not in entering.names), len(fields))
     return pa.schema([*fields[:at], *new, *fields[at:]])
+
+
+def with_entering(schema: pa.Schema, old: pa.Schema, new: pa.Schema) -> pa.Schema:
+    """A stage's schema where what enters has the columns `new` in the place of `old`."""
+    if [(f.name, f.type) for f in old] == [(f.name, f.type) for f in new]:
+        return schema
+    first = [
+        schema.field(f.name) if f.name in schema.names else f
+        for f in new
+        if f.name in schema.names or f.name not in old.names
+    ]
+    return pa.schema([*first, *(f for f in schema if f.name not in old.names)])

@@ -20,7 +20,7 @@ from curate.engines import worker
 from curate.stage_files import changed_ids, kept_paths, kept_schema, part_path
 from curate.stage_work import ready
 from curate.whatif.before import Before
-from curate.whatif.reapplied import with_columns
+from curate.whatif.reapplied import with_columns, with_entering
 from curate.whatif.records import stored_counts, with_batch_edits
 from curate.whatif.rows import merged
 from curate.whatif.stored import Stored
@@ -71,23 +71,28 @@ class Reused:
     def begin(self, work: Work) -> None:
         """Writes no document, in the columns that were stored: but for what is applied with other
         settings, no step is needed for that."""
-        work.schemas = self.stored.schemas
-        if not work.spec["reuse"]["same_settings"]:
-            work.schemas = self._schemas(work)
+        work.schemas = self._schemas(work)
         kept, rejected = (schema.empty_table() for schema in work.schemas)
         nothing: dict[str, dict[str, int]] = {}
         work.write(kept, rejected, nothing, 0, time.perf_counter(), False)
         work.sketch(kept, self.stored.no_sketch())
 
     def _schemas(self, work: Work) -> tuple[pa.Schema, pa.Schema]:
-        """The stored ones with the columns that the applied step makes now."""
-        ready(work.spec, "apply")
-        step = work.spec["apply"]
-        docs = Documents(kept_schema(Path(work.spec["input"]), work.part).empty_table())
-        made = step.apply(docs.within(step.label), work.decided(docs)).table.schema
-        kept, rejected = (
-            with_columns(s, docs.table.schema, made, step.label) for s in self.stored.schemas
-        )
+        """The stored ones, with the columns that enter now and that the applied step makes now."""
+        reuse, step = work.spec["reuse"], work.spec["apply"]
+        kept, rejected = self.stored.schemas
+        if reuse["input"]:
+            old, new = (
+                kept_schema(Path(i), work.part) for i in (reuse["input"], work.spec["input"])
+            )
+            kept, rejected = (with_entering(s, old, new) for s in (kept, rejected))
+        if not reuse["same_settings"]:
+            ready(work.spec, "apply")
+            docs = Documents(kept_schema(Path(work.spec["input"]), work.part).empty_table())
+            made = step.apply(docs.within(step.label), work.decided(docs)).table.schema
+            kept, rejected = (
+                with_columns(s, docs.table.schema, made, step.label) for s in (kept, rejected)
+            )
         return kept, rejected
 
     def decide(self, work: Work, docs: Documents) -> None:

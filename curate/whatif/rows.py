@@ -40,7 +40,7 @@ def places(known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def same_rows(a: pa.Table, b: pa.Table) -> np.ndarray:
     """bool[rows]: whether a row holds the same values in both tables, which have as many rows; none
     does where their columns differ. An empty list is the same as none."""
-    same = np.ones(a.num_rows, np.bool_)
+    same = np.ones(max(a.num_rows, b.num_rows), np.bool_)  # a table of no columns has no rows
     if set(a.column_names) != set(b.column_names):
         return ~same
     for name in a.column_names:

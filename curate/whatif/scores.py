@@ -25,6 +25,7 @@ from curate.report.bins import numeric_columns
 from curate.report.corpora import Corpus
 from curate.whatif.ahead import Reading
 
+FEW = 4096  # texts at once: to get memory for more of them takes longer than to read them
 SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 
 
@@ -108,7 +109,7 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
 def _lengths(path: Path) -> np.ndarray:
     found = [np.zeros(0, np.int64)]
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=["text"], use_threads=False):
+        for batch in file.iter_batches(FEW, columns=["text"], use_threads=False):
             size = pc.fill_null(pc.binary_length(batch.column(0)), 0)
             found.append(size.to_numpy(zero_copy_only=False).astype(np.int64))
     return np.concatenate(found)

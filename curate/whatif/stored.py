@@ -199,15 +199,15 @@ class Stored:
         numbers = docs.table[NUMBER].to_numpy()
         result = Redecided(np.ones(len(docs), np.bool_))
         same, anew = np.ones(len(docs), np.bool_), np.zeros(len(docs), np.bool_)
-        if self.before is not None:
-            entered = self.before.entered(docs.table)
-            same = entered & self.before.decided(numbers, decisions)
-            anew = entered & ~same
         fresh = None
-        if anew.any():
-            assert self.apply is not None and decisions is not None
-            docs_anew = Documents(docs.table.filter(pa.array(anew)).combine_chunks())
-            fresh = Reapplied(self.apply, docs_anew, decisions)
+        if self.before is not None:
+            entered, other = self.before.entered(docs.table)
+            same = entered & ~other & self.before.decided(numbers, decisions)
+            anew = entered & ~same
+            if anew.any():
+                mine = Documents(docs.table.filter(pa.array(anew)).combine_chunks())
+                earlier = self.before.earlier
+                fresh = Reapplied(self.apply, mine, decisions, earlier, other[anew])
         for table, judged, was_gone in zip((self.kept, self.gone), self.of, (False, True),
                                            strict=True):  # fmt: skip
             at, known = places(judged.numbers, numbers)
@@ -253,15 +253,15 @@ class Stored:
         result: Redecided,
         anew: np.ndarray,
     ) -> None:
-        """The stored rows of documents on which the applied step was applied again: bool[rows of
-        the batch] anew. known: int64[], numbers of the stored rows."""
+        """The stored rows of documents that have other decisions or columns (anew: bool[rows of
+        the batch]). known: int64[], numbers of the stored rows."""
         at, found = places(known, fresh.numbers)
         mine = np.flatnonzero(found)
         table, cut, other = fresh.onto(table.take(pa.array(at[found])), mine)
         applied = {i: fresh.reasons[r] for i, r in enumerate(mine.tolist()) if r in fresh.reasons}
-        judged = self._judge(table, was_gone, applied)
+        judged = self._judge(table, was_gone, None if self.apply is None else applied)
         again = judged.again | cut
-        if any(s.name not in REGISTRY for s in self.chain[1:]):  # may read others' columns
+        if any(s.name not in REGISTRY for s in self.chain):  # may read others' columns
             again |= other
         now, then = np.isin(np.arange(len(mine)), list(applied)), np.zeros(len(mine), np.bool_)
         if was_gone:

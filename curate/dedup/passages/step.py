@@ -55,6 +55,12 @@ class DedupPassages(DedupStep):
             raise ValueError("span: needs unit: sentences")
         return self
 
+    def sketch_identity(self) -> dict[str, Any]:
+        """Which copies stay is for `resolve`, but where blank lines are copies too."""
+        found = super().sketch_identity()
+        settings = {k: v for k, v in found["settings"].items() if k != "keep"}
+        return found | {"settings": settings | {"blank": self._blank}}
+
     @property
     def method(self) -> str:
         """How decisions name this step: `passages:line` and so on."""

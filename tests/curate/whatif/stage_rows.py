@@ -38,11 +38,14 @@ def other(old: Rows, new: Rows) -> list[tuple[int, int]]:
     return [key for key, row in new.items() if key not in old or old[key] != row]
 
 
-def to_measure(old: list[Path], new: list[Path], k: int, chain: list[str], applied: bool) -> int:
+def to_measure(
+    old: list[Path], new: list[Path], k: int, chain: list[str], applied: bool
+) -> set[tuple[int, int]]:
     """Documents of stage k of two runs that the second must measure again: new to the stage or with
-    another row, cut otherwise by the applied step (the first of the chain), or with a step that
-    edits between their first marks in the two."""
-    again = set(other(stored(old[k - 1], "kept"), stored(new[k - 1], "kept")) if k else [])
+    another row (columns of steps apart), cut otherwise by the applied step (the chain's first), or
+    with a step that edits between their first marks in the two."""
+    entered = [_without_columns(stored(f[k - 1], "kept")) for f in (old, new)] if k else [{}, {}]
+    again = set(other(*entered))
     sides = [stored(f[k], "kept") | stored(f[k], "rejected") for f in (old, new)]
     edits = [i for i, step in enumerate(chain) if step in EDITING]
     for key in sides[0].keys() & sides[1].keys():
@@ -53,7 +56,11 @@ def to_measure(old: list[Path], new: list[Path], k: int, chain: list[str], appli
         cuts = [[e for e in r["edits"] if applied and e["step"] == chain[0]] for r in rows]
         if cuts[0] != cuts[1] or any(min(first) <= p < max(first) for p in edits):
             again.add(key)
-    return len(again)
+    return again
+
+
+def _without_columns(rows: Rows) -> Rows:
+    return {k: {n: v for n, v in row.items() if "." not in n} for k, row in rows.items()}
 
 
 def to_sketch(old: Path, new: Path) -> int:

@@ -106,7 +106,7 @@ def test_each_stage_measures_what_is_new_to_it_and_leaves_the_bytes_of_a_full_ru
     ]
     for k in range(first + 1, len(new)):
         applied = chains[k][0].startswith("dedup")
-        assert measured[k].measured == to_measure(old, new, k, chains[k], applied)
+        assert measured[k].measured == len(to_measure(old, new, k, chains[k], applied))
         assert measured[k].taken == measured[k].documents - measured[k].measured
         assert measured[k].measured < measured[k].documents / 2
     for k, one in enumerate(measured):
@@ -208,17 +208,24 @@ def test_a_stage_that_cannot_be_decided_anew_runs_and_says_why(
     assert measured[3].measured == measured[3].documents
 
 
-def test_a_stage_whose_input_has_other_columns_runs(bench: Any) -> None:
+def test_columns_of_earlier_steps_come_and_go_without_measuring(bench: Any) -> None:
     passages = {"unit": "line", "min_sentences": 0}
-    steps = [{"dedup_passages": passages}, "cut", {"document_length": {"min": 10}}]
+    steps: list[Any] = [{"dedup_passages": passages}, "cut", {"document_length": {"min": 10}}]
+    steps += [{"dedup_exact": {}}, {"gopher_quality": {"min_words": 20}}]
     bench.jsonl("in/0.jsonl", rows(3))
     _run(bench, steps, "out")
-    sets = ("dedup_passages.min_sentences=1",)
+    sets = ("dedup_passages.min_sentences=6",)
     measured = apply(bench.folder / "out", sets, bench.folder / "a", Options(1, True)).measured
     _run(bench, steps, "r", *sets)
     assert bench.bytes_of("a") == bench.bytes_of("r") != bench.bytes_of("out")
-    assert [m.measured for m in measured] == [0, 0, measured[2].documents]
-    assert [m.why for m in measured] == ["", "", "its input has other columns"]
+    # Cut before, and now dropped as they came.
+    cut = sum(r["rule"] == "few_sentences" for r in bench.rows("r", "rejected"))
+    assert cut > 0 and [m.measured for m in measured] == [0, cut, 0, 0]
+    assert not any(m.why for m in measured)
+    back = ("dedup_passages.min_sentences=0",)
+    measured = apply(bench.folder / "r", back, bench.folder / "b", Options(1, True)).measured
+    assert bench.bytes_of("b") == bench.bytes_of("out")
+    assert [m.measured for m in measured[:3]] == [0, cut, cut] and not any(m.why for m in measured)
 
 
 def test_the_command_says_how_many_documents_each_stage_measured(home: Home) -> None:
@@ -231,7 +238,8 @@ def test_the_command_says_how_many_documents_each_stage_measured(home: Home) -> 
     lines = [x for x in done.stderr.splitlines() if ": measured " in x]
     assert [m["stage"] for m in found] == [x.split(": measured")[0] for x in lines]
     assert found[0]["measured"] == 0 < found[1]["measured"] < found[1]["documents"]
-    assert f"measured {found[1]['measured']} of {found[1]['documents']} documents" in lines[1]
+    said = f"measured {found[1]['measured']} of {found[1]['documents']} documents"
+    assert f"{said}, took over {found[1]['taken']}" in lines[1]
 
 
 def test_a_model_of_embeddings_is_given_whole_batches() -> None:

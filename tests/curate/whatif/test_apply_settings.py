@@ -12,7 +12,9 @@ import pytest
 from quick_runs import no_reports, perplexity_step, quality_step  # noqa: F401
 from stage_rows import folders, stored, to_measure, to_sketch
 
+from curate import stage
 from curate.outcome import Measured, Options
+from curate.whatif import stored as stored_rows
 from curate.whatif.apply import apply
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
@@ -104,7 +106,7 @@ def _applied(bench: Any, steps: list[Any], out: str, *sets: str) -> list[Measure
             continue
         chain = record["stages"][k]["steps"]
         applied = any(old[k - 1].glob("decisions-*"))
-        assert one.measured == to_measure(old, new, k, chain, applied)
+        assert one.measured == len(to_measure(old, new, k, chain, applied))
         assert one.why == ""
         if "decides" in record["stages"][k] and not one.why_sketched:
             assert one.sketched == to_sketch(old[k], new[k])
@@ -118,7 +120,7 @@ def _applied(bench: Any, steps: list[Any], out: str, *sets: str) -> list[Measure
     ("copies", "dedup_minhash.verify=0.8"),
     ("copies", "dedup_minhash.survivor=newest"),
     ("passages", "dedup_passages.survivor=longest"),
-    ("passages", "dedup_passages.min_sentences=3"),
+    ("passages", "dedup_passages.keep=none"),
     ("passages", "dedup_suffix_array.min_chars=600"),
     ("passages", "dedup_suffix_array.threshold=28"),
     ("passages", "dedup_bloom.threshold=0.5"),
@@ -164,7 +166,6 @@ def scores(bench: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     "perplexity.keep=[head,tail]",
     "perplexity.least=2",
     "quality.keep_fraction=0.5",
-    "quality.keep_fraction=0.9",
 ])  # fmt: skip
 def test_another_share_scores_nothing_again(bench: Any, scores: list[Any], change: str) -> None:
     if "quality" in change and "quality" not in scores[5]:
@@ -190,3 +191,27 @@ def test_a_cut_off_that_moves_measures_only_what_enters_or_passes_an_edit(
     if "quality" in scores[5]:
         moved = {i for i, t in below[1].items() if i in below[0] and t != below[0][i]}
         assert len(moved) > measured[2].measured
+
+
+def test_a_step_from_elsewhere_measures_again_where_a_column_before_it_differs(
+    bench: Any, scores: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, made = bench.folder / "scores", bench.folder / "elsewhere"
+    apply(home, ("perplexity.tail=60",), made, Options(1, True))
+    old, new = folders(home), folders(made)
+    (spec,) = new[1].glob("stage*.json")
+    parts = range(len(list(new[1].glob("part-*.keys.parquet"))))
+
+    def measured() -> int:
+        return sum(stage.run_partition({"spec": str(spec), "part": p})["measured"] for p in parts)
+
+    rows = [stored(f[1], "kept") | stored(f[1], "rejected") for f in (old, new)]
+    again = to_measure(old, new, 1, ["perplexity", "gopher_quality", "newline_runs"], True)
+    assert measured() == len(again)
+    monkeypatch.setattr(stored_rows, "REGISTRY", {})  # it may read any column
+    bucket = "perplexity.bucket"
+    moved = {key for key, row in rows[1].items() if row[bucket] != rows[0][key][bucket]}
+    files = sorted(new[1].glob("part-*"))
+    before = [p.read_bytes() for p in files]
+    assert moved - again and measured() == len(moved | again)
+    assert [p.read_bytes() for p in files] == before
