@@ -1,14 +1,15 @@
 """How much memory a candidate costs when MinHash decides: two corpora of synthetic band keys.
 
     python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--survivor P] [--verify]
-        [--folder DIR]
+        [--large MIB] [--folder DIR]
 
 Sketches are written as they come from the step (14 bands), `resolve` is called on them in a process
 of its own. Two documents in three may copy half of the bands of another, so that 85 % share a band
 with another and are candidates. Printed are seconds and the peaks of memory: of what no file backs,
 which the system cannot take back, and of all that is resident, parts of mapped files included. The
-difference of the former between the two corpora is what a candidate costs. Exit status 1 above 16
-bytes. Takes some 350 bytes of disk a document.
+difference of the former between the two corpora is what a candidate costs. Exit status 1 above 4
+bytes: one array of numbers of candidates that is not a mapped file. Takes some 350 bytes of disk a
+document.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json, peak_mib
+from curate.dedup.shuffle import room
 
 BANDS, GROUP, PARTS = 14, 100_000, 4
 VERIFY = {"verify": 0.8, "verify_by": "signature", "bits": 1}
-LIMIT = 16
+LIMIT = 4
 
 
 def write(count: int, folder: Path) -> None:
@@ -83,14 +85,16 @@ def anonymous_mib() -> float:
     return int(status.split("RssAnon:")[1].split()[0]) / 1024
 
 
-def decide(folder: Path, settings: str) -> None:
-    """Prints the figures of `resolve` over the sketches in a folder."""
+def decide(folder: Path, settings: str, large: int) -> None:
+    """Prints the figures of `resolve` over the sketches in a folder; arrays of so many bytes and
+    more are mapped files."""
     import pyarrow.parquet as pq
 
     from curate.database import database
     from curate.dedup.minhash.step import DedupMinhash
     from curate.sketches import Sketches, SketchFile, view
 
+    room.LARGE = large
     files = tuple(
         SketchFile(part, path, part) for part, path in enumerate(sorted(folder.glob("part-*")))
     )
@@ -130,17 +134,20 @@ def main() -> None:
     parser.add_argument("--documents", type=int, nargs=2, default=[5_000_000, 20_000_000])
     parser.add_argument("--survivor", default="longest")
     parser.add_argument("--verify", action="store_true", help="by signatures of a bit a value")
+    parser.add_argument("--large", type=float, help="MiB from which on arrays are mapped files")
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
-    parser.add_argument("--decide", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--decide", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.decide:
-        return decide(Path(options.decide[0]), options.decide[1])
+        place, told, large = options.decide
+        return decide(Path(place), told, int(large))
     settings = json.dumps({"survivor": options.survivor, **(VERIFY if options.verify else {})})
+    large = str(int((options.large or room.LARGE / 2**20) * 2**20))
     peaks, candidates = [], []
     for count in options.documents:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             write(count, Path(name))
-            found = last_json([sys.executable, __file__, "--decide", name, settings])
+            found = last_json([sys.executable, __file__, "--decide", name, settings, large])
         print(
             f"{count:>11} documents, {found['members']} in clusters: {found['seconds']:.1f} s"
             f" ({count / found['seconds']:.0f} documents/s, {found['cpu']:.1f} s of CPU),"

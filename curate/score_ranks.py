@@ -51,7 +51,10 @@ def places(scores: np.ndarray) -> np.ndarray:
 def read_scores(group: Group, by_lang: bool) -> tuple[list[str], np.ndarray, np.ndarray]:
     """(languages, int64[rows] which of them, float64[rows] scores) of a group; NaN: no score."""
     columns = ["score", *(["lang"] if by_lang else [])]
-    tables = [pq.read_table(file.path, columns=columns) for file in group.files]
+    tables = []
+    for file in group.files:  # not as a data set: a folder `lang=de` above it is no column
+        with pq.ParquetFile(file.path, pre_buffer=False) as source:
+            tables.append(source.read(columns=columns, use_threads=False))
     table = pa.concat_tables(tables).combine_chunks()
     score = table["score"].cast(pa.float64()).to_numpy()
     if not by_lang:

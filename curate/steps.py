@@ -207,8 +207,8 @@ class CorpusStep(Settings):
         raise NotImplementedError
 
     def applied(self, decisions: pa.Table) -> pa.Table:
-        """What `apply` reads of decisions, a row each, all but part and n: where another run has
-        the same of a document, `apply` makes the same of it."""
+        """What `apply` reads of decisions, a row each, all but part and n: where another run with
+        the same settings has the same of a document, `apply` makes the same of it."""
         return decisions.drop_columns(["part", "n"])
 
 

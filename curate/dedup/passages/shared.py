@@ -96,11 +96,16 @@ def write_keys_files(task: Task) -> dict[str, list[str]]:
     return {"reads": [str(f.path) for f in group.files], "writes": [str(p) for p in written]}
 
 
+def _passages_in(path: Path) -> int:
+    with pq.ParquetFile(path, pre_buffer=False) as source:
+        counts = source.read(columns=["passages"], use_threads=False)["passages"]
+    return int(counts.to_numpy().sum())
+
+
 def write_keys(task: Task) -> dict[str, Any]:
     """A task: the keys of a group. Held are a segment twice, 48 MB, and a byte a passage."""
     group, folder = Group.load(task), Path(task["folder"])
-    counts = [pq.read_table(f.path, columns=["passages"])["passages"] for f in group.files]
-    passages = sum(int(count.to_numpy().sum()) for count in counts)
+    passages = sum(_passages_in(file.path) for file in group.files)
     known = np.zeros(REMEMBERED, np.uint64)
     places = np.full(REMEMBERED, NONE, np.uint32)
     repeated = np.zeros(passages, np.uint8)

@@ -18,6 +18,7 @@ from curate.dedup.shuffle.room import room
 from curate.text.buffers import text_buffers
 
 SEGMENT = 32 << 20  # bytes that are ordered at once; three times as many are held
+ROW = 40  # bytes that a row takes by itself while it is ordered: slice, place, offsets
 
 
 class SliceFiles(NamedTuple):
@@ -53,7 +54,7 @@ class SliceWriter:
         """Takes more rows, as they are until the next call or `close`. mine: the slice of each;
         rows: uint32[rows, columns]; offsets: int64[rows + 1], into `data`: uint8."""
         self._waiting.append((mine, rows, offsets, data))
-        self._held += rows.nbytes + int(offsets[-1] - offsets[0])
+        self._held += rows.nbytes + ROW * len(rows) + int(offsets[-1] - offsets[0])
         if self._held >= SEGMENT or self.slices == 1:
             self._flush()
 

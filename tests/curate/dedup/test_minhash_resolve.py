@@ -128,7 +128,7 @@ def small(monkeypatch) -> None:
     monkeypatch.setattr(minhash_parts, "PART", 25)
     monkeypatch.setattr(minhash_parts, "MOST_PARTS", 7)
     monkeypatch.setattr(minhash_verify, "CHUNK", 8)
-    monkeypatch.setattr(byte_rows, "SEGMENT", 900)
+    monkeypatch.setattr(byte_rows, "SEGMENT", 1500)
     monkeypatch.setattr(minhash_verify, "MAPPED_MEMBERS", 8)
     monkeypatch.setattr(minhash_compared, "TEXTS", 7)
 

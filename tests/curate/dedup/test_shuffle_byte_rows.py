@@ -18,7 +18,7 @@ from curate.dedup.shuffle.room import loaded, mapped, release, room
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=6)), max_size=20)
 
 
-@given(st.lists(ROWS, min_size=1, max_size=3), st.sampled_from([1, 5]), st.integers(0, 60))
+@given(st.lists(ROWS, min_size=1, max_size=3), st.sampled_from([1, 5]), st.integers(0, 600))
 @settings(max_examples=100, deadline=None)
 def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, segment):
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:

@@ -120,7 +120,6 @@ def _applied(bench: Any, steps: list[Any], out: str, *sets: str) -> list[Measure
     ("copies", "dedup_minhash.verify=0.8"),
     ("copies", "dedup_minhash.survivor=newest"),
     ("passages", "dedup_passages.survivor=longest"),
-    ("passages", "dedup_passages.min_sentences=3"),
     ("passages", "dedup_passages.keep=none"),
     ("passages", "dedup_suffix_array.min_chars=600"),
     ("passages", "dedup_suffix_array.threshold=28"),
@@ -167,7 +166,6 @@ def scores(bench: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     "perplexity.keep=[head,tail]",
     "perplexity.least=2",
     "quality.keep_fraction=0.5",
-    "quality.keep_fraction=0.9",
 ])  # fmt: skip
 def test_another_share_scores_nothing_again(bench: Any, scores: list[Any], change: str) -> None:
     if "quality" in change and "quality" not in scores[5]:
