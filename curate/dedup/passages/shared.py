@@ -30,6 +30,7 @@ from curate.dedup.shuffle.partitions import (
     maybe_shared,
     pair_counts,
     partition_bits,
+    partition_ranges,
     read_partitions,
     sort_pairs,
 )
@@ -142,11 +143,15 @@ def find_shared(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> di
     return {"pieces": len(tasks), "shared": sum(d["shared"] for d in done)}
 
 
-def write_shared_files(task: Task) -> dict[str, list[str]]:
-    """What `write_shared` reads (ranges alone) and writes."""
+def write_shared_files(task: Task) -> dict[str, Any]:
+    """What `write_shared` reads and writes; parts: the ranges that it reads of large files."""
     read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
     written = shared_files(Path(task["folder"]), task["part"] + 1)[-1]
-    return {"reads": [str(p) for each in read for p in each], "writes": [str(p) for p in written]}
+    return {
+        "reads": [str(p) for each in read for p in each],
+        "parts": partition_ranges(read, *task["partitions"]),
+        "writes": [str(p) for p in written],
+    }
 
 
 def write_shared(task: Task) -> dict[str, Any]:
