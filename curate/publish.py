@@ -57,7 +57,10 @@ class Store:
         made = {"auto_mkdir": True} if url.startswith("file:") else {}
         try:
             self.fs, self.root = fsspec.core.url_to_fs(self.url, **made)
-        except (ImportError, ValueError) as error:
+        except ImportError as error:
+            s3 = "pip install 'llmcurate[s3]'" if url.startswith("s3://") else error
+            raise UsageError(f"{what} {url}: {s3}") from None
+        except ValueError as error:
             raise UsageError(f"{what} {url}: {error}") from None
 
     def _failed(
