@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import reference_percentiles
 from alone_here import Alone
+from dying_here import Dying, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,31 +128,21 @@ def test_ranges_ascend_as_floats_do(values):
     assert (np.diff(places(array).astype(np.int64)) >= 0).all()
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch):
     parts = [[("en", float(7 * i % 31 + p)) for i in range(9)] for p in range(3)]
     files = write(tmp_path, parts)
     step = Perplexity(model="m.bin", first=True)
     want = decide(tmp_path, files, step)
     cut(9, monkeypatch)
-    done: list[str] = []
-
-    def dying(function: str, tasks: list[Any]) -> Any:
-        done.append(function.partition(":")[2])
-        for number, pair in enumerate(run_here(function, tasks)):
-            if number == 1 and done.count(done[-1]) == 1:
-                raise Killed
-            yield pair
-
+    dying = Dying()
     for _ in range(3):
         with pytest.raises(Killed):
             decide(tmp_path, files, step, dying)
         assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
     assert decide(tmp_path, files, step, dying) == want
-    assert done == [n for n in ("count_scores", "pick_scores", "write_pieces") for _ in range(2)]
+    assert dying.names == [
+        n for n in ("count_scores", "pick_scores", "write_pieces") for _ in range(2)
+    ]
 
 
 @pytest.mark.parametrize(

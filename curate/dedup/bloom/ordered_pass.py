@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numba import njit
 
+from curate import decision_pieces
 from curate.dedup.bloom.kernel import AHEAD, insert_new, look_up, touch
 
 if TYPE_CHECKING:
@@ -24,23 +25,8 @@ if TYPE_CHECKING:
 # Documents looked at together: a book may hold a million keys.
 ROWS = 500
 COLUMNS = ["keys", "first", "last", "start", "end"]
-SCHEMA = pa.schema(
-    [
-        ("part", pa.int32()),
-        ("n", pa.int64()),
-        ("drop", pa.bool_()),
-        ("id", pa.string()),
-        # A filter does not know what set its bits: no cluster, no copy that stays, no partner.
-        ("cluster", pa.int64()),
-        ("kept_id", pa.string()),
-        ("partner_id", pa.string()),
-        ("similarity", pa.float64()),
-        ("method", pa.string()),
-        ("span_start", pa.int64()),
-        ("span_end", pa.int64()),
-        ("overlap", pa.float64()),
-    ]
-)
+# A filter does not know what set its bits: no cluster, no copy that stays, no partner.
+SCHEMA = pa.schema([*decision_pieces.COLUMNS, ("overlap", pa.float64())])
 
 
 @dataclass(frozen=True)

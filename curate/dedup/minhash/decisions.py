@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.database import literal
+from curate.decision_pieces import COLUMNS
 from curate.dedup.minhash.candidates import (
     BATCH,
     ORDER,
@@ -25,22 +26,6 @@ from curate.dedup.shuffle.room import loaded, mapped, release, room
 
 SIMILARITY = "similarity.f64"
 BINS = 1000  # of the histogram that the summary of similarities is read from
-
-SCHEMA = pa.schema(
-    [
-        ("part", pa.int32()),
-        ("n", pa.int64()),
-        ("drop", pa.bool_()),
-        ("id", pa.string()),
-        ("cluster", pa.int64()),
-        ("kept_id", pa.string()),
-        ("partner_id", pa.string()),
-        ("similarity", pa.float64()),
-        ("method", pa.string()),
-        ("span_start", pa.int64()),
-        ("span_end", pa.int64()),
-    ]
-)
 
 
 def _number_clusters(
@@ -101,7 +86,7 @@ def write_decisions(
     members = 0
     with (
         (candidates / ORDER).open("rb") as order,
-        pq.ParquetWriter(path, SCHEMA) as writer,
+        pq.ParquetWriter(path, COLUMNS) as writer,
     ):
         for batch in all_rows(candidates, pieces):
             k = np.fromfile(order, np.uint32, len(batch))
@@ -127,7 +112,7 @@ def write_decisions(
                 pa.nulls(len(k), pa.int64()),
                 pa.nulls(len(k), pa.int64()),
             ]
-            writer.write_table(pa.table(columns, schema=SCHEMA))
+            writer.write_table(pa.table(columns, schema=COLUMNS))
             members += len(k)
             release(values)
             ids.forget()

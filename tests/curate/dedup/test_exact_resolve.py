@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import reference_exact
+from dying_here import Dying, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -126,29 +127,17 @@ def test_keys_of_any_length_are_compared_whole(tmp_path, monkeypatch, width):
     assert decide(tmp_path, files, "longest", reference=False) == want
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch):
     draw = random.Random(3)
     keys = [draw.randrange(40) << 120 for _ in range(100)]
     files = write(tmp_path, [sketches(keys[i::4], i) for i in range(4)])
     want = decide(tmp_path, files, "newest", reference=True)
     cut(30, monkeypatch)
-    done: list[str] = []
-
-    def dying(function: str, tasks: list[Any]) -> Any:
-        done.append(function.partition(":")[2])
-        for number, pair in enumerate(run_here(function, tasks)):
-            if number == 1 and done.count(done[-1]) == 1:
-                raise Killed
-            yield pair
-
+    dying = Dying()
     for _ in range(4):
         with pytest.raises(Killed):
             decide(tmp_path, files, "newest", False, dying)
         assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
     assert decide(tmp_path, files, "newest", False, dying) == want
     names = ["write_keys", "write_buckets", "write_rows", "write_members"]
-    assert done == [name for name in names for _ in range(2)]
+    assert dying.names == [name for name in names for _ in range(2)]

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import reference_owners
+from dying_here import Dying, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exact_resolve import POLICIES, Killed, write
+from test_exact_resolve import POLICIES, write
 
 from curate.database import database
 from curate.dedup import survivors
@@ -154,22 +155,14 @@ def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path, monkeypatch
     files = write(tmp_path, [sketches(documents, p) for p, documents in enumerate(parts)])
     cut(80, monkeypatch)
     want = decide(tmp_path, files, DedupPassages())
-    done: list[str] = []
-
-    def dying(function: str, tasks: list[Any]) -> Any:
-        done.append(function.partition(":")[2])
-        for number, pair in enumerate(run_here(function, tasks)):
-            if number == 1 and done.count(done[-1]) == 1:
-                raise Killed
-            yield pair
-
+    dying = Dying()
     for _ in range(5):
         with pytest.raises(Killed):
             decide(tmp_path, files, DedupPassages(), dying)
         assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
     assert decide(tmp_path, files, DedupPassages(), dying) == want
     names = ["write_keys", "write_shared", "write_rows", "write_owners", "write_pieces"]
-    assert done == [name for name in names for _ in range(2)]
+    assert dying.names == [name for name in names for _ in range(2)]
 
 
 @given(st.lists(st.integers(0, 40) | st.integers(0, 2**64 - 1), max_size=60), st.integers(0, 9))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from dying_here import Dying, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_minhash_resolve import texts
@@ -102,35 +103,20 @@ def test_a_small_corpus_waits_for_no_worker(tmp_path):
     assert decide(tmp_path, files, STEPS["longest"], "own", nobody) == want
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_a_resolve_that_died_in_any_task_decides_the_same(tmp_path, monkeypatch):
     """And makes no group's embeddings again."""
     step = STEPS["longest"]
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step, "one")
     cut(monkeypatch, 90, 900, 300)
-    asked: list[tuple[str, int]] = []
-
-    def dying(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-        name = function.partition(":")[2]
-        again = name in dict(asked)
-        if tasks:
-            asked.append((name, len(tasks)))
-        for number, pair in enumerate(run_here(function, tasks)):
-            if number == 1 and not again:
-                raise Killed
-            yield pair
-
+    dying = Dying()
     for _ in NAMES:
         with pytest.raises(Killed):
             decide(tmp_path, files, step, "own", dying)
     assert decide(tmp_path, files, step, "own", dying) == want
     # What is left of a group's tasks is one alone, which no worker is asked for.
-    assert [a for a in asked if "group" in a[0]] == [("count_group", 3), ("embed_group", 3)]
-    assert [*dict(asked)] == NAMES
+    assert [a for a in dying.asked if "group" in a[0]] == [("count_group", 3), ("embed_group", 3)]
+    assert [*dict(dying.asked)] == NAMES
 
 
 @given(st.integers(0, 99), st.integers(1, 3), st.integers(1, 60), st.integers(1, 400))

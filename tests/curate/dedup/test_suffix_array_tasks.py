@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from dying_here import Dying, Killed
 from reference_substrings import pages_of
 from test_shuffle_tasks import Alone, engine, through  # noqa: F401
 
@@ -109,30 +110,16 @@ def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):  # noqa: F811
     assert decisions == found[0][0]
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path, monkeypatch):
     step = DedupSuffixArray(threshold=60, keep_index=False)
     files = write(tmp_path, step)
     want = decide(tmp_path, files, step)
     monkeypatch.setattr(find, "GROUP", 1)
-    asked: list[tuple[str, int]] = []
-
-    def dying(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-        name = function.partition(":")[2]
-        again = name in dict(asked)
-        asked.append((name, len(tasks)))
-        for number, pair in enumerate(run_here(function, tasks)):
-            if number == 1 and not again:
-                raise Killed
-            yield pair
-
+    dying = Dying()
     for _ in NAMES:
         with pytest.raises(Killed):
             decide(tmp_path, files, step, dying, **SMALL)
     assert decide(tmp_path, files, step, dying, **SMALL) == want
-    first, again = dict(reversed(asked)), dict(a for a in asked if a[1])
+    first, again = dict(reversed(dying.asked)), dict(a for a in dying.asked if a[1])
     assert [*again] == NAMES
     assert all(again[name] == first[name] - 2 > 0 for name in again)
