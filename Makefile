@@ -35,7 +35,7 @@ test-slow: install
 	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 lint: install
-	$(BIN)/ruff check curate tokenize_kit train pipelines tests benchmarks scripts
+	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts
 	$(BIN)/mypy
 
 bench: install

@@ -9,12 +9,18 @@ import signal
 import pytest
 from hypothesis import settings
 
+from kernel_cache import kernels_folder
+
 # Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Tests run side by side, one a core: threads within them would only wait for one another.
 for _name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+# Tests give caches and homes of their own to programs that they start: kernels stay where they are.
+if _kernels := kernels_folder():
+    os.environ["NUMBA_CACHE_DIR"] = str(_kernels)
 
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", derandomize=False)

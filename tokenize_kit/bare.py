@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from kernel_cache import njit
 
 _BARE: dict[str, Any] = {"nogil": True, "_nrt": False}
 _COUNTED: dict[str, Any] = {"nogil": True, "_nrt": True}

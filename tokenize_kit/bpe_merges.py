@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bpe_pairs import (
     EVENTS,
     FREE,
@@ -37,10 +37,6 @@ from tokenize_kit.bpe_pairs import (
 from tokenize_kit.bpe_scan import enter_pair, scan
 from tokenize_kit.bpe_text import weight_at
 from tokenize_kit.bytes8 import stir
-
-# numba looks at this file alone to see whether its cache is out of date: a hash of the others
-# (tests/tokenize_kit/test_bpe_merges.py says which ones, and what it is where they have changed).
-SOURCES = "68bb2e34286f3457"
 
 # The first threshold is what all occurrences of pairs would give to each of so many times the
 # tokens wanted; each look through the text divides it by the step. The merges depend on neither.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bytes8 import stir
 
 FREE = np.int64(-1)

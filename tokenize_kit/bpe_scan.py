@@ -7,8 +7,8 @@ costs a count of references at each step.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bpe_pairs import (
     ENTRIES,
     FREE,

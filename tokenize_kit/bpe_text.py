@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_within
 from tokenize_kit.errors import TokenizerError
 

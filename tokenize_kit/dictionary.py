@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.encode.trie import all_ends, build_trie
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.categories import members

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.encoded import framed
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import Candidate

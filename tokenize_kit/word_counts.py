@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bytes8 import hash_bytes
 from tokenize_kit.pattern.automaton import Table
 from tokenize_kit.pattern.scan import cut_rows

@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from curate.text.hash128 import hash128
+from kernel_cache import njit
 
 Digest = Callable[[memoryview], bytes]
 PARAGRAPH = 100  # bytes of a short text in the comparison

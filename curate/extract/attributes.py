@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.hints import BIT, hints_of
 from curate.extract.tags import ATTR, look_up
+from kernel_cache import njit
 
 SPANS = 2 * (len(ATTR) + 1)  # of `spans`: start and end of the value of attribute k at 2k
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from curate.extract.classify import choose
 from curate.extract.entities import entity_table
@@ -24,11 +23,7 @@ from curate.extract.scan import count_tags, scan
 from curate.extract.tags import ATTR, TAG, hash_table
 from curate.extract.tree import MAX_ELEMENTS
 from curate.text.buffers import text_array, text_buffers
-
-# numba's cache compares this file alone with the one that it compiled. This stamp of the modules
-# that the kernel is made of changes with them, so that no installation goes on with an old kernel;
-# a test says what it must be.
-SOURCES = "2bc7ffee8b087781"
+from kernel_cache import njit
 
 # What kernels look things up in: tags.hash_table of elements; of attributes, with the automaton of
 # hints behind; entities.entity_table.

@@ -8,11 +8,11 @@ learning, Cohen and Carvalho 2005). Weights are in weights.py, fitted by benchma
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.features import COUNT, LEVELS, SECOND, SPAN, fill
 from curate.extract.measures import MASS, measure
 from curate.extract.tree import N_PARENT, NODE
+from kernel_cache import njit
 
 _SECOND = len(SECOND)
 LIMIT = 0.5  # chance of a block that is kept

@@ -8,7 +8,6 @@ element is opened and closed once, and a search through the stack is at most MAX
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.tags import ATTR, IS_BLOCK, IS_BOLD, IS_CELL_PART, IS_MUTE, IS_SCOPE, KINDS, TAG
 from curate.extract.tree import (
@@ -35,6 +34,7 @@ from curate.extract.tree import (
     ST_OVER,
     ST_PRE,
 )
+from kernel_cache import njit
 
 _A, _P, _LI, _DT, _DD, _PRE_TAG = (TAG[n] for n in ("a", "p", "li", "dt", "dd", "pre"))
 _TABLE, _TR, _TD, _TH = (TAG[n] for n in ("table", "tr", "td", "th"))

@@ -10,9 +10,9 @@ import html
 from html.entities import html5
 
 import numpy as np
-from numba import njit
 
 from curate.extract.tags import hash_table, look_up
+from kernel_cache import njit
 
 LONGEST = max(len(name) for name in html5)  # 32 letters, the semicolon among them
 _NAMES = sorted(html5)

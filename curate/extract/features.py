@@ -7,7 +7,6 @@ of half a million blocks would need half a gigabyte of them.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.hints import KINDS as HINT_KINDS
 from curate.extract.measures import (
@@ -35,6 +34,7 @@ from curate.extract.measures import (
 )
 from curate.extract.tags import NAMES, TAG
 from curate.extract.tree import CUT, HINTS, LINKS, N_OWN, N_PARENT, N_TAG, NODE
+from kernel_cache import njit
 
 MASS_STEPS = np.array([8, 16, 30, 60, 120, 240, 600], np.float32)
 LINK_STEPS = np.array([0.05, 0.25, 0.5, 0.75, 0.95], np.float32)

@@ -8,7 +8,6 @@ section 4.1.3). Soft hyphens and byte order marks vanish.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.tree import (
     BOLD_BYTES,
@@ -40,6 +39,7 @@ from curate.extract.tree import (
     ST_PRE,
     START,
 )
+from kernel_cache import njit
 
 # Classes of bytes in text.
 PLAIN, BLANK, LESS, AMPERSAND, C2, WIDE_BLANK, CONTROL = range(7)

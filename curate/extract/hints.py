@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 # "-" stands for the edge of a word: any byte that is no letter, the ends of a value, and the place
 # between a small and a capital letter.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from curate.extract.blocks import tables
 from curate.extract.classify import surroundings
@@ -14,6 +13,7 @@ from curate.extract.measures import MASS, measure
 from curate.extract.scan import count_tags, scan
 from curate.extract.tags import NAMES
 from curate.extract.tree import END, N_TAG, NODE, START
+from kernel_cache import njit
 
 
 @njit(cache=True, nogil=True)

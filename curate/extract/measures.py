@@ -7,7 +7,6 @@ limit means the same in every script. A block is prose if it is long, hardly lin
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.hints import BIT
 from curate.extract.tags import NAMES, TAG
@@ -21,6 +20,7 @@ from curate.extract.tree import (
     NODE,
     START,
 )
+from kernel_cache import njit
 
 # Columns of a block's measures.
 (

@@ -13,10 +13,10 @@ import re
 from datetime import datetime
 
 import numpy as np
-from numba import njit
 
 from curate.extract.attributes import same
 from curate.extract.tags import ATTR, TAG
+from kernel_cache import njit
 
 TITLE, PUBLISHED, AUTHOR, LANG, FIELDS = range(5)
 MAX_SCRIPT = 64 << 10

@@ -8,10 +8,10 @@ A table whose cells hold more than a line each is there for layout: its cells ar
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.tags import NAMES, TAG
 from curate.extract.tree import END, N_PARENT, N_PRE, N_TAG, NODE, START
+from kernel_cache import njit
 
 MAX_INDENT = 8  # of items and quotes within each other; deeper ones look like the eighth
 MAX_CELL = 300  # bytes of a cell of a table of data

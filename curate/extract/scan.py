@@ -7,7 +7,6 @@ does. Time and memory are linear in the page's bytes.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.extract.attributes import SPANS, read_attributes, read_name
 from curate.extract.elements import close_element, close_implied, open_element
@@ -43,6 +42,7 @@ from curate.extract.tree import (
     ST_PRE,
     ST_STATE,
 )
+from kernel_cache import njit
 
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
 _SCRIPT, _TITLE = TAG["script"], TAG["title"]

@@ -7,7 +7,8 @@ elements are void, which end an open `p`), reduced to what matters for text.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 VOID = "area base br col embed hr img input link meta param source track wbr".split()
 # Content that is not text of the page, up to the end tag, whatever stands in between.

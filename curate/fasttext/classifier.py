@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
-from numba import njit
 
 from curate.errors import UsageError
 from curate.fasttext.explaining import Share, explain
@@ -15,11 +14,7 @@ from curate.fasttext.hidden import Memory, hidden_of, memory, scratch_for
 from curate.fasttext.reading import DECODED, SIGMOID, Weights, read_model
 from curate.fasttext.scoring import best, log_scores
 from curate.fasttext.words import LISTED, mean_of_words
-
-# numba's cache compares this file alone with the one that it compiled. This stamp of the modules
-# that the kernels are made of changes with them, so that no installation goes on with old kernels;
-# a test says what it must be.
-SOURCES = "7116a5102d33c3c7"
+from kernel_cache import njit
 
 # Sums of remembered words and fastText's differ by rounding alone: some 1e-6 of a score in short
 # texts, 1e-4 in megabytes. Where two labels are as near as this, the sum is made again in

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from curate.fasttext.features import (
     END_WORD,
@@ -27,9 +26,7 @@ from curate.fasttext.features import (
 )
 from curate.fasttext.hidden import add_rows
 from curate.fasttext.reading import HS, Output, Weights
-
-# As in classifier.py.
-SOURCES = "7116a5102d33c3c7"
+from kernel_cache import njit
 
 KINDS = ("word", "n-gram", "words")
 _WORD, _NGRAM, _WORDS = range(3)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 # What readWord takes for the end of a word.
 SPACE = np.zeros(256, np.bool_)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from curate.fasttext.features import (
     END_WORD,
@@ -29,6 +28,7 @@ from curate.fasttext.features import (
     word_ngram,
 )
 from curate.fasttext.reading import Rows, Weights
+from kernel_cache import njit
 
 _LONGEST = 64  # bytes of a word that is worth remembering
 _BYTES = 16 << 20  # of remembered sums

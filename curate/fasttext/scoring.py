@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from curate.fasttext.reading import HS, SIGMOID, Output
+from kernel_cache import njit
 
 # Loss's table of the logistic function.
 _STEPS, _MOST = 512, 8

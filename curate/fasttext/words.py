@@ -9,7 +9,6 @@ matrix of hundreds of megabytes.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.fasttext.features import (
     END_WORD,
@@ -25,6 +24,7 @@ from curate.fasttext.features import (
 )
 from curate.fasttext.hidden import add_rows
 from curate.fasttext.reading import Rows, Weights
+from kernel_cache import njit
 
 LISTED = 1024  # rows listed before they are added up
 

@@ -8,10 +8,10 @@ it the kernel reads on after a page rule has fired, so a page collects every rea
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.sentences import count_sentences, sentences_of_words
 from curate.text.unicode import char_bytes, code_point, is_digit, space_bytes
+from kernel_cache import njit
 
 # What became of a line.
 KEPT, BLANK, LONG_WORD, NO_END_MARK, SHORT, LOREM, JAVASCRIPT, CURLY, POLICY = range(9)

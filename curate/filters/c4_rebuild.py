@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.filters.c4_kernel import BLANK, CITATION, KEPT, citation_bytes
 from curate.text.unicode import char_bytes, space_bytes
+from kernel_cache import njit
 
 
 @njit(nogil=True)

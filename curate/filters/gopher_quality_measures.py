@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.documents import Documents
 from curate.filters.gopher_quality import Variant, ratio
@@ -20,6 +19,7 @@ from curate.filters.tokens import (
 )
 from curate.text.pieces import Pieces, newline_lines, written_lines
 from curate.text.tables import segments
+from kernel_cache import njit
 
 # What begins a bullet line and what ends an ellipsis line, as bits.
 _BULLET, _HYPHEN, _STAR, _CIRCLE = 1, 2, 4, 8  # • - * ●

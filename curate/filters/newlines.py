@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from pydantic import Field
 
 from curate.documents import Documents
 from curate.steps import Step
 from curate.text.cutting import cut_marked
+from kernel_cache import njit
 
 RULES = ("newline_run",)
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection, Iterable
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 MOST_HEAD = 1 << 20  # bytes of a page that are looked at
 # To an agent that is named these count too: a page that it must not index is not for it.

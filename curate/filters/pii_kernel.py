@@ -7,7 +7,8 @@ the text around it. A page without any costs one look at every byte.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 EMAIL, IPV4, IPV6 = range(3)
 _DIGIT, _AT, _COLON, _WIDE = 1, 2, 3, 4

@@ -10,7 +10,6 @@ them; the paper judges each line once.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.unicode import (
     ALNUM,
@@ -22,6 +21,7 @@ from curate.text.unicode import (
     is_digit,
     space_bytes,
 )
+from kernel_cache import njit
 
 RULES = (
     "uppercase",

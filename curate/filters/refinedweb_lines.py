@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.filters.refinedweb_kernel import (
     ANYWHERE,
@@ -26,6 +25,7 @@ from curate.filters.refinedweb_kernel import (
 from curate.filters.refinedweb_patterns import cut_anywhere, cut_at_edge
 from curate.text.cutting import mark_ends
 from curate.text.pieces import strip_space
+from kernel_cache import njit
 
 
 @njit(nogil=True)

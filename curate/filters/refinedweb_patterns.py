@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.filters.refinedweb_kernel import ANYWHERE, END, count_words, small_letter
 from curate.text.pieces import strip_space
 from curate.text.unicode import char_bytes, space_bytes
+from kernel_cache import njit
 
 
 @njit(nogil=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.filters.tokens import Tokens
 from curate.text.hashing import hash_bytes
 from curate.text.pieces import Pieces
 from curate.text.unicode import code_point, count_chars
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

@@ -8,11 +8,11 @@ and characters outside ASCII, are looked at one by one.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.scan import PADDING, count_flags, flag_positions
 from curate.text.unicode import ASCII_SPACE, char_bytes, code_point, space_bytes
 from curate.text.words import CLUSTER, DIGIT, LETTER, OTHER
+from kernel_cache import njit
 
 # What a byte may be: white space, part of a word, what one has to look at (marks that may be part
 # of a word, bytes of characters outside ASCII), a symbol that is a word alone, those of which a run

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.filters.punctuation import PUNCTUATION
 from curate.filters.symbols import cut_symbols, is_letter_or_digit, last_start
@@ -29,6 +28,7 @@ from curate.text.hashing import hash_bytes, load8, load_few, stir
 from curate.text.tables import segments
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import CLUSTER, DIGIT, LETTER, character_tables, words
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

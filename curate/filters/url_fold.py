@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 _ENDS = "".join(map(chr, range(0x21)))
 _INSIDE = str.maketrans("", "", "\t\n\r")

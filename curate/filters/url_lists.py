@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from curate.errors import UsageError
 from curate.filters.lists import entries, read_list
 from curate.filters.url_fold import Folded, fold_all
 from curate.filters.url_words import Automaton, automaton, normal_word
 from curate.text.hashing import hash_bytes
+from kernel_cache import njit
 
 BLOCK = 16 << 20  # bytes of a list that are taken up at once
 _TRACKING = tuple(np.frombuffer(b, np.uint8) for b in (b"utm_", b"ref", b"feed"))

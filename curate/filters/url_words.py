@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import CONNECTOR, DIGIT, LETTER, MARK, OTHER, character_tables
+from kernel_cache import njit
 
 BLANK, PART = 0x20, 0x2F  # separators in the form that the automata read
 _SEPARATOR = np.zeros(128, np.uint8)

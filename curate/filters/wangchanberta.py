@@ -15,7 +15,6 @@ from html import unescape
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from pydantic import Field
 
 from curate.documents import Documents, Spans
@@ -23,6 +22,7 @@ from curate.limits import Limit, decide
 from curate.steps import Step
 from curate.text.cutting import cut
 from curate.text.unicode import row_chars
+from kernel_cache import njit
 
 RULES = ("invisible", "html", "brackets", "newlines", "spaces", "repeated")
 _LETTERS = "a-zA-Z0-9\u0e01-\u0e59"  # the class [a-zA-Z0-9ก-๙]

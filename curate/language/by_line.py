@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from curate.documents import Documents
 from curate.language.lines import fasttext_lines
 from curate.language.native import Model
 from curate.text.pieces import newline_lines
 from curate.text.unicode import row_chars
+from kernel_cache import njit
 
 MOST = 5  # languages of a document that are named
 SHARES = pa.list_(pa.struct([("lang", pa.string()), ("share", pa.float64())]))

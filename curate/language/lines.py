@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.fasttext.features import END_WORD, LABEL_PREFIX, SPACE
+from kernel_cache import njit
 
 _END, _LABEL = END_WORD, LABEL_PREFIX
 

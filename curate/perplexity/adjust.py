@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from curate.perplexity.keys import BOS, shift_right
 from curate.perplexity.runs import mapped
+from kernel_cache import njit
 
 _FILES = (("hi", "u8"), ("lo", "u8"), ("count", "i8"), ("pruned", "u1"))
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from curate.perplexity.adjust import Order, counts_of_counts
 from curate.perplexity.discounts import Discounts, discounts
 from curate.perplexity.keys import BOS, context_keys, shift_right
 from curate.perplexity.runs import CHUNK, Column, Sorter, mapped
+from kernel_cache import njit
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ With B bits a word, the n-gram of the last n words of an N-gram is its key >> (N
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 BITS = 128
 BOS = 1  # the id of <s>

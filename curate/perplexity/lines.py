@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from curate.perplexity.vocabulary import Vocabulary
 from curate.text.unicode import line_end_bytes, space_bytes
+from kernel_cache import njit
 
 _ONE = np.uint64(1)
 _TAB, _LINE_FEED, _SPACE = np.uint8(9), np.uint8(10), np.uint8(32)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from curate.perplexity.keys import less, sort_order
+from kernel_cache import njit
 
 CHUNK = 1 << 18  # rows that a merge gives at once
 

@@ -9,10 +9,10 @@ are level 1.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.perplexity.keys import BOS
 from curate.text.hashing import mix
+from kernel_cache import njit
 from tokenize_kit.prefetch import prefetch
 
 LOAD = 1.5  # slots an n-gram

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import load8, load_few, stir
+from kernel_cache import njit
 from tokenize_kit.prefetch import prefetch
 
 SPECIAL = (b"<unk>", b"<s>", b"</s>")

@@ -7,11 +7,11 @@ end of `str.splitlines` becomes one blank, not only the newline that fastText kn
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.fasttext.features import END_WORD, LABEL_PREFIX, SPACE
 from curate.language.lines import fasttext_lines
 from curate.text.unicode import ASCII_LINE_END, line_end_bytes, space_bytes
+from kernel_cache import njit
 
 # Bytes that a line end may begin with.
 _LOOK = ASCII_LINE_END.copy()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.suffix_array.windows import continues
 from curate.text.hashing import load8
+from kernel_cache import njit
 
 
 @njit(nogil=True)

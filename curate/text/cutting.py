@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.text.buffers import text_array
 from curate.text.hashing import load8
 from curate.text.unicode import space_bytes
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents, Spans

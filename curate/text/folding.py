@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import load8
 from curate.text.unicode import char_bytes, code_point
+from kernel_cache import njit
 
 # In a folding table: this character goes; for this one look at the text around it.
 GONE, LOOK = -1, -2

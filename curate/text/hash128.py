@@ -9,9 +9,9 @@ bits: among 10^12 different keys the odds that any two are taken for one are abo
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import load8, load_few, mix
+from kernel_cache import njit
 
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.text.scan import PADDING, count_flags, flag_positions
 from curate.text.unicode import space_bytes
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

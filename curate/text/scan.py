@@ -8,9 +8,9 @@ them at once become an entry of a table of positions.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import load8
+from kernel_cache import njit
 
 PADDING = 8  # bytes behind the flags that are read and must be 0; entries of `out` to spare
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.text.pieces import Pieces
 from curate.text.sentences import cjk_stop_bytes, ends_sentence, may_end
 from curate.text.tables import segments
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

@@ -11,9 +11,9 @@ often it disagrees with Punkt. CJK full stops count wherever they stand.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.unicode import ASCII_SPACE, is_lower_ascii, space_bytes
+from kernel_cache import njit
 
 ABBREVIATIONS = (
     "mr mrs ms dr prof st mt sr jr vs etc inc ltd co corp no vol fig al cf ed eds gen col sgt capt "

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.text.unicode import ASCII_LINE_END, ASCII_SPACE, line_end_bytes, space_bytes
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

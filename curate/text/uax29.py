@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import mix
 from curate.text.uax29_data import RUNS, UNICODE
 from curate.text.unicode import char_bytes, code_point
+from kernel_cache import njit
 
 __all__ = ["CLASSES", "PICTOGRAPH", "UNICODE", "UaxWords", "class_table", "uax_words"]
 

@@ -11,7 +11,8 @@ import unicodedata
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 ASCII_SPACE = np.zeros(256, np.bool_)
 ASCII_SPACE[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]] = True

@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

@@ -11,8 +11,8 @@ from collections import namedtuple
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare, njit_within
 from tokenize_kit.bytes8 import stir
 from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of

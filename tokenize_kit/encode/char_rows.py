@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare, njit_within
 from tokenize_kit.encode.char_bpe import Room, merge_characters
 from tokenize_kit.encode.characters import number_characters

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare
 
 MOST_SLOTS = 1 << 26

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.joins import joins_of, may_join
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of

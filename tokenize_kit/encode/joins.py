@@ -7,8 +7,8 @@ border; so most questions are answered by the text alone, before it is asked whi
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_within
 from tokenize_kit.bytes8 import load8, stir
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare, njit_counted, njit_within
 from tokenize_kit.bytes8 import stir
 

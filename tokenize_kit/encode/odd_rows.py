@@ -12,7 +12,8 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 ODD = 255  # in a table: a row with this character is odd
 _WHITE = "\t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.charsmap import LOOK, NO_KEY, Charsmap
 from tokenize_kit.encode.trie import build_trie, longest

@@ -7,8 +7,8 @@ parents have their children at the same base.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare, njit_within
 
 MOST_SLOTS = 1 << 22

@@ -8,8 +8,8 @@ as SentencePiece makes them.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.characters import number_characters
 from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words

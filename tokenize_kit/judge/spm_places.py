@@ -7,7 +7,8 @@ differ between versions, or need protobuf (sentencepiece.proto, fields `pieces`,
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 _PIECES, _BEGIN, _END = 2, 4, 5
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
+from kernel_cache import njit
 from tokenize_kit.pattern.categories import CODE_POINTS, members
 
 WORDS, WORD_TOKENS, WHOLE, LETTERS, LETTER_TOKENS = range(5)  # columns of `count_words`

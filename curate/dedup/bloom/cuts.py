@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from curate.documents import Spans
 from curate.text.cutting import cut
 from curate.text.pieces import strip_space
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

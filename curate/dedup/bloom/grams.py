@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hash128 import hash128
 from curate.text.hashing import mix
 from curate.text.pieces import newline_lines, strip_space
 from curate.text.uax29 import class_table, state_table, uax_hashes
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

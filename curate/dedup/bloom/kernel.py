@@ -12,7 +12,8 @@ key * M, key * M^2, ... modulo 2^64.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 BLOCK_BITS = 512
 BLOCK_WORDS = 8

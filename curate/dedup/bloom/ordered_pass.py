@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numba import njit
 
 from curate import decision_pieces
 from curate.dedup.bloom.kernel import AHEAD, insert_new, look_up, touch
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.dedup.bloom.filter import BloomFilter

@@ -12,11 +12,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import CONNECTOR, OTHER, character_tables
+from kernel_cache import njit
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
 BLOCK = 1 << 15  # characters of a document that are looked at together

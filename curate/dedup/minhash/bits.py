@@ -14,7 +14,8 @@ alone, so that two shingles that agree in them would do so in all permutations.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 _PLACE = np.uint32(0x9E3779B1)
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numba import njit
 
 from curate.atomic import replacing
 from curate.database import paths_literal
@@ -25,6 +24,7 @@ from curate.dedup.shuffle.groups import Group, run_tasks
 from curate.dedup.shuffle.room import mapped, release, room
 from curate.sketches import Sketches, Task
 from curate.text.buffers import as_large_string, text_array, text_buffers
+from kernel_cache import njit
 
 ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 BATCH = 100_000

@@ -7,7 +7,8 @@ than its child, and one ascending pass makes every parent a root.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from kernel_cache import njit
 
 NONE = np.uint32(0xFFFFFFFF)
 

@@ -9,12 +9,12 @@ permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.minhash.bits import fmix32
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
+from kernel_cache import njit
 
 EMPTY = np.uint32(0xFFFFFFFF)
 WORD, CHAR, BYTE = range(3)

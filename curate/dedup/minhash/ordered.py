@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.shuffle.buckets import bucket_files, chunks
 from curate.dedup.shuffle.candidates import BITS, number_of, ones_before
+from kernel_cache import njit
 
 SMALL = 24  # members that are sorted by insertion
 

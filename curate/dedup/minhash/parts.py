@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.minhash.forest import flatten, union
 from curate.dedup.minhash.ordered import renumber
@@ -19,6 +18,7 @@ from curate.dedup.shuffle.buckets import bucket_files, chunks
 from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter
 from curate.dedup.shuffle.candidates import BITS, number_of, ones_before
 from curate.dedup.shuffle.room import count_up, loaded, room
+from kernel_cache import njit
 
 PART = 100_000  # candidates of a part that are aimed at
 MOST_PARTS = 4096  # of an even corpus; each part reads of every group of sketch files

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from curate.atomic import TEMPORARY
 from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, union
@@ -22,6 +21,7 @@ from curate.dedup.shuffle.partitions import (
     read_partitions,
 )
 from curate.dedup.shuffle.room import count_up, room
+from kernel_cache import njit
 
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
 # Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among

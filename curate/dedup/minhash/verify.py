@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from curate.atomic import TEMPORARY, replacing
 from curate.dedup.minhash import compared
@@ -30,6 +29,7 @@ from curate.dedup.shuffle.byte_rows import SliceFiles, read_slice
 from curate.dedup.shuffle.groups import run_tasks
 from curate.dedup.shuffle.room import count_up, release, room
 from curate.sketches import Run, Task
+from kernel_cache import njit
 
 # A member is compared with so many centres and so many others of its bucket at most, the most
 # preferred first: buckets of a hundred thousand unlike pages must not take days.

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from curate.documents import NUMBER, Documents
 from curate.text.cutting import mark_ends
 from curate.text.pieces import Pieces
 from curate.text.sentences import count_words_sentences
 from curate.text.unicode import space_bytes
+from kernel_cache import njit
 
 # Marks: one more than their places in passages.RULES.
 GLOBAL, LOCAL, SPACE = 1, 2, 3

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.hashes import digests
 from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
 from curate.text.hash128 import hash128
 from curate.text.pieces import Pieces, newline_lines, strip_space
 from curate.text.sentence_table import sentences
+from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents import Documents

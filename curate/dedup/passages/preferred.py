@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from curate.atomic import TEMPORARY
 from curate.database import database
 from curate.dedup import survivors
 from curate.dedup.shuffle.partitions import sort_pairs
+from kernel_cache import njit
 
 SORT_MEMORY = "512MB"
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from numba import njit
 
 from curate.atomic import TEMPORARY, replacing
 from curate.dedup.passages.packed import unpacked
@@ -35,6 +34,7 @@ from curate.dedup.shuffle.partitions import (
     sort_pairs,
 )
 from curate.sketches import Run, Task
+from kernel_cache import njit
 
 REMEMBERED = 1 << 16  # keys of a group that are recognised when they come again
 NONE = np.uint32(2**32 - 1)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.semantic import embeddings
 from curate.dedup.semantic.embeddings import blocks, squares, whole_numbers
+from kernel_cache import njit
 
 PER_CLUSTER = 128  # sampled documents a centroid; faiss takes at most 256
 LARGEST = 50_000  # mean documents a cluster, by default

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from curate.atomic import replacing
 from curate.text.hashing import mix
+from kernel_cache import njit
 
 SAMPLE = 4096  # documents behind the SVD
 MOST_FEATURES = 65_536  # of the sample, the most frequent ones; the residual has the others

@@ -7,9 +7,9 @@ frequency needs counts. What of it becomes a vector is in embeddings_basis.py.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import mix
+from kernel_cache import njit
 
 _PAIR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.semantic.embeddings import ROWS, squares
+from kernel_cache import njit
 
 TALL, WIDE = 1024, 8192  # documents compared with documents at once
 

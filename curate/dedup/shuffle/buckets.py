@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from curate.atomic import TEMPORARY, replacing
 from curate.dedup.shuffle.candidates import BITS, ones_before
@@ -28,6 +27,7 @@ from curate.dedup.shuffle.partitions import (
     sort_pairs,
 )
 from curate.sketches import Run, Task
+from kernel_cache import njit
 
 CHUNK = 1_000_000  # members of buckets in memory at once
 BUNDLE = 4  # partitions of a task

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numba import njit
 
 from curate.dedup.shuffle.groups import Group
 from curate.sketches import SketchFile, Task, sketch_batches
+from kernel_cache import njit
 
 BITS = "candidates.bits"
 BATCH = 100_000

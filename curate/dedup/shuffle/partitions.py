@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.shuffle.room import room
+from kernel_cache import njit
 
 SEGMENT = 2_000_000  # pairs that are ordered at once
 PARTITION = 1_000_000  # pairs a partition that are aimed at

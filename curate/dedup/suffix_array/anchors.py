@@ -13,10 +13,10 @@ import math
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from curate.atomic import replacing
 from curate.text.hashing import mix
+from kernel_cache import njit
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _SMALLEST, _LARGEST = 16, 32  # log2 of the slots: 16 KiB to 1 GiB

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from curate.dedup.suffix_array.windows import continues
 from curate.documents import NUMBER, Documents
 from curate.text.unicode import space_bytes
+from kernel_cache import njit
 
 # Marks: one more than their places in suffix_array.RULES.
 GLOBAL, LOCAL = 1, 2

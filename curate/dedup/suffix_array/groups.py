@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.suffix_array.sort import SAME
 from curate.dedup.suffix_array.windows import order_of, same_window, window_end
+from kernel_cache import njit
 
 PLACE = ~SAME
 FLUSH = 1 << 20  # places that are told at a time

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.windows import continues, window_end
+from kernel_cache import njit
 
 _ROOM = 1 << 16
 # Of the passage at hand: its region (-1: none), start and end; the region of the copy it equals and

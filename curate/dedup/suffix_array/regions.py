@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from curate.atomic import replacing
 from curate.dedup.suffix_array.windows import continues, window_end
+from kernel_cache import njit
 
 _COPY = 32 << 20  # symbols that are moved at a time
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from curate.atomic import clear_temporary, replacing
 from curate.dedup.shuffle.groups import run_tasks
@@ -23,6 +22,7 @@ from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.windows import continues, same_window
 from curate.sketches import Run, Task
 from curate.text.hashing import load8
+from kernel_cache import njit
 
 MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit places
 SAME = np.uint32(1 << 31)  # no place needs this bit

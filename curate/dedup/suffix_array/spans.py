@@ -6,9 +6,9 @@ Spans shrink, they never grow: what is cut is always part of what stands twice.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.dedup.suffix_array.windows import continues
+from kernel_cache import njit
 
 CHARACTER, WORD, LINE = range(3)
 BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}

@@ -9,9 +9,9 @@ All places are in symbols.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from curate.text.hashing import load8
+from kernel_cache import njit
 
 _ONES = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)

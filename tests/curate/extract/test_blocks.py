@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from curate.documents import CORE, PAYLOAD, Documents, documents
-from curate.extract import blocks
 from curate.extract.blocks import main_text, main_texts, tables
 from curate.extract.inspect import look_at
 from curate.extract.scan import count_tags
@@ -223,17 +220,6 @@ def test_text_that_is_no_html_passes_and_large_pages_do_not() -> None:
     out = Extract(extractor="blocks", max_html_bytes=100).apply(docs.within("extract"))
     assert out.text[0].as_py() == "a < b"
     assert [(d.rule, d.rows.tolist()) for d in out.drops] == [("html_too_large", [1])]
-
-
-def test_the_kernels_file_changes_with_the_modules_it_is_compiled_from() -> None:
-    folder = Path(blocks.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        source = path.read_bytes()
-        compiled = b"@njit" in source or path.name == "tree.py"
-        if compiled and path.name not in ("blocks.py", "inspect.py"):
-            digest.update(source)
-    assert digest.hexdigest()[:16] == blocks.SOURCES, "curate/extract/blocks.py: SOURCES"
 
 
 def test_tables_of_names_hold_every_name() -> None:

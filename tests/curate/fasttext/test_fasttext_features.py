@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.fasttext import classifier, explaining
 from curate.fasttext.classifier import Classifier
 from curate.fasttext.explaining import features
 from curate.fasttext.features import entries as find_entries
@@ -115,11 +113,3 @@ def test_the_tree_is_huffmans() -> None:
     for node in range(len(left) - 1, 4, -1):
         depth[left[node]] = depth[right[node]] = depth[node] + 1
     assert [depth[label] for label in range(5)] == [1, 2, 3, 4, 4]
-
-
-def test_files_of_cached_kernels_change_with_the_modules_they_are_compiled_from() -> None:
-    digest = hashlib.sha256()
-    for name in ("features", "hidden", "reading", "scoring", "words"):
-        digest.update((Path(explaining.__file__).parent / f"{name}.py").read_bytes())
-    stamp = digest.hexdigest()[:16]
-    assert classifier.SOURCES == explaining.SOURCES == stamp, "curate/fasttext: SOURCES, both files"
