@@ -27,7 +27,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import llvmlite
 import numba
@@ -38,13 +38,14 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "kernel_cache", "tokenize_kit", "train")
 VERSIONS = 8  # of a module's machine code that are kept, the last written ones
 
 _STARTED = time.time()
 _COMPILER = (
     f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')} numba {numba.__version__}"
-    f" llvmlite {llvmlite.__version__} numpy {np.__version__} bounds {config.BOUNDSCHECK}"
+    f" llvmlite {llvmlite.__version__} numpy {np.__version__} bounds {vars(config)['BOUNDSCHECK']}"
 )
 # Also in functions and in docstrings: a module too many costs a compilation, one too few is stale.
 _IMPORT = re.compile(
@@ -54,16 +55,16 @@ _IMPORT = re.compile(
 _COMMENT = re.compile(r"#.*")
 
 
-def njit(*, cache: bool = False, **options: Any) -> Any:
+def njit(*, cache: bool = False, **options: Any) -> Callable[[Function], Function]:
     """numba's `njit`; with `cache`, machine code comes from our cache and goes there."""
-    compiler = numba.njit(**options)
-    return (lambda function: _with_cache(compiler(function))) if cache else compiler
 
+    def compiled(function: Function) -> Function:
+        kernel: Any = numba.njit(**options)(function)
+        if cache and isinstance(kernel, Dispatcher):  # not where NUMBA_DISABLE_JIT is set
+            kernel._cache = KernelCache(function)
+        return cast(Function, kernel)
 
-def _with_cache(kernel: Any) -> Any:
-    if isinstance(kernel, Dispatcher):  # NUMBA_DISABLE_JIT leaves functions as they are
-        kernel._cache = KernelCache(kernel.py_func)
-    return kernel
+    return compiled
 
 
 def kernels_folder() -> Path | None:
@@ -93,7 +94,7 @@ class KernelCache(_Cache):
     @property
     def cache_path(self) -> str | None:
         folder = self._folder()
-        return folder and str(folder)
+        return str(folder) if folder else None
 
     def enable(self) -> None:
         self._enabled = True
@@ -146,7 +147,7 @@ class KernelCache(_Cache):
         return folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.nbc"
 
 
-def _described(kind: types.Type) -> str:
+def _described(kind: Any) -> str:
     """A type in words. Of a named tuple numba says neither where it is from nor its fields, and
     kernels are called with tuples that stand in modules which they do not import."""
     if not isinstance(kind, types.BaseTuple):
