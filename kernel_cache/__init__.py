@@ -9,8 +9,8 @@ sources share their machine code, and what another branch has compiled stays bes
     KERNELS / module / digest of sources and versions / function-digest of types and processor.nbc
 
 KERNELS is NUMBA_CACHE_DIR where it is set, else `kernels` in LLMCURATE_CACHE, else
-`llmcurate/kernels` in the user's folder for caches. Like __pycache__, the folder is trusted and may
-be deleted. Where it cannot be written, kernels are compiled and not kept.
+`llmcurate/kernels` in XDG_CACHE_HOME or ~/.cache. Like __pycache__, the folder is trusted and may be
+deleted. Where it cannot be written, kernels are compiled and not kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VERSIONS = 8  # of a module's machine code that are kept, the last written ones
 _STARTED = time.time()
 _COMPILER = (
     f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')} numba {numba.__version__}"
-    f" llvmlite {llvmlite.__version__} numpy {np.__version__} bounds {vars(config)['BOUNDSCHECK']}"
+    f" llvmlite {llvmlite.__version__} numpy {np.__version__} bounds {config.BOUNDSCHECK}"
 )
 # Also in functions and in docstrings: a module too many costs a compilation, one too few is stale.
 _IMPORT = re.compile(
@@ -147,7 +147,7 @@ class KernelCache(_Cache):
         return folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.nbc"
 
 
-def _described(kind: Any) -> str:
+def _described(kind: types.Type) -> str:
     """A type in words. Of a named tuple numba says neither where it is from nor its fields, and
     kernels are called with tuples that stand in modules which they do not import."""
     if not isinstance(kind, types.BaseTuple):
@@ -187,13 +187,13 @@ def read_source(root: str, module: str) -> Source | None:
 
 
 def _imports(source: str) -> list[tuple[str, tuple[str, ...]]]:
-    found = []
+    imports: list[tuple[str, tuple[str, ...]]] = []
     for module, names, modules in _IMPORT.findall(source):
         if module:
-            found.append((module, tuple(re.findall(r"\w+", _COMMENT.sub("", names)))))
+            imports.append((module, tuple(re.findall(r"\w+", _COMMENT.sub("", names)))))
         else:
-            found += [(name, ()) for name in re.findall(r"[\w.]+", _COMMENT.sub("", modules))]
-    return [pair for pair in found if pair[0].split(".")[0] in PACKAGES]
+            imports += [(name, ()) for name in re.findall(r"[\w.]+", _COMMENT.sub("", modules))]
+    return [entry for entry in imports if entry[0].split(".")[0] in PACKAGES]
 
 
 @functools.cache

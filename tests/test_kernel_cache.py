@@ -124,8 +124,8 @@ def test_processes_that_compile_for_different_types_share_a_folder(
     kernels: Path, clone: Clone
 ) -> None:
     """Both have looked before either wrote."""
-    one, other = clone()["curate.made_up_total"].total, clone()["curate.made_up_total"].total
-    assert (one(NUMBERS), other(NUMBERS / 2)) == (12, 6.0)
+    of_integers, of_floats = (clone()["curate.made_up_total"].total for _ in range(2))
+    assert (of_integers(NUMBERS), of_floats(NUMBERS / 2)) == (12, 6.0)
     again = clone()["curate.made_up_total"].total
     assert (again(NUMBERS / 2), again(NUMBERS)) == (6.0, 12)
     assert sum(again.stats.cache_hits.values()) == 2
