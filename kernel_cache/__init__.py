@@ -9,8 +9,8 @@ sources share their machine code, and what another branch has compiled stays bes
     KERNELS / module / digest of sources and versions / function-digest of types and processor.nbc
 
 KERNELS is NUMBA_CACHE_DIR where it is set, else `kernels` in LLMCURATE_CACHE, else
-`llmcurate/kernels` in XDG_CACHE_HOME or ~/.cache. Like __pycache__, the folder is trusted and may be
-deleted. Where it cannot be written, kernels are compiled and not kept.
+`llmcurate/kernels` in XDG_CACHE_HOME or ~/.cache. Like __pycache__, the folder is trusted and may
+be deleted. Where it cannot be written, kernels are compiled and not kept.
 """
 
 from __future__ import annotations
