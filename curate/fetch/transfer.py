@@ -211,7 +211,7 @@ def _opened(part: Path) -> BinaryIO:
     try:
         out = open(part, "rb+", opener=lambda path, _: os.open(path, flags, 0o666))  # noqa: SIM115
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+        if error.errno in (None, errno.ELOOP, errno.ENXIO, errno.EISDIR):  # None: of a pipe
             raise _in_the_way(part) from None
         raise
     if not stat.S_ISREG(os.fstat(out.fileno()).st_mode):
