@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +16,7 @@ from xxhash import xxh3_128_intdigest
 
 from curate.atomic import replacing, sync_folder, write_text
 from curate.database import database, literal
+from curate.disk.inside import remove
 from curate.documents import REASON_COLUMNS
 from curate.stage_files import changed_ids, kept_paths, part_path, public, read_kept, with_ids
 from curate.table_writer import conform, writing
@@ -180,20 +180,20 @@ def clear_unfinished(out: Path) -> None:
     """Removes what a killed run left beside corpus/ and rejected/."""
     for name in MANIFESTS:
         for path in (out / f".{name}-new", out / f".{name}-old"):
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path, inside=out)
     for path in (*out.glob(".spill-*"), *out.glob("stages/*/.spill-*")):
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path, inside=out)
 
 
 def swap(new: Path, old: Path) -> None:
     """Puts a complete folder in the place of another."""
     aside = old.with_name(f".{old.name}-old")
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside, inside=old.parent)
     if old.exists():
         old.rename(aside)
     new.rename(old)
     sync_folder(old.parent)
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside, inside=old.parent)
 
 
 def write_decisions(parts: list[Path], out: Path) -> None:

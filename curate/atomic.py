@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from curate.disk.inside import remove
 
 TEMPORARY = ".part-"
 
@@ -48,7 +49,4 @@ def clear_temporary(folder: Path) -> None:
     """Removes what a killed process left half-written."""
     if folder.is_dir():
         for path in folder.glob(f"{TEMPORARY}*"):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove(path, inside=folder)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.direct import DirectInput
+from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.ledger import Ledger
 from curate.plan import ProductStage, RunPlan, stage_folder
 from curate.progress import Progress, say
@@ -46,8 +47,8 @@ def build_product(
     folder = out if in_place else stage_folder(out, stage.folder_name)
     found = ledger.stage_result(stage.key)
     current = ledger.stage_result(f"published:{product.makes}") or {}
-    if found and _all_there(folder, found["files"]):
-        if current.get("key") == stage.key and _all_there(out, found["files"]):
+    if found and _all_there(folder, found["files"], ledger):
+        if current.get("key") == stage.key and _all_there(out, found["files"], ledger):
             return found
         if not in_place:
             _publish(stage, out, ledger)
@@ -138,14 +139,11 @@ def _clear(makes: str, out: Path, ledger: Ledger) -> None:
     """Removes what a product of other settings left in OUT, so that nothing resumes from it."""
     ledger.commit_stage(f"published:{makes}", {"key": None, "files": []})
     for name in IN_PLACE[:-1]:  # the tokenizer is the same, or written anew
-        if (out / name).is_dir():
-            shutil.rmtree(out / name)
-        else:
-            (out / name).unlink(missing_ok=True)
+        remove(out / name, inside=out, must=True)
 
 
-def _all_there(out: Path, files: list[str]) -> bool:
-    return all((out / name).exists() for name in files)
+def _all_there(out: Path, files: list[str], ledger: Ledger) -> bool:
+    return all(path.exists() for path in all_inside(out, files, ledger.path))
 
 
 def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
@@ -163,17 +161,17 @@ def _publish(stage: ProductStage, out: Path, ledger: Ledger) -> None:
     folder, key = stage_folder(out, stage.folder_name), f"published:{stage.product.makes}"
     files = _files(folder)
     before = (ledger.stage_result(key) or {}).get("files", [])
+    all_inside(out, before, ledger.path)
     # Until all files stand there, what stands there is of no product.
     ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})
-    for name in before:
-        if name not in files or Path(name).name == "manifest.json":
-            (out / name).unlink(missing_ok=True)
+    gone = (n for n in before if n not in files or Path(n).name == "manifest.json")
+    remove_files((out / name for name in gone), inside=out)
     # Manifests come last, that of the root after those of its folders.
     manifest_last = sorted(
         files, key=lambda f: (Path(f).name == "manifest.json", f == "manifest.json", f)
     )
     for name in manifest_last:
-        target = out / name
+        target = inside(out, name, follow=False)
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f".part-{os.getpid()}-{target.name}")
         aside.unlink(missing_ok=True)

@@ -26,10 +26,9 @@ def database(spill: Path, threads: int = 1) -> Iterator[Any]:
 
     Full disks come back as one line (errors.disk_error), whatever DuckDB calls them.
     """
-    import shutil
-
     import duckdb
 
+    from curate.disk.inside import remove
     from curate.errors import disk_error
 
     spill.mkdir(parents=True, exist_ok=True)
@@ -46,4 +45,4 @@ def database(spill: Path, threads: int = 1) -> Iterator[Any]:
         raise disk_error(error) or error from None
     finally:
         connection.close()
-        shutil.rmtree(spill, ignore_errors=True)
+        remove(spill, inside=spill.parent)

@@ -12,6 +12,7 @@ import orjson
 from pydantic import Field
 
 from curate.atomic import replacing
+from curate.disk.inside import remove
 from curate.steps import Product, ProductContext
 
 
@@ -37,7 +38,7 @@ class Export(Product):
         folder = context.out / "jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
-            old.unlink()
+            remove(old, inside=context.out)
         documents = size = 0
         lines = self._lines(context)
         line = next(lines, None)

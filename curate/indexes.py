@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.atomic import sync_folder, write_text
+from curate.disk.inside import all_inside, remove, remove_files
 from curate.errors import UsageError
 from curate.sketches import SketchedCorpus, SketchFile
 
@@ -106,7 +107,7 @@ def keep(out: Path, dedups: list[Made]) -> None:
                 _write(home / made.step.label, made, made.step.comparable(), out.resolve().name)
     for path in home.iterdir() if home.is_dir() else ():
         if path.is_dir() and path.name not in labels:
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path, inside=out)
     _put_files(out, [made.own / name for made in dedups for name in made.step.leaves()])
     if home.is_dir() and not any(home.iterdir()):
         home.rmdir()
@@ -116,7 +117,7 @@ def _put_files(out: Path, sources: list[Path]) -> None:
     """Links the files into OUT, and removes those that an earlier run put there."""
     listed = out / FOLDER / FILES
     names = [path.name for path in sources]
-    before = json.loads(listed.read_text(encoding="utf-8")) if listed.exists() else []
+    before = _listed(listed, out)
     if names:  # first, so that no file is ever there without being on the list
         write_text(listed, json.dumps(sorted({*names, *before})) + "\n")
     for source in sources:
@@ -125,15 +126,24 @@ def _put_files(out: Path, sources: list[Path]) -> None:
         link(source, aside)
         aside.replace(out / source.name)
         aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
-    for name in before:
-        if name not in names:
-            (out / name).unlink(missing_ok=True)
+    remove_files((out / name for name in before if name not in names), inside=out)
     if names:
         write_text(listed, json.dumps(sorted(names)) + "\n")
     else:
         listed.unlink(missing_ok=True)
     if names or before:
         sync_folder(out)
+
+
+def _listed(listed: Path, out: Path) -> list[str]:
+    """The files that an earlier run put into OUT; RunFailed where the list names others."""
+    try:
+        names = json.loads(listed.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except ValueError:
+        names = None
+    return [path.relative_to(out).as_posix() for path in all_inside(out, names, listed)]
 
 
 def all_kept(out: Path, dedups: list[Made]) -> bool:
@@ -153,7 +163,7 @@ def all_kept(out: Path, dedups: list[Made]) -> bool:
 def _write(target: Path, made: Made, comparable: dict[str, Any], name: str) -> None:
     """Makes the index folder as a whole."""
     aside = target.with_name(f".{target.name}-new")
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
     paths = made.corpus.paths()
     for part, path in enumerate(paths):
@@ -177,7 +187,7 @@ def _write(target: Path, made: Made, comparable: dict[str, Any], name: str) -> N
         "settled": made.corpus.settled,
     }
     write_text(aside / RECORD, json.dumps(record, indent=1) + "\n")
-    shutil.rmtree(target, ignore_errors=True)
+    remove(target, inside=target.parent.parent)
     aside.rename(target)
     sync_folder(target.parent)
 

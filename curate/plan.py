@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from curate.disk.inside import inside
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.recipe import Recipe
@@ -201,8 +202,8 @@ def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
 
 
 def stage_folder(out: Path, name: str) -> Path:
-    """Where a stage keeps its files."""
-    return out / "stages" / name
+    """Where a stage keeps its files; RunFailed where a link leads out of OUT."""
+    return inside(out, f"stages/{name}")
 
 
 def sketch_kind(stage: MapStage) -> str:

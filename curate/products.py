@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import glob
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from curate.disk.inside import remove
 from curate.errors import UsageError, as_failure
 from curate.memory import peak_bytes
 from curate.steps import Product, ProductContext, sha256
@@ -168,7 +168,7 @@ class ShardsProduct(Product):
         stage = context.out.name.rpartition("-")[0]
         for left in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
             if left.parent != context.out:
-                shutil.rmtree(left, ignore_errors=True)
+                remove(left, inside=context.out.parent)
                 context.say(
                     "begun anew: the input or a setting is not that of the run that was stopped"
                 )

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from curate.disk.inside import is_below
 from curate.errors import RunFailed, UsageError
 
 LIST = "published.json"
@@ -73,6 +74,15 @@ class Store:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return RunFailed(f"{self.url}{name} cannot be {what} ({said}): {advice}")
 
+    def _at(self, name: str) -> str:
+        """A file's place in the store; RunFailed for a name that leads elsewhere."""
+        if not is_below(name):
+            raise RunFailed(
+                f"{self.url} names {name[:100]!r}, which is nothing inside it: nothing was done"
+                f" with it; remove {LIST} there, and run again"
+            )
+        return f"{self.root}/{name}"
+
     def check(self) -> None:
         """RunFailed where nothing can be written, before hours of work."""
         name = ".llmcurate-may-write"
@@ -89,7 +99,10 @@ class Store:
             found = json.loads(self.fs.cat_file(f"{self.root}/{LIST}"))
         except (OSError, ValueError):
             return {}
-        return dict(found["files"]) if found.get("version") == VERSION else {}
+        if not isinstance(found, dict) or found.get("version") != VERSION:
+            return {}
+        files = found.get("files")
+        return dict(files) if isinstance(files, dict) else {}
 
     def sizes(self) -> dict[str, int]:
         """Bytes of what is there, by name."""
@@ -105,31 +118,35 @@ class Store:
 
     def put(self, path: Path, name: str) -> None:
         """One file, whole or not at all."""
+        place = self._at(name)
         try:
-            self.fs.makedirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
-            self.fs.put_file(str(path), f"{self.root}/{name}")
+            self.fs.makedirs(place.rpartition("/")[0], exist_ok=True)
+            self.fs.put_file(str(path), place)
         except Exception as error:
             raise self._failed(f"/{name}", error) from None
 
     def get(self, name: str, path: Path) -> None:
         """One file, to a path in a folder that is there."""
+        place = self._at(name)
         try:
-            self.fs.get_file(f"{self.root}/{name}", str(path))
+            self.fs.get_file(place, str(path))
         except Exception as error:
             raise self._failed(f"/{name}", error, what="read") from None
 
     def read(self, name: str, first: int, end: int) -> bytes:
         """The bytes of a file from `first` to `end`."""
+        place = self._at(name)
         try:
-            found: bytes = self.fs.cat_file(f"{self.root}/{name}", start=first, end=end)
+            found: bytes = self.fs.cat_file(place, start=first, end=end)
         except Exception as error:
             raise self._failed(f"/{name}", error, what="read") from None
         return found
 
     def write(self, name: str, data: bytes) -> None:
         """A small file."""
+        place = self._at(name)
         try:
-            self.fs.pipe_file(f"{self.root}/{name}", data)
+            self.fs.pipe_file(place, data)
         except Exception as error:
             raise self._failed(f"/{name}", error) from None
 
@@ -145,9 +162,9 @@ class Store:
 
     def remove(self, names: Iterable[str]) -> None:
         """Files that may be gone already."""
-        for name in names:
+        for place, name in [(self._at(name), name) for name in names]:
             try:
-                self.fs.rm_file(f"{self.root}/{name}")
+                self.fs.rm_file(place)
             except FileNotFoundError:
                 continue
             except Exception as error:

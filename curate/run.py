@@ -7,7 +7,6 @@ killed anywhere goes on with what is missing and ends with the same bytes.
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from curate import assemble, deaths, indexes, interrupt
 from curate.atomic import clear_temporary
+from curate.disk.inside import all_inside, remove
 from curate.engines.base import Engine, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.exchange import check_exchange, open_exchange
@@ -174,7 +174,7 @@ class _Run:
     def _engine(self) -> Engine:
         options = self.options
         inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
-        exchange = open_exchange(options.exchange, self.out)
+        exchange = open_exchange(options.exchange, self.out, options.quiet)
         ours = [] if exchange else [str(self.ledger.path)]
         return open_engine(
             options.engine,
@@ -199,7 +199,7 @@ class _Run:
             return False
         record = json.loads(path.read_text(encoding="utf-8"))
         for product in record["products"]:
-            if any(not (self.out / name).exists() for name in product["files"]):
+            if not all(f.exists() for f in all_inside(self.out, product["files"], path)):
                 return False
         self.outcome.stages, self.outcome.products = record["stages"], record["products"]
         self.outcome.seconds = record["totals"]["seconds"]
@@ -227,7 +227,7 @@ class _Run:
             return
         corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
         for folder in (corpus, rejected):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder, inside=self.out)
             folder.mkdir()
         schema = assemble.schema_hex(assemble.rejected_schema(folders))
         last = self.ledger.done_parts(self.plan.stages[-1].key)

@@ -16,6 +16,7 @@ from typing import Any
 
 from curate import deaths, indexes
 from curate.atomic import clear_temporary, write_text
+from curate.disk.inside import inside
 from curate.engines.base import Engine, Task
 from curate.ledger import Ledger
 from curate.outcome import Measured, Options, Outcome, sum_up
@@ -165,7 +166,7 @@ class Stages:
         return settle_ids(self.plan.inputs, folder, self.plan.earlier)
 
     def _own(self, stage: MapStage) -> Path:
-        return stage_folder(self.out, stage.folder_name) / f"resolve-{stage.folder_key}"
+        return inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
 
     def _corpus(self, stage: MapStage) -> SketchedCorpus:
         folder = stage_folder(self.out, stage.folder_name)

@@ -54,6 +54,7 @@ class Progress:
         self.state: dict[str, Any] = {}
         self._all = self._since = 0
         say = say or (lambda line: None)
+        _unlink(folder)
         why = self._resume()
         if self.place.documents:
             say(
@@ -77,6 +78,9 @@ class Progress:
             found = json.loads((self.folder / NAME).read_bytes())
             if found["identity"] != self._identity:
                 return "the tokenizer or a setting is not that of the run that was stopped"
+            links = any(path.is_symlink() for path in self.folder.rglob("*"))
+            if links or not _stays([*found["files"], found["state"]]):
+                return "what the run that was stopped has left leads to files elsewhere"
             for name, size in found["files"].items():
                 if (self.folder / name).stat().st_size < size:
                     return f"{name} of the run that was stopped is cut short"
@@ -129,7 +133,24 @@ class Progress:
         (self.folder / NAME).unlink(missing_ok=True)
 
     def remove(self) -> None:
+        _unlink(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _stays(value: Any) -> bool:
+    """Whether no string of a JSON value, as a path below the folder, leads out of it."""
+    if isinstance(value, str):
+        path = Path(value)
+        return not path.is_absolute() and ".." not in path.parts
+    if isinstance(value, dict):
+        return all(map(_stays, value.values()))
+    return all(map(_stays, value)) if isinstance(value, list) else True
+
+
+def _unlink(folder: Path) -> None:
+    """A link is no folder of ours: it goes, and what it leads to stays."""
+    if folder.is_symlink():
+        folder.unlink()
 
 
 def changed() -> TokenizerError:

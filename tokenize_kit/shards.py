@@ -293,6 +293,8 @@ def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
     progress.forget()
     (out / "manifest.json").unlink(missing_ok=True)
     val = out / "val"
+    if val.is_symlink():  # what it leads to is not ours
+        val.unlink()
     if (val / "manifest.json").is_file() or (aside / "val").is_dir():  # ours
         val.mkdir(exist_ok=True)
         (val / "manifest.json").unlink(missing_ok=True)

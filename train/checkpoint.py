@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.errors import TrainError
-from train.files import VERSION, encode_json, sync
+from train.files import VERSION, encode_json, remove, sync
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.part import Optimizers
@@ -74,17 +73,18 @@ def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
     """Write ``folder/step-<step>`` aside, fsync, rename; then drop what is not to be kept. Raises
     ``TrainError`` where it cannot be written, on a full disk for instance.
     """
+    no_link(folder)
     final = folder / f"step-{snapshot.state.step:07d}"
     aside = folder / f".{final.name}.partial"
     try:
         _write(aside, snapshot)
-        shutil.rmtree(final, ignore_errors=True)
+        remove(final)
         aside.rename(final)
         sync(folder)
         for old in superfluous(folder, keep):
-            shutil.rmtree(old)
+            remove(old, must=True)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
         raise TrainError(
             f"{final}: cannot be written ({error}); earlier checkpoints are whole: make room, and "
             "start again to go on"
@@ -92,8 +92,17 @@ def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
     return final
 
 
+def no_link(folder: Path) -> None:
+    """``TrainError`` where the folder of checkpoints is a link: old ones are removed in there."""
+    if folder.is_symlink():
+        raise TrainError(
+            f"{folder}: is a link to {folder.resolve()}; checkpoints are written and removed in a"
+            " folder of OUT alone: put the folder there, or name another OUT"
+        )
+
+
 def _write(aside: Path, snapshot: Snapshot) -> None:
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
     aside.mkdir(parents=True)
     for name, tensors in snapshot.tensors.items():
         save_file(tensors, aside / f"{name}.safetensors")

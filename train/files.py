@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove(folder: Path, *, must: bool = False) -> None:
+    """Remove a folder with all that is in it, or a link and not what it leads to. ``must``: raise
+    ``OSError`` where it cannot be removed.
+    """
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=not must)
 
 
 def write_atomic(path: Path, data: bytes) -> None:

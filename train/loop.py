@@ -11,18 +11,17 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from train.attends import attends, said
-from train.checkpoint import complete, load_plan, load_state, newest, step_of
+from train.checkpoint import complete, load_plan, load_state, newest, no_link, step_of
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.distributed import Ranks, ranks
 from train.errors import TrainError
-from train.files import write_atomic
+from train.files import remove, write_atomic
 from train.model.config import ModelConfig
 from train.plan import Plan, make_plan
 from train.run import Progress, Run
@@ -70,9 +69,10 @@ def _pretrain(
     if group.first:
         out.mkdir(parents=True, exist_ok=True)
         if not resume:
-            shutil.rmtree(checkpoints, ignore_errors=True)
+            remove(checkpoints)
             (out / "spikes.json").unlink(missing_ok=True)
     group.wait()
+    no_link(checkpoints)
     start = _start(plan, checkpoints)
     done = start is not None and load_state(start).step == plan.train.steps
     if done and (summary := _finished(out / "train.json")):

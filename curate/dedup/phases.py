@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from curate.atomic import TEMPORARY, clear_temporary, sync_folder
+from curate.disk.inside import remove
 
 FACTS = "facts.json"
 
@@ -96,4 +96,4 @@ def _remove(folder: Path) -> None:
         return
     aside = folder.with_name(f"{TEMPORARY}{os.getpid()}-gone-{folder.name}")
     folder.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside, inside=folder.parent)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from curate.disk.inside import remove
 from curate.engines.base import Task
 from curate.engines.exchange import Exchange, version_of
 from curate.errors import CurateError, RunFailed
@@ -72,7 +73,7 @@ class Cache:
 
     def lay(self, task: Task) -> None:
         """Makes `files` hold what the task reads, and the folders that it writes into."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        remove(Path(self.root), inside=self.folder)
         self._out = task["out"]
         outside = [name for name in task["reads"] if not self._in_out(name)]
         above = {str(parent) for name in outside for parent in Path(name).parents}
@@ -130,14 +131,14 @@ class Cache:
 
     def trim(self, task: Task) -> None:
         """Removes what was not used for longest, beyond what may stay."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        remove(Path(self.root), inside=self.folder)
         most = min(KEEP, shutil.disk_usage(self.folder).free // KEEP_FREE)
         total = sum(self._sizes.values())
         for version in list(self._sizes):
             if total <= most:
                 break
             total -= self._sizes.pop(version)
-            (self._objects / version).unlink()
+            remove(self._objects / version, inside=self._objects)
 
     def here(self, value: Any) -> Any:
         """A JSON value with the driver's paths as those in `files`."""
@@ -164,7 +165,7 @@ class Cache:
 
     def close(self) -> None:
         """Removes the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder, inside=self.folder.parent)
         self._lock.close()
 
 
@@ -173,7 +174,7 @@ def sweep() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError), open(folder / LOCK, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder, inside=folder.parent)
 
 
 def _absolute(name: str) -> str:

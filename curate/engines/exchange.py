@@ -8,21 +8,24 @@ goes on finds what a killed one put there.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from curate.atomic import write_text
 from curate.errors import RunFailed
+from curate.progress import say
 from curate.publish import Store
 
 TRIES = 5
 WAIT = 0.5  # seconds before the second try; each further one waits twice as long
 NOTE = ".exchange"  # in OUT: where its objects are, until a run has succeeded
+_RUN = re.compile(r"llmcurate-[0-9a-f]{16}")  # the only folders that are ever removed
+_VERSION = re.compile(r"[0-9a-f]{32}-[0-9]+")
 
 T = TypeVar("T")
 
@@ -39,10 +42,22 @@ def version_of(path: Path) -> str:
     return f"{state.hexdigest()}-{size}"
 
 
+def check_version(version: object) -> None:
+    """RunFailed where what should name a file's content does not."""
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise RunFailed(
+            f"a worker or the exchange names {str(version)[:100]!r}, which is no file's version:"
+            " see what else runs there, and run again, it goes on"
+        )
+
+
 class Exchange:
-    """One OUT's folder below a URL. out: the driver's, absolute; run: the folder's name."""
+    """One OUT's folder below a URL. out: the driver's, absolute; run: the folder's name, as
+    `open_exchange` makes them (RunFailed for others)."""
 
     def __init__(self, url: str, out: Path, run: str) -> None:
+        if not _RUN.fullmatch(run):
+            raise RunFailed(f"--exchange {url}: {run[:100]!r} is no folder of an exchange")
         self.url, self.out, self.run = url.rstrip("/"), out, run
         self._store = Store(f"{self.url}/{run}", "--exchange")
 
@@ -52,6 +67,7 @@ class Exchange:
 
     def get(self, version: str, path: Path) -> None:
         """Writes the file of that version to a path in a folder that is there."""
+        check_version(version)
 
         def work() -> None:
             self._store.get(version, path)
@@ -66,6 +82,7 @@ class Exchange:
     def get_parts(self, version: str, parts: list[list[int]], path: Path) -> None:
         """Writes a file as long as that of the version, of which these ranges [first, end) alone
         are filled. What comes can be checked for its length only."""
+        check_version(version)
 
         def part(first: int, end: int) -> bytes:
             found = self._store.read(version, first, end)
@@ -108,20 +125,38 @@ def check_exchange(url: str) -> None:
     Store(url, "--exchange").check()
 
 
-def open_exchange(url: str | None, out: Path) -> Exchange | None:
-    """OUT's exchange at the URL, where there is one. What an earlier run that was killed left
-    elsewhere is removed, if it can be reached."""
-    note = out / NOTE
-    left: dict[str, str] = {}
-    with suppress(OSError, ValueError):
-        left = json.loads(note.read_text(encoding="utf-8"))
-    if left and url and left["url"] == url.rstrip("/"):
-        return Exchange(left["url"], out, left["run"])
-    if left:
-        with suppress(RunFailed):
-            Exchange(left["url"], out, left["run"]).clear()
+def open_exchange(url: str | None, out: Path, quiet: bool = False) -> Exchange | None:
+    """OUT's exchange at the URL, where there is one.
+
+    OUT says where an earlier run that was killed left its files. That is taken up where the user
+    gives the same URL; nothing is read or removed elsewhere, whatever OUT says.
+    """
+    before, run = _noted(out / NOTE, quiet)
+    if before and url and before == url.rstrip("/"):
+        return Exchange(before, out, run)
+    if before:
+        say(
+            f"{before}/{run} may hold files of a run that was stopped: give --exchange {before}"
+            " again, or remove that folder",
+            quiet,
+        )
     if url is None:
         return None
     exchange = Exchange(url, out, f"llmcurate-{secrets.token_hex(8)}")
-    write_text(note, json.dumps({"url": exchange.url, "run": exchange.run}))
+    write_text(out / NOTE, json.dumps({"url": exchange.url, "run": exchange.run}))
     return exchange
+
+
+def _noted(note: Path, quiet: bool) -> tuple[str, str]:
+    """(URL, folder below it) of what an earlier run left; empty where there is nothing."""
+    try:
+        found = json.loads(note.read_text(encoding="utf-8"))
+        url, run = found["url"], found["run"]
+    except FileNotFoundError:
+        return "", ""
+    except (OSError, ValueError, KeyError, TypeError):
+        url = run = None
+    if isinstance(url, str) and isinstance(run, str) and _RUN.fullmatch(run) and url.isprintable():
+        return url, run
+    say(f"{note} names no folder of an exchange and is passed over: remove it", quiet)
+    return "", ""

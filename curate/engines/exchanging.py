@@ -23,7 +23,8 @@ from typing import Any
 
 from curate.atomic import replacing
 from curate.engines.base import Death, Engine, OnDeath, Task
-from curate.engines.exchange import Exchange, version_of
+from curate.engines.exchange import Exchange, check_version, version_of
+from curate.errors import RunFailed
 
 WORK = "curate.engines.elsewhere:work"
 AT_ONCE = 8  # files on their way
@@ -88,7 +89,7 @@ class ExchangeEngine:
         coming: deque[tuple[Task, dict[str, Any], Future[None]]] = deque()
         for task, found in self._inner.map(WORK, told, died if on_death else None):
             self.cpu = self._inner.cpu
-            fetched = self._results.submit(self._fetch, task["reads"], found["wrote"])
+            fetched = self._results.submit(self._fetch, task, found["wrote"])
             coming.append((task["payload"], found["result"], fetched))
             while coming and (coming[0][2].done() or len(coming) > BEHIND):
                 yield self._come(*coming.popleft())
@@ -133,10 +134,18 @@ class ExchangeEngine:
             self._elsewhere.add(name)
         return version
 
-    def _fetch(self, reads: dict[str, str], wrote: dict[str, str]) -> None:
-        """Brings into OUT what a task wrote; what is a copy of what it read, from there."""
+    def _fetch(self, task: Task, wrote: dict[str, str]) -> None:
+        """Brings into OUT what a task wrote; what is a copy of what it read, from there. RunFailed
+        where the worker names other files than the task does."""
         assert self._there is not None
-        known = {version: name for name, version in reads.items()}
+        for name, version in wrote.items():
+            if name not in task["writes"] and name not in task["may"]:
+                raise RunFailed(
+                    f"a worker of {task['function']} says that it wrote {name[:200]!r}, which it"
+                    " was not asked for: see what else runs there, and run again, it goes on"
+                )
+            check_version(version)
+        known = {version: name for name, version in task["reads"].items()}
 
         def fetch(name: str) -> None:
             version = wrote[name]

@@ -13,7 +13,15 @@ from curate.errors import CurateError, RunFailed, UsageError, disk_error
 from curate.fetch.offline import forbid_offline
 from curate.fetch.rate import Rate
 from curate.fetch.sources import Http, Source, Store
-from curate.fetch.transfer import PART, Manners, Stopped, Wanted, is_there, transfer
+from curate.fetch.transfer import (
+    PART,
+    Manners,
+    Stopped,
+    Wanted,
+    forget_note,
+    is_there,
+    transfer,
+)
 
 _STEP = 0.25  # seconds between two looks at what came
 
@@ -92,7 +100,7 @@ def download(
     outcome = Outcome(bytes=sum(sizes.values()))
     for wanted, known in zip(files, there, strict=True):
         if known:
-            wanted.target.with_name(f"{wanted.target.name}{PART}.json").unlink(missing_ok=True)
+            forget_note(wanted.target.with_name(wanted.target.name + PART))
             outcome.there.append(wanted.target)
         elif wanted.url in sizes:
             outcome.fetched.append(wanted.target)

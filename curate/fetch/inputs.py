@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import xxhash
 
+from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import download
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
@@ -47,19 +48,16 @@ def wanted_inputs(given: str, folder: Path) -> list[Wanted]:
         pairs = [(given, None)]
     else:
         pairs = [(url, None) for url in _stored(given)]
-    return [_wanted(url, checksum, folder) for url, checksum in pairs]
+    return [place(url, folder, checksum) for url, checksum in pairs]
 
 
-def _wanted(url: str, checksum: str | None, folder: Path) -> Wanted:
+def place(url: str, folder: Path, checksum: str | None = None) -> Wanted:
+    """The file that a URL is in the folder; RunFailed where a link there leads out of it."""
     target = folder / place_of(url)
     query = urlsplit(url).query
     if query:  # which may mean another file
         target = target.parent / xxhash.xxh3_64_hexdigest(query.encode()) / target.name
-    return at(url, target, checksum)
-
-
-def at(url: str, target: Path, checksum: str | None = None) -> Wanted:
-    """A file with the record of its version beside it."""
+    inside(folder, target.relative_to(folder).as_posix(), url, follow=False)
     return Wanted(url, target, checksum, note=target.with_name(f".{target.name}.json"))
 
 

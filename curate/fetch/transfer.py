@@ -2,15 +2,18 @@
 
 NAME.part.json says of which URL and version the part is. A part is gone on with only where the
 source names the version (ETag, Last-Modified) or a checksum will tell in the end; else it is
-fetched anew. What stands under NAME is whole.
+fetched anew. What stands under NAME is whole. A NAME.part that has something in it and no such note
+is somebody's file, and stays; links are not followed.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -112,7 +115,7 @@ def transfer(wanted: Wanted, source: Source, how: Manners) -> int:
             write_text(wanted.note, json.dumps(said))
         part.replace(wanted.target)
         sync_folder(part.parent)
-        _note_of(part).unlink(missing_ok=True)
+        forget_note(part)
     return size
 
 
@@ -178,11 +181,9 @@ def _fitting(wanted: Wanted, size: int | None, out: BinaryIO) -> None:
 
 @contextmanager
 def _locked(part: Path) -> Iterator[BinaryIO]:
-    """The part, open for this process alone."""
+    """The part, open for this process alone. RunFailed where what stands there is not ours."""
     part.parent.mkdir(parents=True, exist_ok=True)
-    with open(part, "ab") as made:
-        del made
-    with open(part, "rb+") as out:
+    with _opened(part) as out:
         try:
             fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -192,12 +193,53 @@ def _locked(part: Path) -> Iterator[BinaryIO]:
         # Another one may have fetched it between our open and our lock: then this is its file.
         if not part.exists() or not os.path.samestat(os.fstat(out.fileno()), part.stat()):
             raise RunFailed("another process has just fetched it")
+        if os.fstat(out.fileno()).st_size and not _is_ours(_note_of(part)):
+            raise _in_the_way(part)
+        if os.path.lexists(_note_of(part)) and not _is_ours(_note_of(part)):
+            raise _in_the_way(_note_of(part))
         try:
             yield out
         finally:
             if part.exists() and part.stat().st_size == 0:
-                _note_of(part).unlink(missing_ok=True)
+                forget_note(part)
                 part.unlink()
+
+
+def _opened(part: Path) -> BinaryIO:
+    """The part itself, made where it is not there; a link is not followed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        out = open(part, "rb+", opener=lambda path, _: os.open(path, flags, 0o666))  # noqa: SIM115
+    except OSError as error:
+        if error.errno in (None, errno.ELOOP, errno.ENXIO, errno.EISDIR):  # None: of a pipe
+            raise _in_the_way(part) from None
+        raise
+    if not stat.S_ISREG(os.fstat(out.fileno()).st_mode):
+        out.close()
+        raise _in_the_way(part)
+    return out
+
+
+def _in_the_way(path: Path) -> RunFailed:
+    return RunFailed(
+        f"{path} is in the way, it is no file that an unfinished fetch left: move it, or fetch into"
+        " another folder"
+    )
+
+
+def _is_ours(note: Path) -> bool:
+    """Whether a file is the note of a part."""
+    try:
+        found = None if note.is_symlink() else json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.keys() == {"url", "validator", "size"}
+
+
+def forget_note(part: Path) -> None:
+    """Removes the note of a part, where there is one."""
+    if _is_ours(_note_of(part)):
+        _note_of(part).unlink(missing_ok=True)
 
 
 def _note_of(part: Path) -> Path:
@@ -218,9 +260,9 @@ def _note(part: Path, url: str) -> tuple[str | None, int | None]:
 
 
 def _forget(part: Path, out: BinaryIO) -> None:
-    _note_of(part).unlink(missing_ok=True)
-    out.truncate(0)
+    out.truncate(0)  # first: what is not empty has a note
     out.seek(0)
+    forget_note(part)
 
 
 def _differs(path: Path, checksum: str) -> str | None:

@@ -14,13 +14,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin, urlsplit
 
+from curate.disk.inside import inside
 from curate.errors import UsageError
-from curate.fetch.transfer import Wanted
+from curate.fetch.transfer import PART, Wanted
 
 _LISTS = (".paths", ".paths.gz", ".txt", ".txt.gz", ".sha256", ".md5", "sums")
 _SUM = re.compile(r"(?:(sha256|md5):)?([0-9a-f]{64}|[0-9a-f]{32})", re.I | re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.I | re.ASCII)
 MOST_LIST = 1 << 30  # bytes of a list, unpacked
+# What a list from elsewhere may name besides its own store: nothing that fsspec reads from this
+# machine.
+_ELSEWHERE = frozenset(
+    "http https s3 s3a gs gcs az abfs abfss adl oss oci hf hdfs webhdfs ftp sftp".split()
+)
+_HERE = frozenset("file local".split())
 
 
 def is_list(given: str) -> bool:
@@ -63,7 +70,16 @@ def wanted_files(
         if (other := names.setdefault(name.lower(), url)) != url:
             hint = "" if keep_paths else "; --keep-paths keeps their folders apart"
             raise UsageError(f"{other} and {url} would both be called {name}{hint}")
-        files.append(Wanted(url, folder / name, checksum))
+        target = inside(folder, name, url, follow=False)
+        files.append(Wanted(url, target, checksum))
+    for file in files:
+        for ending in (PART, f"{PART}.json"):
+            taken = file.target.relative_to(folder).as_posix() + ending
+            if other := names.get(taken.lower()):
+                raise UsageError(
+                    f"{other} would be called {taken}, as {file.url} is while it comes: fetch them"
+                    " into two folders"
+                )
     if not files:
         raise UsageError("nothing to fetch: no URL was given, or the lists are empty")
     return files
@@ -93,8 +109,28 @@ def listed_files(
     found = []
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
-            found.append(_entry(line.strip(), f"{given}:{number}", base))
+            entry = _entry(line.strip(), f"{given}:{number}", base)
+            check_elsewhere(entry[0], given, f"{given}:{number}")
+            found.append(entry)
     return found
+
+
+def check_elsewhere(url: str, given: str, where: str) -> None:
+    """UsageError where a list from elsewhere names a file of this machine, under any protocol."""
+    own = scheme_of(given)
+    if own is None or own in _HERE:
+        return
+    if "::" in url or scheme_of(url) not in {own, *_ELSEWHERE}:
+        raise UsageError(
+            f"{where}: a list from elsewhere may name http(s) and object stores, not {url[:80]!r};"
+            " to take it all the same, fetch the list, look at it, and give the file"
+        )
+
+
+def scheme_of(url: str) -> str | None:
+    """`https` of a URL, None for what is none."""
+    found = _SCHEME.match(url)
+    return found[0].removesuffix("://").lower() if found else None
 
 
 def _unpacked(data: bytes, given: str) -> bytes:

@@ -50,15 +50,20 @@ def _lines(path: str) -> list[str]:
         raise UsageError(f"input {path}: a list of inputs is UTF-8 text, a path a line") from None
     if "\0" in text:
         raise UsageError(f"input {path}: a list of inputs is text, a path a line")
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line.strip() for line in text.splitlines()]
 
 
 def listed(path: str, base: str = "") -> list[str]:
     """The paths in a list, one a line; relative ones begin at `base`, by default Common Crawl's
     server where they begin as its lists do, else the folder of the list."""
+    from curate.fetch.wanted import check_elsewhere
+
     found = []
-    for line in _lines(path):
+    for number, line in enumerate(_lines(path), 1):
+        if not line:
+            continue
         if "://" in line or line.startswith("/"):
+            check_elsewhere(line, path, f"{path}:{number}")
             found.append(line)
             continue
         home = base or (COMMON_CRAWL if line.startswith("crawl-data/") else "")

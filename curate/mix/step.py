@@ -7,13 +7,13 @@ where a mix repeats documents and orders all of them.
 from __future__ import annotations
 
 import math
-import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
+from curate.disk.inside import remove
 from curate.errors import UsageError
 from curate.mix.design import POLICIES, Wish
 from curate.mix.presets import PRESETS
@@ -198,9 +198,9 @@ class Mix(Product):
 
         name = "mix" if context.beside else "corpus"
         for old in (context.out / "mix", context.out / "corpus"):
-            shutil.rmtree(old, ignore_errors=True)
+            remove(old, inside=context.out)
         scratch = context.out / ".scratch-mix"
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch, inside=context.out)
         scratch.mkdir(parents=True)
         try:
             sources = self.opened() if self.sources else [own_corpus("corpus", context.corpus)]
@@ -208,7 +208,7 @@ class Mix(Product):
             prepared = prepare(self, sources, scratch, context.say, copy)
             return make(self, prepared, copy, context.out / name, context)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove(scratch, inside=context.out)
 
 
 def whole(value: Any) -> Any:

@@ -7,7 +7,6 @@ memory is a run of rows, and a part for each worker.
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.assemble import ids_hash
+from curate.disk.inside import remove
 from curate.mix.choose import Chosen, Taking, last_keys
 from curate.mix.measure import Measured, Rows
 from curate.mix.order import keys, positions
@@ -50,7 +50,7 @@ def write_mix(
     """Writes FOLDER/part-*.parquet; returns the files as a manifest has them. The copy of the
     documents that were measured is used up."""
     scratch = folder.with_name(f".spill-{folder.name}")
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove(scratch, inside=folder.parent)
     scratch.mkdir(parents=True)
     spill = Spill(scratch / "mix")
     try:
@@ -63,7 +63,7 @@ def write_mix(
             return list(pool.map(lambda part: _write_part(spill, part, folder), parts))
     finally:
         spill.remove()
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch, inside=folder.parent)
 
 
 def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spill: Spill) -> None:

@@ -5,7 +5,6 @@ Memory is bounded by `memory_mib` and the vocabulary; what is larger lies in fil
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from curate.disk.inside import remove
 from curate.errors import RunFailed, UsageError
 from curate.perplexity.adjust import adjusted
 from curate.perplexity.build import Rows, tables
@@ -173,7 +173,7 @@ def train(
     """
     prune = how.pruned()
     work = out / ".work"
-    shutil.rmtree(work, ignore_errors=True)
+    remove(work, inside=out)
     work.mkdir(parents=True)
     try:
         if unit == "pieces":
@@ -203,7 +203,7 @@ def train(
         model = _tabled(estimates, corpus.words, bits, work, variant, unit, pieces, facts)
         write_model(out / name, model)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        remove(work, inside=out)
     return {**facts, "counts": list(model.counts), "bytes": (out / name).stat().st_size}
 
 

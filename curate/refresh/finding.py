@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curate.errors import UsageError
 from curate.refresh.snapshot import CURRENT, FOLDER
-from curate.refresh.state import FILE
+from curate.refresh.state import FILE, checked_name
 
 RUNS, IDS = "runs", "ids.parquet"
 
@@ -41,9 +41,9 @@ def current_line(home: Path) -> tuple[Path, list[Path]] | None:
         raise UsageError(f"{home / FILE} cannot be read ({error})") from None
     finally:
         db.close()
-    known = {name: (kind, base) for name, kind, base in rows}
+    known = {checked_name(name, home / FILE): (kind, base) for name, kind, base in rows}
     runs: list[Path] = []
-    name: str | None = link.readlink().name
+    name: str | None = checked_name(link.readlink().name, link)
     while name is not None and name in known:
         kind, base = known[name]
         if kind != "forget":

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from curate.assemble import MANIFESTS, file_record
 from curate.atomic import replacing, write_text
+from curate.disk.inside import inside, remove
 from curate.documents import NUMBER
 from curate.indexes import FOLDER as INDEX
 from curate.indexes import IDS, OWN
@@ -98,7 +99,7 @@ def _copies(run: Path, ids: Set[str]) -> set[str]:
 def _blank_rejected(run: Path, ids: set[str]) -> int:
     """Empties what these documents said, in rejected/; returns how many said anything. The manifest
     says meanwhile that it does not hold, for one that comes after a kill."""
-    folder, count = run / "rejected", 0
+    folder, count = inside(run, "rejected"), 0
     record = folder / MANIFESTS["rejected"]
     if not record.is_file():
         return 0
@@ -114,7 +115,8 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
         count += said
     if stale:
         for name, entry in manifest["files"].items():
-            entry |= {**file_record(folder / name), "text_bytes": _text_bytes(folder / name)}
+            part = inside(folder, name, record)
+            entry |= {**file_record(part), "text_bytes": _text_bytes(part)}
         manifest["text_bytes"] = sum(f["text_bytes"] for f in manifest["files"].values())
         write_text(record, json.dumps(manifest, indent=1) + "\n")
     return count
@@ -223,13 +225,13 @@ def _indexes(run: Path, ids: set[str]) -> set[str]:
     """Empties texts of these documents in sketches, and removes what `llmcurate search` reads,
     whose order would not be that of its text; returns the indexes that this was removed of."""
     searched: set[str] = set()
-    for folder in sorted((run / INDEX).glob("*")):
+    for folder in sorted(inside(run, f"{INDEX}/{p.name}") for p in (run / INDEX).glob("*")):
         for path in sorted(folder.glob("sketch-*.parquet")):
             if "text" in pq.read_schema(path).names:
                 _blank_sketch(path, folder / IDS, ids)
         # The record first: without it the others are no index.
         for path in sorted((folder / OWN).glob("search*"), key=lambda p: p.name != RECORD):
-            path.unlink()
+            remove(path, inside=folder)
             searched.add(folder.name)
     return searched
 

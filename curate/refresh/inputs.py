@@ -80,12 +80,13 @@ def look(
     return found
 
 
-def same(files: Iterable[InputFile]) -> None:
-    """UsageError where files of an unfinished refresh are not as they were when it began."""
+def same(files: Iterable[InputFile], folder: str | None = None) -> None:
+    """UsageError where files of an unfinished refresh are not as they were when it began. folder:
+    where those that are URLs are fetched to."""
     for file in files:
         now: InputFile | None
         try:
-            now = again(file) if file.url else find_files([file.path])[0][0]
+            now = again(file, folder) if file.url else find_files([file.path])[0][0]
         except UsageError:
             now = None
         if now is None or (now.size, now.stamp) != (file.size, file.stamp):

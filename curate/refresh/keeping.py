@@ -7,10 +7,10 @@ each holds what those before it held.
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from curate.disk.inside import remove
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import DONE, State
@@ -18,19 +18,19 @@ from curate.refresh.state import DONE, State
 RUNS, PRODUCTS = "runs", "products"
 
 
-def remove_folder(path: Path) -> None:
-    """Takes a folder out of sight at once, then away."""
-    if path.is_dir():
+def remove_folder(path: Path, home: Path) -> None:
+    """Takes a folder of a HOME out of sight at once, then away."""
+    if path.is_symlink() or path.is_dir():
         aside = path.with_name(f".{path.name}-old")
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside, inside=home)
         path.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside, inside=home)
 
 
 def drop(state: State, name: str) -> None:
     """Takes a refresh away as if it had never begun."""
-    remove_folder(snapshot.folder_of(state.home, name))
-    remove_folder(state.home / RUNS / name)
+    remove_folder(snapshot.folder_of(state.home, name), state.home)
+    remove_folder(state.home / RUNS / name, state.home)
     state.drop(name)
 
 
@@ -58,7 +58,7 @@ def prune(state: State, how: How) -> list[str]:
         stay |= {state.current or "", (pending.base or "") if pending else ""}
         gone = [n for n in names if n not in stay]
         for name in gone:
-            remove_folder(snapshot.folder_of(state.home, name))
+            remove_folder(snapshot.folder_of(state.home, name), state.home)
     if gone:
         tidy(state)
     return gone
@@ -92,18 +92,18 @@ def tidy(state: State) -> None:
             drop(state, refresh.name)
             continue
         for name in ("stages", "corpus"):
-            remove_folder(run / name)
+            remove_folder(run / name, home)
         for path in run.glob(".*-old"):  # of a killed one
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path, inside=home)
         if refresh.name not in tips:
             for filter_ in run.glob("index/dedup_bloom*"):
-                remove_folder(filter_)
+                remove_folder(filter_, home)
     for path in (home / PRODUCTS).glob("[!.]*"):
         if path.is_symlink():
             if path.readlink().name not in standing:
-                path.unlink()
+                remove(path, inside=home)
         elif path.name not in standing:
-            remove_folder(path)
+            remove_folder(path, home)
     for folder in (home / RUNS, home / snapshot.FOLDER, home / PRODUCTS):
         for path in folder.glob(".*-old") if folder.is_dir() else ():
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path, inside=home)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from curate.disk.inside import inside
 from curate.errors import UsageError
 from curate.outcome import Options
 from curate.recipe import Recipe
@@ -36,7 +37,7 @@ def _alone(recipe: Recipe) -> Recipe:
 
 def folder_of(home: Path, name: str) -> Path:
     """Where the products of a snapshot are made."""
-    return home / FOLDER / name
+    return inside(home, f"{FOLDER}/{name}")
 
 
 def make(home: Path, name: str, recipe: Recipe, how: How) -> bool:

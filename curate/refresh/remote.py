@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from curate.fetch.inputs import SUMS, at, fetch_all, is_url, version, versions_now, wanted_inputs
+from curate.errors import RunFailed
+from curate.fetch.inputs import (
+    SUMS,
+    fetch_all,
+    is_url,
+    place,
+    version,
+    versions_now,
+    wanted_inputs,
+)
 from curate.fetch.transfer import Wanted
 from curate.formats.inputs import InputFile, find_files
 
@@ -84,8 +93,14 @@ def here(wanted: Wanted) -> InputFile:
     return replace(file, state=state, stamp=content, url=wanted.url)
 
 
-def again(file: InputFile) -> InputFile:
-    """A file of an unfinished refresh as it is now, fetched once more where it is gone."""
-    wanted = at(file.url, Path(file.path))
+def again(file: InputFile, folder: str | None) -> InputFile:
+    """A file of an unfinished refresh as it is now, fetched once more where it is gone. RunFailed
+    where the recipe fetches it to another place than the one on record."""
+    wanted = None if folder is None or not is_url(file.url) else place(file.url, Path(folder))
+    if wanted is None or wanted.target.resolve() != Path(file.path).resolve():
+        raise RunFailed(
+            f"input {file.url} of an unfinished refresh was to come to {file.path}, which is not"
+            f" where the recipe fetches it (read.fetch: {folder}): begin anew with --abandon"
+        )
     fetch_all([wanted], True)
     return here(wanted)

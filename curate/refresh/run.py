@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate import indexes
+from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.carried import join_columns
 from curate.formats.inputs import InputPlan, plan_files
@@ -55,8 +56,8 @@ def opened(home: Path) -> Iterator[State]:
 
 
 def run_of(home: Path, name: str) -> Path:
-    """The folder of a refresh's run."""
-    return home / RUNS / name
+    """The folder of a refresh's run; RunFailed where a link leads out of HOME."""
+    return inside(home, f"{RUNS}/{name}")
 
 
 def _name(state: State, now: datetime | None) -> str:
@@ -106,7 +107,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         say(f"going on with the unfinished refresh {pending.name}", how.quiet)
         if pending.kind != "forget":
             incremental.same_recipe(pending.plan["recipe"], described)
-            same(_plan(pending).files)
+            same(_plan(pending).files, recipe.read.fetch)
         return _finish(state, pending, recipe, how)
     lineage = state.lineage(state.current)
     made = [r for r in lineage if r.kind != "forget"]
@@ -331,7 +332,7 @@ def _scrub(home: Path, name: str, runs: list[Path] | None, removals: Removals) -
     if not removals:
         return Scrubbed()
     if runs is None:
-        runs = sorted(p for p in (home / RUNS).glob("[!.]*") if p.is_dir())
+        runs = sorted(run_of(home, p.name) for p in (home / RUNS).glob("[!.]*") if p.is_dir())
     return scrub(runs, removals, snapshot.removed(snapshot.folder_of(home, name)))
 
 

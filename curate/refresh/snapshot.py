@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,14 @@ import pyarrow.parquet as pq
 
 from curate.assemble import MANIFESTS, file_record, total_ids, write_manifest
 from curate.atomic import TEMPORARY, replacing, sync_folder
+from curate.disk.inside import remove
 from curate.errors import RunFailed
 from curate.indexes import link
 from curate.refresh.removals import Removals
 from curate.table_writer import writing
 
 FOLDER, CURRENT, GONE = "corpus", "current", "_removed.parquet"
+_PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
 
 
 def folder_of(home: Path, name: str) -> Path:
@@ -36,10 +38,13 @@ def folder_of(home: Path, name: str) -> Path:
 
 
 def manifest(folder: Path) -> dict[str, Any]:
-    """A snapshot's manifest; RunFailed where it cannot be read."""
+    """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
     try:
         found: dict[str, Any] = json.loads((folder / MANIFESTS["corpus"]).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        for name in found["files"]:
+            if not _PART.fullmatch(name):
+                raise ValueError(f"it names {name[:100]!r}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunFailed(
             f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
             " --rollback, or --rebuild"
@@ -71,7 +76,7 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
     if is_whole(target):
         return manifest(target)
     aside = target.with_name(f".{name}-new")
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside, inside=home)
     aside.mkdir(parents=True)
     files: list[dict[str, Any]] = []
     gone: list[pa.Table] = []

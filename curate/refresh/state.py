@@ -7,17 +7,19 @@ snapshot it goes on from), before any work; so one that was killed goes on as th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from curate.ledger import LOCK, Ledger
 
 FILE = "refresh.db"
 BEGUN, DONE = "begun", "done"
+_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d(-\d+)?", re.ASCII)
 # kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot
 # that it goes on from; none for the first and for a rebuild.
 _TABLES = f"""{LOCK}
@@ -31,6 +33,16 @@ CREATE TABLE IF NOT EXISTS removals (
   number INTEGER PRIMARY KEY, kind TEXT, value TEXT, since TEXT, UNIQUE (kind, value));
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT);
 """
+
+
+def checked_name(name: object, source: Path) -> str:
+    """The name of a refresh as the file has it; RunFailed for one that no refresh gives."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RunFailed(
+            f"{source} names a refresh {str(name)[:100]!r}, as none is ever called: nothing was"
+            " done with it; put back a copy of that file, or begin a new HOME"
+        )
+    return name
 
 
 @dataclass(frozen=True)
@@ -75,14 +87,18 @@ class State(Ledger):
     def current(self) -> str | None:
         """The snapshot that the next refresh goes on from."""
         found: str | None = self.fact("current")
-        return found
+        return None if found is None else checked_name(found, self.path)
 
     def refreshes(self) -> list[Refresh]:
         """All of them, in the order in which they began."""
         rows = self._db.execute(
             "SELECT name, kind, base, state, plan FROM refreshes ORDER BY number"
         )
-        return [Refresh(*row) for row in rows]
+        found = [Refresh(*row) for row in rows]
+        for refresh in found:
+            for name in (refresh.name, *([] if refresh.base is None else [refresh.base])):
+                checked_name(name, self.path)
+        return found
 
     def lineage(self, name: str | None) -> list[Refresh]:
         """The refreshes that made a snapshot, the first one first."""

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.atomic import clear_temporary, replacing, write_text
+from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ def _checked(folder: Path) -> dict[str, Any]:
     if record.get("digest") != _digest(record):
         raise UsageError(f"{path} was changed or damaged (its checksum differs); {again}")
     for name, size in record["files"].items():
-        file = folder / name
+        file = inside(folder, name, path)
         have = file.stat().st_size if file.is_file() else -1
         if have != size:
             state = "is missing" if have < 0 else f"has {have} bytes instead of {size}"

@@ -20,7 +20,7 @@ from train.accounting import parameters
 from train.checkpoint import load_plan, newest, weights_of
 from train.data.shards import end_of_text
 from train.errors import TrainError
-from train.files import encode_json, sync
+from train.files import encode_json, remove, sync
 from train.generate import load_tokenizer
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
@@ -55,7 +55,7 @@ def export(
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
     aside = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
     aside.mkdir(parents=True)
     files = _write_weights(weights, aside, family, plan.model, DTYPES[dtype], shard_bytes)
     shutil.copyfile(run / "tokenizer.json", aside / "tokenizer.json")

@@ -9,7 +9,6 @@ are mapped into memory, so what is compared is limited by disk.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
@@ -28,6 +27,7 @@ from curate.dedup.minhash.stars import PARTNERS, ROOTS
 from curate.dedup.shuffle.byte_rows import SliceFiles, read_slice
 from curate.dedup.shuffle.groups import run_tasks
 from curate.dedup.shuffle.room import count_up, release, room
+from curate.disk.inside import remove
 from curate.sketches import Run, Task
 from kernel_cache import njit
 
@@ -175,7 +175,7 @@ def match_part(task: Task) -> dict[str, Any]:
     scratch = folder / f"{TEMPORARY}{os.getpid()}-scratch"
     scratch.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        stack.callback(remove, scratch, inside=folder)
         buckets, *groups = _slices(task)
         by = _compared(*read_slice(groups, part, compared.COLUMNS, scratch), task, scratch)
         sizes, data = read_slice([buckets], part, 1, scratch)

@@ -10,7 +10,6 @@ no partition is as large as the commonest line is frequent.
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from curate.dedup.shuffle.partitions import (
     read_partitions,
     sort_pairs,
 )
+from curate.disk.inside import remove
 from curate.sketches import Run, Task
 from kernel_cache import njit
 
@@ -165,7 +165,7 @@ def write_shared(task: Task) -> dict[str, Any]:
     numbers: list[np.ndarray] = []
     owners: list[np.ndarray] = []
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        stack.callback(remove, scratch, inside=folder)
         ends = np.cumsum(pair_counts(files, begin, stop), axis=0)
         for p, ((key, number), room) in enumerate(read_partitions(files, begin, stop, scratch)):
             place = room(np.uint32)

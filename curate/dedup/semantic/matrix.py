@@ -7,7 +7,6 @@ basis is fitted here, and rows are put into their places.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from curate.dedup.semantic import embeddings_basis
 from curate.dedup.semantic.embeddings import BATCH, whole_numbers
 from curate.dedup.semantic.embeddings_basis import Basis
 from curate.dedup.semantic.embeddings_tasks import frequencies, group_rows
+from curate.disk.inside import remove
 from curate.sketches import Sketches
 
 MATRIX, BASIS = "embeddings.npy", "basis.npz"
@@ -85,5 +85,5 @@ def write_matrix(sketches: Sketches, place: np.ndarray, basis: Basis | None, siz
                 matrix[place[which]] = some
             matrix.flush()
             del matrix
-    shutil.rmtree(sketches.folder / WORK, ignore_errors=True)
+    remove(sketches.folder / WORK, inside=sketches.folder)
     return path

@@ -8,7 +8,6 @@ ones in mapped files.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +25,7 @@ from curate.dedup.shuffle.partitions import (
     read_partitions,
     sort_pairs,
 )
+from curate.disk.inside import remove
 from curate.sketches import Run, Task
 from kernel_cache import njit
 
@@ -115,7 +115,7 @@ def write_buckets(task: Task) -> dict[str, Any]:
     scratch.mkdir(exist_ok=True)
     read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        stack.callback(remove, scratch, inside=folder)
         (names,) = bucket_files(folder, task["part"] + 1)[task["part"] :]
         asides = [stack.enter_context(replacing(path)) for path in names]
         files = [stack.enter_context(path.open("wb")) for path in asides]

@@ -9,7 +9,6 @@ too. A task holds 4 bytes a window or 8 a place, some 130 or 270 MB.
 from __future__ import annotations
 
 import os
-import shutil
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,6 +23,7 @@ from curate.dedup.suffix_array.groups import PLACE, repeated
 from curate.dedup.suffix_array.ranges import Passages, join, passages
 from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.sort import Mapped, Orders, RegionText
+from curate.disk.inside import remove
 from curate.sketches import Run, Task
 
 SIZE = 1 << 25  # windows that are merged, and places that are joined, by a task
@@ -165,7 +165,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
         with replacing(blocks_path) as aside, aside.open("wb") as file:
             np.save(file, np.concatenate(blocks))
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch, inside=scratch.parent)
     return {}
 
 

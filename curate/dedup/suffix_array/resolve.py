@@ -6,7 +6,6 @@ there: the regions, each sorted chunk, the search index.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from curate.dedup.suffix_array.find import ROWS, dtype_of, list_values, regions_
 from curate.dedup.suffix_array.merge import find_passages
 from curate.dedup.suffix_array.sort import RegionText, sort
 from curate.dedup.suffix_array.spans import fit
+from curate.disk.inside import remove
 from curate.sketches import Run, run_here
 from curate.text.buffers import as_large_string, text_buffers
 
@@ -74,7 +74,7 @@ def _decide(
     if step.of != "characters" or step.boundary != "character":
         decide.replace_spans(db, _fitted(step, sketches))
     counts: dict[str, Any] = decide.write_decisions(db, sketches.decisions, none)
-    shutil.rmtree(work)
+    remove(work, inside=sketches.folder, must=True)
     cut = counts.pop("cut_bytes")
     counts["notes"] = [f"{step.told}: {counts['dropped']:,} passages, {cut:,} bytes are cut."]
     return counts

@@ -284,7 +284,7 @@ def test_folders_of_processes_that_are_gone_are_removed_by_the_next(out, opened)
     (out / "a").write_bytes(b"x")
     code = (
         "import sys, tempfile; from curate.engines.elsewhere import Cache\n"
-        "tempfile.tempdir = sys.argv[1]; c = Cache(['file:///nowhere', 'x'])\n"
+        "tempfile.tempdir = sys.argv[1]; c = Cache(['file:///nowhere', 'llmcurate-' + '0' * 16])\n"
         "print('made', flush=True); sys.stdin.read()"
     )
     line = [sys.executable, "-c", code, str(out.parent)]
@@ -300,14 +300,88 @@ def test_folders_of_processes_that_are_gone_are_removed_by_the_next(out, opened)
     assert [*out.parent.glob(f"{elsewhere.PREFIX}*")] == [elsewhere._cache.folder]
 
 
-def test_a_run_without_an_exchange_or_with_another_removes_what_a_killed_one_left(out, opened):
+def test_what_a_killed_run_left_is_taken_up_at_the_same_url_and_named_otherwise(
+    out, opened, capsys
+):
     (out / "a").write_bytes(b"x")
     opened.put(out / "a", version_of(out / "a"))
     again = open_exchange(opened.url + "/", out)
     assert again is not None and again.there() == {version_of(out / "a")}
+    assert capsys.readouterr().err == ""
+    assert open_exchange(None, out) is None
     other = open_exchange(f"file://{out.parent}/elsewhere", out)
-    assert other is not None and other.there() == set() and objects(out) == {}
-    assert open_exchange(None, out) is None and not (out / NOTE).exists()
+    assert other is not None and other.there() == set() and len(objects(out)) == 1
+    said = f"{opened.url}/{opened.run} may hold files of a run that was stopped: give --exchange"
+    assert [line[: len(said)] for line in capsys.readouterr().err.splitlines()] == [said, said]
+
+
+@pytest.mark.parametrize("given", [None, "file://{victims}"])
+@pytest.mark.parametrize(
+    "note",
+    [
+        {"url": "file://{victims}", "run": "folder"},
+        {"url": "file://{victims}", "run": "../victims/folder"},
+        {"url": "file://{victims}/folder", "run": ""},
+        {"url": ["file://{victims}"], "run": "llmcurate-0123456789abcdef"},
+        "file://{victims}/folder",
+        7,
+    ],
+)
+def test_a_note_in_out_removes_and_reads_nothing_elsewhere(out, capsys, note, given):
+    victims = out.parent / "victims"
+    (victims / "folder").mkdir(parents=True)
+    (victims / "folder/file").touch()
+    text = json.dumps(note).replace("{victims}", str(victims))
+    (out / NOTE).write_text(text)
+    found = open_exchange(given and given.format(victims=victims), out)
+    if found is not None:
+        found.clear()
+    assert (victims / "folder/file").exists()
+    assert capsys.readouterr().err == (
+        f"{out / NOTE} names no folder of an exchange and is passed over: remove it\n"
+    )
+
+
+def test_a_note_of_another_store_is_named_and_left(out, capsys):
+    run = "llmcurate-0123456789abcdef"
+    victim = out.parent / "victims" / run
+    victim.mkdir(parents=True)
+    (out / NOTE).write_text(json.dumps({"url": f"file://{victim.parent}", "run": run}))
+    assert open_exchange(None, out) is None and victim.exists()
+    assert capsys.readouterr().err.startswith(f"file://{victim} may hold files")
+    with pytest.raises(RunFailed, match="is no folder of an exchange"):
+        Exchange("file:///some", out, "folder")
+
+
+class Lying(Alone):
+    """A worker that answers what it likes."""
+
+    def __init__(self, **wrote: str) -> None:
+        self.wrote = wrote
+
+    def map(
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        for task, answer in super().map(function, tasks, on_death):
+            yield task, {**answer, "wrote": {**answer["wrote"], **self.wrote}}
+
+
+def test_a_worker_writes_nothing_but_what_its_task_names(out, opened):
+    (out / "a").write_bytes(b"x")
+    (out.parent / "victim").write_text("mine")
+    version = version_of(out / "a")
+    for name in (str(out.parent / "victim"), str(out / "../victim"), str(out / "ledger.db")):
+        with (
+            pytest.raises(RunFailed, match="says that it wrote .*, which it was not asked for"),
+            ExchangeEngine(Lying(**{name: version}), opened) as engine,
+        ):
+            run(engine, told(out, "a"))
+    assert (out.parent / "victim").read_text() == "mine" and not (out / "ledger.db").exists()
+    with (
+        pytest.raises(RunFailed, match="which is no file's version"),
+        ExchangeEngine(Lying(**{str(out / "a.twice"): "../../victim"}), opened) as engine,
+    ):
+        run(engine, told(out, "a"))
 
 
 @pytest.mark.parametrize(

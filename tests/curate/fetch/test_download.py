@@ -125,6 +125,8 @@ def test_a_shorter_length_is_found_by_the_checksum(web: Web, tmp_path: Path) -> 
 def test_a_damaged_part_is_found_by_the_checksum_and_fetched_anew(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA)
     (tmp_path / "a.part").write_bytes(b"x" * 100)
+    note = {"url": url, "validator": None, "size": None}
+    (tmp_path / "a.part.json").write_text(json.dumps(note))
     assert not get(url, tmp_path / "a", SHA).failed
     assert is_alone(tmp_path / "a") and web.ranges("/a") == ["bytes=100-", None]
 
@@ -137,12 +139,54 @@ def test_the_part_of_another_url_is_not_gone_on_with(web: Web, tmp_path: Path) -
     assert is_alone(tmp_path / "a") and web.ranges("/b") == [None]
 
 
-@pytest.mark.parametrize("note", ["", "[]", '{"url": 1}', '{"url": "U", "validator": 7}'])
-def test_a_broken_note_beside_a_part_means_anew(web: Web, tmp_path: Path, note: str) -> None:
+@pytest.mark.parametrize("kind", ['7, "size": 1', '"v1", "size": "x"', 'null, "size": null'])
+def test_a_wrong_note_beside_a_part_means_anew(web: Web, tmp_path: Path, kind: str) -> None:
     url = web.put("/a", DATA)
     (tmp_path / "a.part").write_bytes(b"x" * 100)
-    (tmp_path / "a.part.json").write_text(note.replace("U", url))
+    (tmp_path / "a.part.json").write_text(f'{{"url": "{url}", "validator": {kind}}}')
     assert not get(url, tmp_path / "a").failed and is_alone(tmp_path / "a")
+
+
+@pytest.mark.parametrize("note", [None, "", "[]", '{"url": 1}', '{"files": ["a.part"]}'])
+def test_a_finished_file_of_that_name_is_not_taken_for_a_part(
+    web: Web, tmp_path: Path, note: str | None
+) -> None:
+    url = web.put("/a", DATA)
+    (tmp_path / "a.part").write_bytes(b"somebody's")
+    if note is not None:
+        (tmp_path / "a.part.json").write_text(note)
+    assert reason(get(url, tmp_path / "a")).startswith(f"{tmp_path}/a.part is in the way, ")
+    assert (tmp_path / "a.part").read_bytes() == b"somebody's" and not web.asked
+    assert note is None or (tmp_path / "a.part.json").read_text() == note
+
+
+def test_a_file_with_the_name_of_a_note_stays(web: Web, tmp_path: Path) -> None:
+    url = web.put("/a", DATA)
+    (tmp_path / "a.part.json").write_text('{"mine": 1}')
+    assert f"{tmp_path}/a.part.json is in the way, " in reason(get(url, tmp_path / "a"))
+    (tmp_path / "a").write_bytes(DATA)
+    assert get(url, tmp_path / "a").there == [tmp_path / "a"]
+    assert (tmp_path / "a.part.json").read_text() == '{"mine": 1}'
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "pipe"])
+def test_a_link_or_anything_else_in_place_of_a_part_is_not_followed(
+    web: Web, tmp_path: Path, kind: str
+) -> None:
+    import os
+
+    victim, part = tmp_path / "victim", tmp_path / "a.part"
+    if kind == "link":
+        victim.write_text("mine")
+    if "link" in kind:
+        part.symlink_to(victim)
+    elif kind == "folder":
+        part.mkdir()
+    else:
+        os.mkfifo(part)
+    why = reason(get(web.put("/a", DATA), tmp_path / "a"))
+    assert why.startswith(f"{part} is in the way, ") and not web.asked
+    assert victim.read_text() == "mine" if kind == "link" else not victim.exists()
 
 
 def test_redirects_are_followed_with_the_range(web: Web, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli_here import run_here
 from web import Web
 
-from curate.errors import UsageError
+from curate.errors import RunFailed, UsageError
 from curate.fetch.wanted import wanted_files
 
 PATHS = ["crawl-data/CC-MAIN-2026-01/a.warc.gz", "crawl-data/CC-MAIN-2026-01/b.warc.gz"]
@@ -159,3 +159,63 @@ def test_an_input_on_the_web_is_to_be_fetched_first(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
     done = run_here("stats", "https://x.test/a.warc.gz")
     assert done.returncode == 2 and "in a run with --set read.fetch=DIR" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "file:///{secret}",
+        "FILE:///{secret}",
+        "local:///{secret}",
+        "simplecache::file:///{secret}",
+        "https://h.test/x::file:///{secret}",
+        "file:{secret}",
+        "zip://a::/{secret}",
+        "reference://{secret}",
+        "git://x:main@a",
+    ],
+)
+def test_a_list_from_elsewhere_names_no_file_of_this_machine(
+    web: Web, tmp_path: Path, line: str
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    text = f"{web.url}/ok\n{line.format(secret=secret)}\n"
+    given = web.put("/files.txt", text.encode())
+    done = run_here("fetch", given, "--base", web.url, "-o", tmp_path / "out")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert f"{given}:2: " in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_list_of_this_machine_may_name_its_files(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("mine")
+    (tmp_path / "list").write_text(f"file://{tmp_path}/own\n")
+    done = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out")
+    assert done.returncode == 0 and (tmp_path / "out/own").read_text() == "mine", done.stderr
+
+
+def test_a_list_of_inputs_from_elsewhere_names_no_file_of_this_machine(
+    web: Web, tmp_path: Path
+) -> None:
+    from curate.formats.input_lists import listed as inputs
+
+    for line in ("/etc/hostname", "file:///etc/hostname", "simplecache::file:///etc/hostname"):
+        given = web.put("/warc.paths", f"crawl-data/a.gz\n\n{line}\n".encode())
+        with pytest.raises(UsageError, match=r"warc\.paths:3: a list from elsewhere"):
+            inputs(given)
+    (tmp_path / "own.paths").write_text("/etc/hostname\nfile:///etc/hostname\n")
+    assert inputs(str(tmp_path / "own.paths")) == ["/etc/hostname", "file:///etc/hostname"]
+
+
+def test_two_files_of_which_one_is_called_as_the_other_while_it_comes(tmp_path: Path) -> None:
+    for other in ("x.part", "x.part.json"):
+        with pytest.raises(UsageError, match=rf"x/{other} would be called {other}, as .*/x is"):
+            wanted_files([f"https://h.test/x/{other}", "https://h.test/x"], tmp_path)
+
+
+def test_a_link_in_the_folder_leads_no_file_out_of_it(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "out/h.test").symlink_to(tmp_path / "victim")
+    with pytest.raises(RunFailed, match="leads out of .* through a link"):
+        wanted_files(["https://h.test/x"], tmp_path / "out", keep_paths=True)

@@ -1,0 +1,1 @@
+"""Files and folders: names that stay inside, removal."""
