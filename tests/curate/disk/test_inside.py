@@ -40,7 +40,7 @@ def test_a_name_that_is_not_below_is_refused_in_one_line_that_names_its_file(out
 
 def test_a_link_that_leads_out_is_refused_and_one_that_stays_is_not(out):
     for name in ("link", "link/deep/file"):
-        with pytest.raises(RunFailed, match="leads out of .* through a link"):
+        with pytest.raises(RunFailed, match=r"leads out of .* through a link"):
             inside(out, name)
     (out / "here").symlink_to("stages")
     assert inside(out, "here/x") == out / "here/x"

@@ -372,7 +372,7 @@ def test_a_worker_writes_nothing_but_what_its_task_names(out, opened):
     version = version_of(out / "a")
     for name in (str(out.parent / "victim"), str(out / "../victim"), str(out / "ledger.db")):
         with (
-            pytest.raises(RunFailed, match="says that it wrote .*, which it was not asked for"),
+            pytest.raises(RunFailed, match=r"says that it wrote .*, which it was not asked for"),
             ExchangeEngine(Lying(**{name: version}), opened) as engine,
         ):
             run(engine, told(out, "a"))

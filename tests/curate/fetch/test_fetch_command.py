@@ -217,5 +217,5 @@ def test_a_link_in_the_folder_leads_no_file_out_of_it(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "victim").mkdir()
     (tmp_path / "out/h.test").symlink_to(tmp_path / "victim")
-    with pytest.raises(RunFailed, match="leads out of .* through a link"):
+    with pytest.raises(RunFailed, match=r"leads out of .* through a link"):
         wanted_files(["https://h.test/x"], tmp_path / "out", keep_paths=True)
