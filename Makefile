@@ -37,6 +37,7 @@ test-slow: install
 lint: install
 	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: install
 	@missed=; for script in benchmarks/bench_*.py; do echo "== $$script"; \

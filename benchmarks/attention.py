@@ -301,7 +301,7 @@ def on_gpu() -> int:
 def tune() -> int:
     """Tiles for a causal mask with documents of head_dim 64 and 128, best first."""
     from train.attention.flash import op
-    from train.attention.flash.tiles import Tile, tiles
+    from train.attention.flash.op import Tile, tiles
 
     fixed = tiles
     shapes = ((128, 128), (128, 64), (64, 128), (64, 64), (32, 128), (128, 32))

@@ -4,7 +4,7 @@
     python benchmarks/attention_compile.py --gpu 90 --head-dim 128 --masks all
 
 Triton brings NVIDIA's assembler with it. The operator and its gradient are called as on a GPU, up
-to the launch. Of every kernel and its tile (attention/flash/tiles.py): shared memory, registers a
+to the launch. Of every kernel and its tile (attention/flash/op.py): shared memory, registers a
 thread, bytes a thread that did not fit in them, and whether the tensor cores' instructions are
 used. Exit status 1 where shared memory does not fit the GPU, those instructions are missing, or so
 much is spilled that the tile is a mistake. It says nothing of speed.
@@ -30,7 +30,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from train.attention.flash import op
-from train.attention.flash.tiles import HOPPER, OTHER, padded
+from train.attention.flash.op import HOPPER, OTHER, padded
 
 # Bytes of shared memory a block may have, by compute capability; 8.6 and 8.9 have the least.
 SHARED = {90: 227 * 1024, 80: 99 * 1024}

@@ -140,7 +140,16 @@ def command(documents: int) -> None:
         pq.write_table(pa.table(rows), path, row_group_size=2000)
         del rows, texts
         recipe.write_text("steps:\n  - dedup_bloom\n")
-        line = [sys.executable, "-m", "curate.cli", "run", str(recipe), str(path), "-o", str(out)]
+        line = [
+            sys.executable,
+            "-m",
+            "curate.cli.app",
+            "run",
+            str(recipe),
+            str(path),
+            "-o",
+            str(out),
+        ]
         done = watched([*line, "--workers", "2", "--quiet"])
         if done.status:
             sys.exit(done.output)

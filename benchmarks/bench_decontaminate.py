@@ -59,7 +59,7 @@ def ours(folder: str, mode: str) -> None:
 
     from benchmarks.shared_texts import in_batches
     from curate.dedup.decontaminate.step import Decontaminate
-    from curate.documents import Documents, documents
+    from curate.documents.documents import Documents, documents
 
     begin = time.perf_counter()
     step = Decontaminate(evals=(f"{folder}/items.jsonl",), mode=mode)
@@ -119,7 +119,13 @@ def main() -> None:
             f" {sum(theirs['hits'])} documents, ours finds {more} more and misses {missed}"
         )
         for action in ("drop", "cut"):
-            command = [sys.executable, "-m", "curate.cli", "decontaminate", f"{name}/in.parquet"]
+            command = [
+                sys.executable,
+                "-m",
+                "curate.cli.app",
+                "decontaminate",
+                f"{name}/in.parquet",
+            ]
             command += ["--evals", f"{name}/items.jsonl", "--action", action, "--workers", "2"]
             done = watched([*command, "-o", f"{name}/{action}", "--quiet"])
             if done.status:

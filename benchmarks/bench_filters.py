@@ -37,7 +37,7 @@ def ours(path: str) -> None:
     import pyarrow as pa
 
     from curate.engines.worker import keep_memory
-    from curate.recipe import make_step
+    from curate.steps.recipe import make_step
 
     pa.set_cpu_count(1)
     keep_memory()  # as every worker does

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_help.py
 
-Exit status 1 over 0.4 s (median of ten), or when curate.cli imports a heavy library.
+Exit status 1 over 0.4 s (median of ten), or when curate.cli.app imports a heavy library.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ HEAVY = ("torch", "numba", "pyarrow", "pydantic", "numpy", "duckdb")
 
 def main() -> None:
     times = []
-    command = [sys.executable, "-c", "from curate.cli import main; main()", "--help"]
+    command = [sys.executable, "-c", "from curate.cli.app import main; main()", "--help"]
     for _ in range(10):
         begin = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         times.append(time.perf_counter() - begin)
-    code = f"import sys, curate.cli; print(*(m for m in {HEAVY!r} if m in sys.modules))"
+    code = f"import sys, curate.cli.app; print(*(m for m in {HEAVY!r} if m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     found = loaded.stdout.decode().split()
     median = statistics.median(times)
@@ -31,7 +31,9 @@ def main() -> None:
         f"llmcurate --help: median {median:.3f} s of {len(times)}, {min(times):.3f} to"
         f" {max(times):.3f}; target {TARGET} s"
     )
-    print(f"  heavy modules after importing curate.cli: {', '.join(found) or 'none'} of {HEAVY}")
+    print(
+        f"  heavy modules after importing curate.cli.app: {', '.join(found) or 'none'} of {HEAVY}"
+    )
     sys.exit(0 if median <= TARGET and not found else 1)
 
 

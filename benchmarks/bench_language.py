@@ -45,8 +45,8 @@ def read(path: str) -> list[str]:
 
 def ours(model: str, texts: list[str]) -> Callable[[], int]:
     """Our step over the documents; returns how many it keeps."""
-    from curate.documents import documents
-    from curate.language.step import Language
+    from curate.documents.documents import documents
+    from curate.scoring.language.step import Language
 
     batches = [documents({"text": texts[i : i + BATCH]}) for i in range(0, len(texts), BATCH)]
 
@@ -138,8 +138,8 @@ def alike(texts: list[str], model: str) -> bool:
     import numpy as np
     import pyarrow as pa
 
-    from curate.fasttext.classifier import Classifier
-    from curate.language.lines import fasttext_lines
+    from curate.scoring.fasttext.classifier import Classifier
+    from curate.scoring.language.lines import fasttext_lines
     from curate.text.buffers import text_buffers
 
     theirs = fasttext_pybind.fasttext()

@@ -24,7 +24,7 @@ BATCH, PASSES = 1000, 9
 def main() -> None:
     import pyarrow as pa
 
-    from curate.documents import documents
+    from curate.documents.documents import documents
     from curate.filters.c4_paragraphs import C4Paragraphs
     from curate.filters.refinedweb import RefinedWebLines
 

@@ -48,7 +48,7 @@ def main() -> None:
         source, out = Path(name, "large.jsonl"), Path(name, "out")
         count = write(source)
         size = source.stat().st_size
-        command = [sys.executable, "-m", "curate.cli", "filter", "c4", str(source)]
+        command = [sys.executable, "-m", "curate.cli.app", "filter", "c4", str(source)]
         done = watched([*command, "-o", str(out), "--workers", "1", "--quiet"])
         if done.status:
             sys.exit(done.output)

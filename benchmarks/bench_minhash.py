@@ -174,7 +174,7 @@ def signatures(texts: list[str], folder: str, peer_documents: int) -> float:
 
 def command(path: str, out: Path, count: int, *options: str) -> tuple[float, float]:
     """Runs the command and prints its figures; documents a second of wall and of CPU time."""
-    run = [sys.executable, "-m", "curate.cli", "dedup", path, "--method", "minhash", *options]
+    run = [sys.executable, "-m", "curate.cli.app", "dedup", path, "--method", "minhash", *options]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = watched([*run, "-o", str(out), "--workers", "2", "--quiet"], 0.1)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

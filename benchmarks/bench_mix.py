@@ -58,8 +58,8 @@ def build(folder: Path, texts: list[str], first: int, size: int) -> int:
     """A corpus of about that many bytes as llmcurate writes it; returns its bytes of text."""
     import pyarrow as pa
 
-    from curate.assemble import file_record, write_manifest
-    from curate.table_writer import writing
+    from curate.corpus.manifests import file_record, write_manifest
+    from curate.disk.parquet_writer import writing
 
     draw = random.Random(first)
     corpus = folder / "corpus"
@@ -117,7 +117,7 @@ def main() -> None:
         there = build(folder / "web", texts, 0, size * 4 // 5)
         there += build(folder / "wiki", texts, 10**6, size // 5)
         web, wiki, out = folder / "web", folder / "wiki", folder / "out"
-        command = [sys.executable, "-m", "curate.cli", "mix", str(web), str(wiki)]
+        command = [sys.executable, "-m", "curate.cli.app", "mix", str(web), str(wiki)]
         command += ["--weights", "web=50,wiki=50", "--unit", "bytes", "--workers", "1", "-q"]
         command += ["-o", str(out)]
         if asked.profile:
@@ -127,7 +127,7 @@ def main() -> None:
             print("mix.prof: read it with `python -m pstats mix.prof`")
             return
         (folder / "few.jsonl").write_text("".join(f'{{"text": "Text {t}"}}\n' for t in range(10)))
-        few = [sys.executable, "-m", "curate.cli", "mix", str(folder / "few.jsonl"), "-q", "-o"]
+        few = [sys.executable, "-m", "curate.cli.app", "mix", str(folder / "few.jsonl"), "-q", "-o"]
         rates, walls, peaks, floors, theirs, memory, starts, beyond = ([] for _ in range(8))
         for number in range(PASSES):
             starts.append(timed([*few, str(folder / f"few-{number}")])[0])

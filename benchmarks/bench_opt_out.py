@@ -76,7 +76,7 @@ def pages(archives: list[str], folder: Path) -> list:
 def main() -> None:
     from protego import Protego
 
-    from curate.documents import CORE, PAYLOAD, documents
+    from curate.documents.documents import CORE, PAYLOAD, documents
     from curate.extract.step import Extract
     from curate.filters.opt_out import AGENTS as NAMED
     from curate.filters.opt_out import OptOut

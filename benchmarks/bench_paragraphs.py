@@ -43,12 +43,12 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.database import database
+    from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup.passages.step import DedupPassages
-    from curate.documents import NUMBER, Documents, documents
-    from curate.sketches import Sketches, SketchFile, view
-    from curate.stage_work import sketch_rows
-    from curate.table_writer import writing
+    from curate.disk.database import database
+    from curate.disk.parquet_writer import writing
+    from curate.documents.documents import NUMBER, Documents, documents
+    from curate.run.worker.specification import sketch_rows
 
     step = DedupPassages(**settings)
     batches = []
@@ -194,7 +194,7 @@ def main() -> None:
         pq.write_table(pa.table(rows), folder / "in.parquet", row_group_size=2000)
         for workers in (1, 2):
             out = folder / f"out-{workers}"
-            command = [sys.executable, "-m", "curate.cli", "dedup", str(folder / "in.parquet")]
+            command = [sys.executable, "-m", "curate.cli.app", "dedup", str(folder / "in.parquet")]
             command += ["--method", "paragraphs", "-o", str(out), "--workers", str(workers)]
             done = watched([*command, "--quiet"])
             if done.status:

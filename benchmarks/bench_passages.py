@@ -53,7 +53,7 @@ def main() -> None:
         del rows, texts
         for method in ("lines", "sentences"):
             out = Path(folder, method)
-            command = [sys.executable, "-m", "curate.cli", "dedup", path, "--method", method]
+            command = [sys.executable, "-m", "curate.cli.app", "dedup", path, "--method", method]
             done = watched([*command, "-o", str(out), "--workers", "2", "--quiet"])
             if done.status:
                 sys.exit(done.output)

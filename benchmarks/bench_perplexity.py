@@ -54,7 +54,7 @@ def trained() -> Path:
             for i, text in enumerate(novels()):
                 if not held_out(i):
                     file.write(json.dumps({"id": str(i), "text": text}) + "\n")
-        command = ["-m", "curate.cli", "perplexity", "train", str(source), "-o", str(out)]
+        command = ["-m", "curate.cli.app", "perplexity", "train", str(source), "-o", str(out)]
         subprocess.run(
             [sys.executable, *command, "--vocab", "32000", "--arpa"], check=True, cwd=ROOT
         )
@@ -105,9 +105,8 @@ def main() -> None:
     import numpy as np
     import pyarrow as pa
 
-    from curate.perplexity.lines import numbered_lines
-    from curate.perplexity.model import NgramModel
-    from curate.perplexity.sentences import Sentences
+    from curate.scoring.perplexity.model import NgramModel, numbered_lines
+    from curate.scoring.perplexity.sentences import Sentences
     from curate.text.buffers import text_buffers
 
     parser = argparse.ArgumentParser()

@@ -69,8 +69,8 @@ def repeated(text: str) -> str:
 
 def boilerplate() -> list[str]:
     """Lines of real pages that are no main text, the English ones, in documents of SIZE."""
-    from curate.documents import documents
-    from curate.language.step import Language
+    from curate.documents.documents import documents
+    from curate.scoring.language.step import Language
 
     with gzip.open(need("web/gold-snippets.jsonl.gz")[0], "rt", encoding="utf-8") as file:
         lines = [s for row in file for s in json.loads(row)["without"] if s.strip()]
@@ -99,7 +99,7 @@ def auc(bad: np.ndarray, clean: np.ndarray) -> float:
 def main() -> None:
     import pyarrow as pa
 
-    from curate.perplexity.model import NgramModel
+    from curate.scoring.perplexity.model import NgramModel
 
     model = NgramModel.open(trained() / "perplexity.bin")
     draw = random.Random(0)

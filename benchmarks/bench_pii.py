@@ -28,7 +28,7 @@ def ours(path: str, numbers: bool) -> None:
     """Prints the figures of our step over the documents in a file."""
     import pyarrow as pa
 
-    from curate.documents import documents
+    from curate.documents.documents import documents
     from curate.filters.pii import Pii
 
     pa.set_cpu_count(1)

@@ -23,7 +23,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from curate import threads  # noqa: E402
+from curate.disk import threads  # noqa: E402
 from curate.formats.inputs import plan_inputs  # noqa: E402
 
 TARGET = 8.0

@@ -3,8 +3,9 @@
     sh benchmarks/peer_env.sh litgpt        # once
     python benchmarks/bench_pretrain.py     # --rounds N
 
-The presets `tiny` and `30m`: ours is `train.loop.pretrain` as a user runs it, with data, documents
-that do not see each other, and metrics; litgpt's the body of its loop on tokens in memory, without
+The presets `tiny` and `30m`: ours is `train.loop.pretrain.pretrain` as a user runs it, with
+data, documents that do not see each other, and metrics;
+litgpt's the body of its loop on tokens in memory, without
 documents. The two in turn, in processes of their own, one thread each (ours has another that makes
 the data, which counts); medians of the processes' CPU seconds over all steps but the first of each,
 since these depend less than the clock on what else the machine does. Exit status 1 where ours is
@@ -36,8 +37,8 @@ def shards(folder: Path) -> Path:
 
     import pyarrow as pa
 
-    from tokenize_kit.shards import Layout, encode_shards
-    from tokenize_kit.training import train_tokenizer
+    from tokenize_kit.learn.training import train_tokenizer
+    from tokenize_kit.shards.writer import Layout, encode_shards
 
     draw = random.Random(0)
     words = "the a cat dog bird sat ran flew on over under mat tree house and then it was".split()
@@ -54,8 +55,8 @@ def ours(data: str, name: str, context: int, rows: int, steps: int) -> None:
 
     import torch
 
-    from train.config import TrainConfig
-    from train.loop import pretrain
+    from train.loop.config import TrainConfig
+    from train.loop.pretrain import pretrain
     from train.model.presets import preset
 
     torch.set_num_threads(1)

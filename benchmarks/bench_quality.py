@@ -51,8 +51,8 @@ def halves(pattern: str) -> tuple[list[str], list[str]]:
 
 def prepare(folder: Path, bucket: int) -> None:
     """quality.bin and scored.jsonl in the folder."""
-    from curate.quality.inputs import Texts
-    from curate.quality.train import PRESETS, train
+    from curate.scoring.quality.inputs import Texts
+    from curate.scoring.quality.train import PRESETS, train
 
     good, more_good = halves("longtext/en-[pr]*.jsonl.zst")
     rest, more_rest = halves("longtext/en-novels.jsonl.zst")
@@ -72,8 +72,8 @@ def prepare(folder: Path, bucket: int) -> None:
 
 def ours(model: str, texts: list[str]) -> Callable[[], list[float]]:
     """Our step over the documents; returns their scores."""
-    from curate.documents import documents
-    from curate.quality.step import Quality
+    from curate.documents.documents import documents
+    from curate.scoring.quality.step import Quality
 
     batches = [documents({"text": texts[i : i + BATCH]}) for i in range(0, len(texts), BATCH)]
     step = Quality(model=model, threshold=LIMIT)

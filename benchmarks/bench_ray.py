@@ -30,7 +30,7 @@ TARGETS = {"ray": 1.25, "exchange": 1.5}
 
 def seconds(recipe: Path, pages: Path, out: Path, engine: str) -> float:
     """Of the whole command."""
-    command = [sys.executable, "-m", "curate.cli", "run", recipe, pages, "-o", out]
+    command = [sys.executable, "-m", "curate.cli.app", "run", recipe, pages, "-o", out]
     where = ["--engine", "local" if engine == "local" else "ray"]
     if engine == "exchange":
         where += ["--exchange", f"file://{recipe.parent}/store"]

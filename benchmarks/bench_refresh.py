@@ -73,7 +73,7 @@ def write(folder: Path, count: int) -> None:
 
 def cpu(*arguments: object) -> float:
     """Seconds of CPU time that the command and its workers took."""
-    command = [sys.executable, "-m", "curate.cli", *map(str, arguments), "--workers", "1", "-q"]
+    command = [sys.executable, "-m", "curate.cli.app", *map(str, arguments), "--workers", "1", "-q"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -29,14 +29,14 @@ out, kind = Path(sys.argv[1]), sys.argv[2]
 began = time.perf_counter()
 dump = ""
 if kind.startswith("report"):
-    from curate.report.figures import gather
-    from curate.report.page import render
+    from curate.inspect.report.figures import gather
+    from curate.inspect.report.page import render
     record = json.loads((out / "run.json").read_text())
     found = gather(out, threads=2 if "two" in kind else 1)
     dump = json.dumps(found.dump())
     size = len(render(record, found))
 else:
-    from curate.stats import gather
+    from curate.inspect.stats.statistics import gather
     size = gather([str(out / "corpus")])["documents"]
 seconds = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -50,9 +50,9 @@ def make(out: Path, documents_: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.documents import documents
-    from curate.table_writer import TableWriter
-    from curate.verdicts import strip_number
+    from curate.disk.parquet_writer import TableWriter
+    from curate.documents.documents import documents
+    from curate.documents.rejected import strip_number
 
     draw = np.random.default_rng(1)
     text = ("The river runs past the old mill and nobody works there any more. " * 16)[:990]

@@ -47,7 +47,7 @@ def write_minhash(count: int, folder: Path, settings: dict[str, Any], rows: int)
     import pyarrow.parquet as pq
 
     from curate.dedup.minhash.step import DedupMinhash
-    from curate.documents import documents
+    from curate.documents.documents import documents
 
     draw, step = random.Random(1), DedupMinhash(**settings)
     known = [f"{'bcdfgklmnp'[i % 10]}{i:o}" for i in range(VOCABULARY)]
@@ -103,7 +103,7 @@ def write_passages(count: int, folder: Path, most: int) -> None:
 
     from benchmarks.generated_corpus import documents as generated
     from curate.dedup.passages.step import DedupPassages
-    from curate.documents import documents
+    from curate.documents.documents import documents
 
     step, rows = DedupPassages(), generated(count)
     for part in range(-(-count // most)):
@@ -151,17 +151,17 @@ def cpu() -> float:
 def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process. tiny:
     so few documents that tasks must be small for there to be several."""
-    from curate.database import database
+    from curate.corpus.shuffle import groups
+    from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
     from curate.dedup import exact_resolve
     from curate.dedup.exact import DedupExact
     from curate.dedup.minhash import parts
     from curate.dedup.minhash.step import DedupMinhash
     from curate.dedup.passages import resolve as passages
     from curate.dedup.passages.step import DedupPassages
-    from curate.dedup.shuffle import groups
+    from curate.disk.database import database
     from curate.engines.local import LocalEngine
-    from curate.perplexity.step import Perplexity
-    from curate.sketches import Run, Sketches, SketchFile, run_here, view
+    from curate.scoring.perplexity.step import Perplexity
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(part, path, part) for part, path in enumerate(paths))

@@ -51,8 +51,8 @@ def write(step: Any, count: int, folder: Path) -> None:
     import pyarrow.parquet as pq
 
     from benchmarks.generated_corpus import documents as generated
-    from curate.documents import documents
-    from curate.stage_work import sketch_rows
+    from curate.documents.documents import documents
+    from curate.run.worker.specification import sketch_rows
 
     every = generated(count)
     for part in range(-(-count // ROWS)):
@@ -64,9 +64,9 @@ def write(step: Any, count: int, folder: Path) -> None:
 
 def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
     """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process."""
-    from curate.database import database
+    from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
+    from curate.disk.database import database
     from curate.engines.local import LocalEngine
-    from curate.sketches import Run, Sketches, SketchFile, run_here, view
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(number, path, number) for number, path in enumerate(paths))
@@ -110,7 +110,8 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
 
 def undivided() -> None:
     """Lets all that need not be divided be one task."""
-    from curate.dedup.semantic import compare, embeddings_tasks
+    from curate.dedup.semantic import compare
+    from curate.dedup.semantic import matrix as embeddings_tasks
     from curate.dedup.suffix_array import find, merge
 
     merge.SIZE = find.GROUP = 1 << 60
@@ -119,7 +120,7 @@ def undivided() -> None:
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
     """A task that loads what tasks load."""
-    import curate.dedup.semantic.embeddings_tasks
+    import curate.dedup.semantic.matrix
     import curate.dedup.suffix_array.merge  # noqa: F401
 
     return {}

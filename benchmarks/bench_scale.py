@@ -34,7 +34,7 @@ def llmcurate(*arguments: object) -> str:
     """What the command prints; ends the script where it fails."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.setdefault("LLMCURATE_LID_MODEL", str(SHARED / "corpora/models/lid.176.ftz"))
-    command = [sys.executable, "-m", "curate.cli", *map(str, arguments), "--workers", "1", "-q"]
+    command = [sys.executable, "-m", "curate.cli.app", *map(str, arguments), "--workers", "1", "-q"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"exit code {done.returncode}: {done.stderr[-2000:]}")

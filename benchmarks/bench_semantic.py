@@ -47,14 +47,14 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
     import numpy as np
     import pyarrow as pa
 
-    from curate.database import database
+    from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup import survivors
     from curate.dedup.semantic import resolve as semantic_resolve
     from curate.dedup.semantic.step import DedupSemantic
-    from curate.documents import documents
-    from curate.sketches import Sketches, SketchFile, view
-    from curate.stage_work import sketch_rows
-    from curate.table_writer import writing
+    from curate.disk.database import database
+    from curate.disk.parquet_writer import writing
+    from curate.documents.documents import documents
+    from curate.run.worker.specification import sketch_rows
 
     step = DedupSemantic()
     begin = time.process_time()
@@ -166,7 +166,7 @@ def main() -> None:
         ratio = rates["ours"] / rates["theirs"]
         print(f"  ratio {ratio:.1f}; target {TARGET:g}")
         out = Path(folder, "out")
-        command = [sys.executable, "-m", "curate.cli", "dedup", path, "--method", "semantic"]
+        command = [sys.executable, "-m", "curate.cli.app", "dedup", path, "--method", "semantic"]
         done = watched([*command, "-o", str(out), "--workers", "2", "--quiet"], 0.1)
         if done.status:
             sys.exit(done.output)

@@ -96,7 +96,7 @@ def measure(of: str, runs: int, settings: dict[str, object], folder: Path) -> fl
     os.environ["OMP_NUM_THREADS"] = "1"
     for run in range(runs + 1):  # the first one compiles
         out = folder / f"out-{run}"
-        command = [sys.executable, "-m", "curate.cli", "run", str(recipe), str(source), "-o"]
+        command = [sys.executable, "-m", "curate.cli.app", "run", str(recipe), str(source), "-o"]
         done = watched([*command, str(out), "--workers", "1", "-q"])
         if done.status:
             sys.exit(done.output)

@@ -43,7 +43,7 @@ import json, sys, time
 texts = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
 pattern = open(sys.argv[3], encoding="utf-8").read()
 if sys.argv[1] == "ours":
-    from tokenize_kit.bpe import train_bpe
+    from tokenize_kit.learn.bpe import train_bpe
     def train(some):
         train_bpe(iter(some), vocab=32_000, digits="single", special_tokens=["<|endoftext|>"])
 else:
@@ -62,7 +62,7 @@ def held_out(text: str) -> bool:
 
 
 def ours(texts: list[str]) -> Any:
-    from tokenize_kit.bpe import train_bpe
+    from tokenize_kit.learn.bpe import train_bpe
 
     return train_bpe(iter(texts), vocab=VOCAB, digits="single", special_tokens=["<|endoftext|>"])
 
@@ -117,7 +117,7 @@ def tokens(encoder: Any, texts: list[str]) -> int:
 
 def timed(folder: Path, texts: list[str]) -> float:
     """Seconds of training by rustbpe over ours; prints both."""
-    from tokenize_kit.bpe import split_pattern
+    from tokenize_kit.learn.bpe import split_pattern
 
     peer = ROOT / ".bench" / "rustbpe" / "bin" / "python"
     build = ["sh", str(ROOT / "benchmarks" / "peer_env.sh"), "rustbpe"]

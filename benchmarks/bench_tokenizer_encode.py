@@ -38,9 +38,9 @@ def main() -> None:
     parser.add_argument("--mb", type=float, default=6, help="megabytes of each kind")
     parser.add_argument("--passes", type=int, default=3)
     options = parser.parse_args()
-    from tokenize_kit.bpe import train_bpe
     from tokenize_kit.encode.encoder import ByPlan, Encoder
     from tokenize_kit.encode.words import new_cache
+    from tokenize_kit.learn.bpe import train_bpe
     from tokenize_kit.pattern.scan import cut_rows
 
     texts = {kind: documents(kind, options.mb * 1e6) for kind in KINDS}

@@ -70,7 +70,7 @@ def main() -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tokenize_kit.training import train_tokenizer
+    from tokenize_kit.learn.training import train_tokenizer
 
     failed = False
     with tempfile.TemporaryDirectory() as name:
@@ -101,7 +101,7 @@ def main() -> None:
             line = [source, "--tokenizer", model, *encode, "-o", str(folder / f"out-{kind}")]
             if verb == "eval":
                 line = [model, "--on", source]
-            done = watched([sys.executable, "-m", "curate.cli", tokenizer, verb, *line])
+            done = watched([sys.executable, "-m", "curate.cli.app", tokenizer, verb, *line])
             bad = done.status != 0 or done.peak_mib > most or done.seconds > limit
             failed |= bad
             print(

@@ -53,7 +53,7 @@ def make_input(folder: Path, size: float) -> float:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tokenize_kit.training import train_tokenizer
+    from tokenize_kit.learn.training import train_tokenizer
 
     kinds = [kind for kind in KINDS if kind != "all"]
     whole = [text for kind in kinds for text in documents(kind, size * 1e6 / len(kinds))]
@@ -89,7 +89,7 @@ def main() -> None:
         cpu: dict[str, list[float]] = {"ours": [], "loop": []}
         for number in range(options.passes + 1):  # the first one warms caches and compiles
             ours, loop = str(folder / f"ours{number}"), str(folder / f"loop{number}")
-            command = [sys.executable, "-m", "curate.cli", "tokenizer", "encode", source]
+            command = [sys.executable, "-m", "curate.cli.app", "tokenizer", "encode", source]
             command += ["--tokenizer", tokenizer, "-o", ours, "-q", "--workers", "1"]
             peer = [sys.executable, "-c", LOOP, source, tokenizer, loop]
             for kind, line in (("ours", command), ("loop", peer)):

@@ -32,8 +32,8 @@ AGAINST_LIBRARY, AGAINST_ONE = 0.25, 1.25
 
 
 def ours(texts: list[str], sizes: tuple[int, ...]) -> list[str]:
-    from tokenize_kit.bpe import train_sizes
-    from tokenize_kit.options import TrainingOptions
+    from tokenize_kit.learn.bpe import train_sizes
+    from tokenize_kit.learn.options import TrainingOptions
 
     options = TrainingOptions(sizes=sizes)
     return [t.to_str() for t in train_sizes([(text, 1) for text in texts], options)]

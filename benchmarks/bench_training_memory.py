@@ -2,9 +2,9 @@
 
     python benchmarks/bench_training_memory.py
 
-For five cases, each in a process of its own: `train.estimate.training_memory`, and the most memory
-of two steps of AdamW beyond what the process had before. The estimate counts tensors, so it is
-compared with a process whose C library gives large blocks back at once; what its heap keeps
+For five cases, each in a process of its own: `train.measure.estimate.training_memory`, and the most
+memory of two steps of AdamW beyond what the process had before. The estimate counts tensors, so it
+is compared with a process whose C library gives large blocks back at once; what its heap keeps
 otherwise, by default, is printed beside. Exit status 1 where the estimate is off by more than 10 %.
 """
 
@@ -33,11 +33,11 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
     """Estimate and measured bytes of one case, in this process."""
     import torch
 
-    from train.config import TrainConfig
-    from train.estimate import training_memory
+    from train.loop.config import TrainConfig
+    from train.loop.step import Sums
+    from train.measure.estimate import training_memory
     from train.model.decoder import Decoder
     from train.model.presets import preset
-    from train.step import Sums
 
     def step(model: Decoder, optimizer: torch.optim.Optimizer, shape: tuple[int, int]) -> None:
         tokens = torch.randint(0, model.config.vocab, shape)

@@ -29,7 +29,7 @@ def resident_mib() -> float:
 
 
 def main() -> None:
-    from curate.documents import documents
+    from curate.documents.documents import documents
     from curate.filters.url import UrlFilter
 
     draw = random.Random(0)

@@ -36,7 +36,7 @@ def ours(folder: Path, run: int, which: str) -> tuple[Watched, dict]:
     recipe = folder / "recipe.yaml"
     recipe.write_text(f"name: warc-to-text\nsteps: {STEPS[which]}\n")
     out = folder / f"ours-{run}"
-    command = [sys.executable, "-m", "curate.cli", "run", str(recipe), str(folder / "in")]
+    command = [sys.executable, "-m", "curate.cli.app", "run", str(recipe), str(folder / "in")]
     done = watched([*command, "-o", str(out), "--workers", "1", "--quiet"])
     if done.status:
         sys.exit(done.output)

@@ -37,7 +37,7 @@ BATCH, PART, SECONDS = 10_000, 100_000, 2.0
 STEPS = ["gopher_quality", "gopher_repetition", "fineweb_quality", "document_length"]
 CHILD = """
 import resource, sys
-from curate import cli
+from curate.cli import app as cli
 sys.argv = ["llmcurate", *sys.argv[1:]]
 code = cli.invoke(sys.argv[1:])
 used = resource.getrusage(resource.RUSAGE_SELF)
@@ -52,11 +52,11 @@ def make(out: Path, documents_: int) -> None:
     import pyarrow as pa
     import yaml
 
-    from curate.documents import documents
-    from curate.limits import decide
-    from curate.recipe import compose
-    from curate.table_writer import TableWriter
-    from curate.verdicts import strip_number
+    from curate.disk.parquet_writer import TableWriter
+    from curate.documents.documents import documents
+    from curate.documents.limits import decide
+    from curate.documents.rejected import strip_number
+    from curate.steps.recipe import compose
 
     recipe = compose("bench", [(n, {"min": 40} if "length" in n else {}) for n in STEPS], ())
     draw = np.random.default_rng(1)
@@ -180,7 +180,7 @@ def spent(*arguments: str) -> tuple[float, float, str]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "curate.cli", *arguments, "--workers", "1", "-q", "--json"],
+        [sys.executable, "-m", "curate.cli.app", *arguments, "--workers", "1", "-q", "--json"],
         check=True,
         capture_output=True,
         text=True,

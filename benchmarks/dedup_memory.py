@@ -108,7 +108,7 @@ def main() -> None:
         )
         for method in methods:
             out = folder / "out"
-            command = [sys.executable, "-m", "curate.cli", "dedup", str(folder / "in")]
+            command = [sys.executable, "-m", "curate.cli.app", "dedup", str(folder / "in")]
             command += ["--method", method, "-o", str(out), "--workers", "2", "--quiet"]
             seconds, peak = run(command)
             totals = json.loads((out / "run.json").read_text())["totals"]

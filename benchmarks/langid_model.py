@@ -55,8 +55,8 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
     """`Scores.result` of a model on the rows, or on those in some languages."""
     import pyarrow as pa
 
-    from curate.language.codes import comparable
-    from curate.language.evaluate import evaluate
+    from curate.inspect.evaluate.language import evaluate
+    from curate.scoring.language.codes import comparable
 
     chosen = [r for r in rows if languages is None or comparable(r[1]) in languages]
     batches = [
@@ -67,10 +67,10 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
 
 
 def main() -> None:
-    from curate.fasttext.model_file import read_header
-    from curate.language.codes import comparable
-    from curate.language.train import train
-    from curate.language.training import Training
+    from curate.scoring.fasttext.model_file import read_header
+    from curate.scoring.language.codes import comparable
+    from curate.scoring.language.train import train
+    from curate.scoring.language.training import Training
 
     rows, held = split()
     theirs = need("models/lid.176.ftz")[0]

@@ -25,13 +25,13 @@ import pyarrow as pa
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from curate.trained import export
-from tokenize_kit.shards import Layout, encode_shards
-from tokenize_kit.training import train_tokenizer
-from train.config import TrainConfig
+from curate.cli.trained_commands import export
+from tokenize_kit.learn.training import train_tokenizer
+from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import end_of_text
-from train.generate import load
-from train.loop import pretrain
+from train.generate.generate import load
+from train.loop.config import TrainConfig
+from train.loop.pretrain import pretrain
 from train.model.presets import preset
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,7 +170,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         learn(folder, steps)
-        from curate.execute import How
+        from curate.api import How
 
         export([str(folder / "run")], "float32", How(folder / "hf"))
         write_tasks(folder)

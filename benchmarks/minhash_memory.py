@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json, peak_mib
-from curate.dedup.shuffle import room
+from curate.corpus.shuffle import room
 
 BANDS, GROUP, PARTS = 14, 100_000, 4
 VERIFY = {"verify": 0.8, "verify_by": "signature", "bits": 1}
@@ -90,9 +90,9 @@ def decide(folder: Path, settings: str, large: int) -> None:
     more are mapped files."""
     import pyarrow.parquet as pq
 
-    from curate.database import database
+    from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup.minhash.step import DedupMinhash
-    from curate.sketches import Sketches, SketchFile, view
+    from curate.disk.database import database
 
     room.LARGE = large
     files = tuple(

@@ -65,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         write(options.documents, folder / "in.parquet")
-        command = [sys.executable, "-m", "curate.cli", "dedup", str(folder / "in.parquet")]
+        command = [sys.executable, "-m", "curate.cli.app", "dedup", str(folder / "in.parquet")]
         command += ["--method", "minhash", "-o", str(folder / "out"), "--workers", "2", "--quiet"]
         done = watched(command, interval=0.1)
         if done.status:

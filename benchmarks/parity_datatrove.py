@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import ROOT, last_json, peer_python, pieces
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 LEAST = 0.98
 FILTERS = ("gopher_quality", "gopher_repetition", "fineweb_quality")
@@ -92,8 +92,8 @@ def our_decisions(
     texts: list[str], words: list[list[str]] | None = None
 ) -> tuple[dict[str, list[bool]], list[dict[str, object]]]:
     """({filter or filter.rule: [whether it drops the document, ...]}, measured values)."""
-    from curate.documents import documents
-    from curate.steps import Step, step_class
+    from curate.documents.documents import documents
+    from curate.steps.contracts import Step, step_class
 
     dropped: dict[str, list[bool]] = {}
     docs = documents({"text": texts})

@@ -24,8 +24,8 @@ from benchmarks.shared_texts import ROOT, last_json, peer_python, pieces
 
 def sentences_of(texts: list[str]) -> list[list[str]]:
     """The sentences of each text, white space in them as one blank."""
-    from curate.documents import documents
-    from curate.text.sentence_table import sentences
+    from curate.documents.documents import documents
+    from curate.text.sentences import sentences
 
     docs = documents({"text": texts})
     table = sentences(docs)
@@ -62,11 +62,11 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     """What our step leaves of the documents, in their order, first copy stays."""
     import pyarrow.parquet as pq
 
-    from curate.database import database
+    from curate.corpus.sketches import Sketches
     from curate.dedup.passages.step import DedupPassages
-    from curate.documents import documents
-    from curate.sketches import Sketches
-    from curate.stage_work import sketch_rows
+    from curate.disk.database import database
+    from curate.documents.documents import documents
+    from curate.run.worker.specification import sketch_rows
 
     choice: dict[str, Any] = {"min_words": 0, "min_sentences": 0, "survivor": "first"}
     step = DedupPassages(unit="sentences", **choice)
@@ -87,7 +87,7 @@ def gone(rows: list[dict[str, str]], left: dict[str, str]) -> float:
 
 
 def main() -> None:
-    from curate.documents import documents
+    from curate.documents.documents import documents
     from curate.filters.c4_paragraphs import C4Paragraphs
 
     rows = made(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)

@@ -48,7 +48,7 @@ def plant(draw: random.Random, text: str, lang: str) -> tuple[str, str, str, str
 
 
 def main() -> None:
-    from curate.documents import documents
+    from curate.documents.documents import documents
     from curate.filters.pii import Pii
 
     draw = random.Random(0)

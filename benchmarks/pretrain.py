@@ -5,7 +5,7 @@
 The presets 124m and 350m on packed documents of 600 tokens on average, the trainer's own step with
 its data, in a process of its own for each line; the first line of a preset has everything on, the
 others change one thing. Timed steps run with PyTorch's check that nothing waits for the device: a
-step that does fails. MFU is model FLOPs (train/accounting.py: 6 a matmul weight, causal
+step that does fails. MFU is model FLOPs (train/measure/accounting.py: 6 a matmul weight, causal
 attention once) over the data sheet's dense bf16 peak. Exit status 1 where 124m is under 35 %
 or 350m under 40 %. Without a GPU: `tiny` on the CPU, a few steps a line, and no target.
 """
@@ -76,13 +76,13 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
     """In a process of its own: train, print the figures."""
     import torch
 
-    from train.attends import attends
-    from train.config import TrainConfig
     from train.data.feed import Feed
-    from train.distributed import Ranks
+    from train.loop.attends import attends
+    from train.loop.config import TrainConfig
+    from train.loop.distributed import Ranks
+    from train.loop.plan import Plan
+    from train.loop.run import Run
     from train.model.presets import preset
-    from train.plan import Plan
-    from train.run import Run
 
     gpu = torch.cuda.is_available()
     if not gpu:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
@@ -73,7 +73,7 @@ def shifted(count: int, size: int = 3400) -> list[str]:
 
 def in_batches(path: str, size: int) -> list[Documents]:
     """The texts of a file of JSON lines as batches of that many documents."""
-    from curate.documents import documents
+    from curate.documents.documents import documents
 
     texts = [json.loads(line)["text"] for line in Path(path).read_text().split("\n")[:-1]]
     return [

@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=float, default=12)
     options = parser.parse_args()
-    from tokenize_kit.training import train_tokenizer
+    from tokenize_kit.learn.training import train_tokenizer
 
     texts = read_texts(options.mb)
     learned = texts[::4]

@@ -97,7 +97,7 @@ def main() -> None:
         (folder / "in").mkdir()
         documents, size = write(folder / "in", options.gb * 1e9, options.unspaced)
         print(f"{documents} documents, {size / 1e9:.2f} GB, limit {LIMIT_GIB:g} GiB", flush=True)
-        command = [sys.executable, "-m", "curate.cli", "tokenizer", "train", str(folder / "in")]
+        command = [sys.executable, "-m", "curate.cli.app", "tokenizer", "train", str(folder / "in")]
         seconds, peak = run([*command, "-o", str(folder / "tok"), "--quiet"])
         card = json.loads(next((folder / "tok").rglob("tokenizer_card.json")).read_text())
         over = peak.total > LIMIT_GIB * GIB

@@ -55,7 +55,7 @@ def write_inputs(folder: Path, count: int) -> list[Path]:
 
 def command(*arguments: object) -> list[str]:
     """The command line with the arguments."""
-    line = [sys.executable, "-m", "curate.cli", *map(str, arguments), "--workers", "2", "-q"]
+    line = [sys.executable, "-m", "curate.cli.app", *map(str, arguments), "--workers", "2", "-q"]
     return line
 
 

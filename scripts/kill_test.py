@@ -92,7 +92,7 @@ class Case:
         if self.method:
             arguments = ["dedup", source, "--method", self.method]
         arguments += ["-o", str(out), "--workers", str(self.workers)]
-        command = [sys.executable, "-m", "curate.cli", *arguments]
+        command = [sys.executable, "-m", "curate.cli.app", *arguments]
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         return subprocess.Popen(command, cwd=ROOT, stdout=nothing, stderr=pipe, text=True)
 

@@ -102,7 +102,7 @@ def run(folder: Path, *arguments: str) -> None:
     """A command of ours; ends the script where it fails."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.setdefault("LLMCURATE_LID_MODEL", str(SHARED / "corpora/models/lid.176.ftz"))
-    command = [sys.executable, "-m", "curate.cli", *arguments]
+    command = [sys.executable, "-m", "curate.cli.app", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(arguments)}: {done.stderr[-2000:]}")

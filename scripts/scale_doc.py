@@ -25,7 +25,7 @@ def printed(command: str, folder: Path) -> str:
     line, _, wanted = command.partition(" | grep ")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "curate.cli", *shlex.split(line)],
+        [sys.executable, "-m", "curate.cli.app", *shlex.split(line)],
         cwd=folder, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

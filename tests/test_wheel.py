@@ -42,8 +42,8 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
     zipfile.ZipFile(wheel).extractall(site)
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
-        "import curate.cli; assert 'site' in curate.cli.__file__, curate.cli.__file__\n"
-        "sys.exit(curate.cli.invoke(sys.argv[1:]))"
+        "import curate.cli.app; assert 'site' in curate.__file__, curate.__file__\n"
+        "sys.exit(curate.cli.app.invoke(sys.argv[1:]))"
     )
     # One worker: two would compile everything at the same time.
     arguments = [

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from train.config import TrainConfig
 from train.errors import TrainError
+from train.loop.config import TrainConfig
 from train.settings import from_dict
 
 
@@ -27,7 +27,7 @@ def main() -> int:
     asked = parser.parse_args()
     try:
         config = from_dict(TrainConfig, _settings(asked.sets), "--set")
-        from train.loop import pretrain
+        from train.loop.pretrain import pretrain
 
         summary = pretrain(
             None if str(asked.shards) == "-" else asked.shards,
@@ -41,7 +41,7 @@ def main() -> int:
     except TrainError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    from train.distributed import first_process
+    from train.loop.distributed import first_process
 
     if first_process():
         print(json.dumps({"summary": summary}) if asked.json else _said(summary), flush=True)
@@ -62,7 +62,7 @@ def _settings(sets: list[str]) -> dict[str, Any]:
 
 
 def _print(line: dict[str, Any]) -> None:
-    from train.metrics import finite
+    from train.loop.metrics import finite
 
     print(json.dumps(finite(line)), flush=True)
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
-from curate.documents import Documents
-from curate.sketches import Sketches
+from curate.documents.documents import Documents
 
 _SPACE = re.compile(r"\s+")
 

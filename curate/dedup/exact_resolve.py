@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from curate.atomic import TEMPORARY, replacing
-from curate.database import database, literal, paths_literal
+from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.shuffle import groups as shuffle_groups
+from curate.corpus.shuffle.groups import MOST
+from curate.corpus.shuffle.slices import read_slice, write_slices
+from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
-from curate.dedup.phases import Done, Phase, forget, run_phases
-from curate.dedup.shuffle import groups as shuffle_groups
-from curate.dedup.shuffle.groups import MOST
-from curate.dedup.shuffle.slices import read_slice, write_slices
-from curate.sketches import Sketches, Task
+from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.database import database, literal, paths_literal
 
 if TYPE_CHECKING:
+    from curate.corpus.shuffle.candidates import Picked
     from curate.dedup.exact import DedupExact
-    from curate.dedup.shuffle.candidates import Picked
 
 # Chosen between measured points (benchmarks/bench_resolve.py): of 1 million documents the tasks
 # take 2.7 times the CPU of the query, of 16 million about as much.
@@ -67,9 +67,9 @@ def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
 
 def phases(step: DedupExact, sketches: Sketches, found: list[shuffle_groups.Group]) -> list[Phase]:
     """The phases before decisions, of a corpus of several groups."""
-    from curate.dedup.shuffle.buckets import find_buckets
-    from curate.dedup.shuffle.candidates import picked
-    from curate.dedup.shuffle.keys import part_keys
+    from curate.corpus.shuffle.buckets import find_buckets
+    from curate.corpus.shuffle.candidates import picked
+    from curate.corpus.shuffle.keys import part_keys
 
     columns = ["key", *survivors.preferred_by(step.survivor)]
 
@@ -118,14 +118,14 @@ def write_rows_files(task: Task) -> dict[str, list[str]]:
 
 
 def _picked(task: Task) -> Picked:
-    from curate.dedup.shuffle.candidates import Picked
+    from curate.corpus.shuffle.candidates import Picked
 
     return Picked.load(task)
 
 
 def write_rows(task: Task) -> dict[str, Any]:
     """A task: the rows of a group's candidates, cut into slices by their keys. Held are all."""
-    from curate.dedup.shuffle.keys import fixed_rows
+    from curate.corpus.shuffle.keys import fixed_rows
 
     mine, slices = _picked(task), task["slices"]
     table = pa.Table.from_batches(mine.batches(task["columns"]), mine.schema(task["columns"]))

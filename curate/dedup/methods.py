@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from curate.errors import UsageError
-from curate.steps import step_class
+from curate.steps.contracts import step_class
 
 Chosen = list[tuple[str, dict[str, Any]]]
 

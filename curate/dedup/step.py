@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, model_validator
 
-from curate import indexes
+from curate.corpus import indexes
 from curate.dedup import survivors
-from curate.documents import NUMBER, Documents
-from curate.steps import CorpusStep
+from curate.documents.documents import NUMBER, Documents
+from curate.steps.contracts import CorpusStep
 
 
 class Removal(CorpusStep):

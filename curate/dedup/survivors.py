@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator
 
-from curate.documents import Documents
+from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.text.buffers import one_array
 

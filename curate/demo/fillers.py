@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from curate.demo.layouts import Frame, links, page, slug
-from curate.trials.near_copies import number
+from curate.text.near_copies import number
 
 
 def menu(frame: Frame, topics: Sequence[str]) -> str:

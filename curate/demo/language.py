@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
-from curate.language.examples import pieces
-from curate.language.train import train
-from curate.language.training import Training
-from curate.progress import say
-from curate.trials.near_copies import number
+from curate.scoring.language.examples import pieces
+from curate.scoring.language.train import train
+from curate.scoring.language.training import Training
+from curate.terminal.progress import say
+from curate.text.near_copies import number
 
 _PIECE_CHARS = 60
 # A language gives at most so many pieces, and repeats what it has up to so many: English has

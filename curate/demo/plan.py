@@ -11,7 +11,7 @@ from curate.demo.archive import codec
 from curate.demo.fillers import all_fillers
 from curate.demo.layouts import Frame, render, slug
 from curate.demo.texts import Article, Host, load_articles, load_hosts, load_words
-from curate.trials.near_copies import jaccard, number
+from curate.text.near_copies import jaccard, number
 
 SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _NEAR_PER_LEVEL = 4

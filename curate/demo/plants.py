@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from curate.demo.texts import Article
-from curate.trials.near_copies import WORD, jaccard, nearest, number
+from curate.text.near_copies import WORD, jaccard, nearest, number
 
 _SENTENCE_END = re.compile(r"(?<=[.?!]) (?=[A-Z])")
 

@@ -16,19 +16,20 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.atomic import write_text
 from curate.dedup.minhash.presets import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
-from curate.plan import plan_run
-from curate.progress import say
-from curate.recipe import Recipe, build, load
-from curate.report import funnel
-from curate.report.records import record
-from curate.run import Options, Outcome, run_planned
-from curate.workspace import create, find
+from curate.disk.atomic import write_text
+from curate.inspect.report.write import write_records
+from curate.run import funnel
+from curate.run.driver import Options, Outcome, run_planned
+from curate.run.plan import plan_run
+from curate.run.records import record
+from curate.run.workspace import create, find
+from curate.steps.recipe import Recipe, build, load
+from curate.terminal.progress import say
 
 LISTS: dict[str, tuple[str, tuple[str, ...]]] = {  # setting of url_filter: file, lines
     "domains": ("blocked-domains.txt", BLOCKED_DOMAINS),
@@ -116,7 +117,7 @@ def run_demo(
     space = find(out)
     target = space.out_for("demo", plan.digest) if space else out / "runs" / "0001-demo"
     target = out / target.relative_to(out.resolve())
-    outcome = run_planned(plan, target, Options(workers, quiet))
+    outcome = run_planned(plan, target, Options(workers, quiet), write_records)
     near = next(s for s in recipe.steps if isinstance(s, DedupMinhash))
     shares = {s: predicted(*near.banding, s) for s in SIMILARITIES}
     rows = score(read_truth(web.truth), _result(target), shares)

@@ -15,7 +15,7 @@ from pathlib import Path
 from curate.demo.archive import Response, codec, write_warc
 from curate.demo.plan import Page, plan_pages
 from curate.demo.texts import load_hosts
-from curate.trials.near_copies import number
+from curate.text.near_copies import number
 
 _CRAWL = datetime(2025, 3, 1, 6, 0, tzinfo=timezone.utc)
 _STEP = timedelta(seconds=41)

@@ -1,1 +1,1 @@
-"""Files and folders: names that stay inside, removal."""
+"""Files that are whole or absent, parquet, DuckDB, publishing, units."""

@@ -183,6 +183,6 @@ def _absolute(name: str) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    from curate.indexes import link
+    from curate.corpus.indexes import link
 
     link(source, target)

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from curate.atomic import write_text
+from curate.disk.atomic import write_text
+from curate.disk.publish import Store
 from curate.errors import RunFailed
-from curate.progress import say
-from curate.publish import Store
+from curate.terminal.progress import say
 
 TRIES = 5
 WAIT = 0.5  # seconds before the second try; each further one waits twice as long

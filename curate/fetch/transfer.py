@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from curate.atomic import sync_folder, write_text
+from curate.disk.atomic import sync_folder, write_text
 from curate.errors import RunFailed
 from curate.fetch.rate import Rate
 from curate.fetch.sources import EARLY, Answer, Changed, Failed, Refused, Source

@@ -75,9 +75,9 @@ def wanted_files(
     for file in files:
         for ending in (PART, f"{PART}.json"):
             taken = file.target.relative_to(folder).as_posix() + ending
-            if other := names.get(taken.lower()):
+            if holder := names.get(taken.lower()):
                 raise UsageError(
-                    f"{other} would be called {taken}, as {file.url} is while it comes: fetch them"
+                    f"{holder} would be called {taken}, as {file.url} is while it comes: fetch them"
                     " into two folders"
                 )
     if not files:

@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from curate.documents import Documents
+from curate.documents.documents import Documents
 from curate.filters.repeats import piece_chars
-from curate.steps import Step
+from curate.steps.contracts import Step
 from curate.text.pieces import newline_lines
 
 

@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from curate.documents import Documents
-from curate.limits import Limit, decide
-from curate.steps import Step
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.steps.contracts import Step
 
 # DataTrove's default is a tenth of the paper's limit.
 MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}

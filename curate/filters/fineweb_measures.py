@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.documents import Documents
+from curate.documents.documents import Documents
 from curate.filters.gopher_quality import ratio
 from curate.filters.punctuation import TERMINAL
 from curate.filters.repeats import duplicates, last_code_points, piece_chars

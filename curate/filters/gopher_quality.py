@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from curate.documents import Documents
-from curate.limits import Limit, decide
-from curate.steps import Step
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.steps.contracts import Step
 
 Variant = Literal["paper", "datatrove", "dolma", "dclm"]
 

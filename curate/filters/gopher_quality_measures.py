@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.documents import Documents
+from curate.documents.documents import Documents
 from curate.filters.gopher_quality import Variant, ratio
 from curate.filters.tokens import (
     ALPHA,

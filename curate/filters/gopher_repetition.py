@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from curate.documents import Documents
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
 from curate.filters.gopher_quality import Variant
-from curate.limits import Limit, decide
-from curate.steps import Step
+from curate.steps.contracts import Step
 
 # Rae et al. 2021, table A1.
 MAX_TOP = {2: 0.20, 3: 0.18, 4: 0.16}

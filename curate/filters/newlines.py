@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from curate.documents import Documents
-from curate.steps import Step
-from curate.text.cutting import cut_marked
+from curate.documents.cutting import cut_marked
+from curate.documents.documents import Documents
+from curate.steps.contracts import Step
 from kernel_cache import njit
 
 RULES = ("newline_run",)

@@ -13,10 +13,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from curate.documents import Documents
+from curate.documents.cutting import cut_marked
+from curate.documents.documents import Documents
 from curate.filters.gopher_quality import ratio
-from curate.steps import Step
-from curate.text.cutting import cut_marked
+from curate.steps.contracts import Step
 from curate.text.pieces import newline_lines
 from curate.text.unicode import character_flags
 

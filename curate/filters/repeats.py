@@ -18,7 +18,7 @@ from curate.text.unicode import code_point, count_chars
 from kernel_cache import njit
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 N_GRAMS = tuple(range(2, 11))
 # How duplicate n-grams (n >= 5) are counted.

@@ -17,10 +17,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from curate.documents import Documents, Spans
-from curate.limits import Limit, decide
-from curate.steps import Step
-from curate.text.cutting import cut
+from curate.documents.cutting import cut
+from curate.documents.documents import Documents, Spans
+from curate.documents.limits import Limit, decide
+from curate.steps.contracts import Step
 from curate.text.unicode import row_chars
 from kernel_cache import njit
 

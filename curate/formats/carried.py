@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from curate.disk.threads import in_order
 from curate.errors import UsageError
 from curate.formats.columns import EXTRA, KNOWN, column_name, kind_of
 from curate.formats.jsonl import sample
 from curate.formats.parquet import read_schema
-from curate.threads import in_order
 
 MOST = 500  # columns planned from JSON keys; later keys go to `extra`
 

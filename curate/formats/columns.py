@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.documents import CORE, EDIT, NUMBER, PAYLOAD, REASON_COLUMNS
+from curate.documents.documents import CORE, EDIT, NUMBER, PAYLOAD, REASON_COLUMNS
 
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
 EXTRA, EDITS = "extra", "edits"

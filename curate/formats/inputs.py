@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
+from curate.disk.threads import in_order
 from curate.errors import UsageError
 from curate.formats.compression import sniff, verified_boundaries
 from curate.formats.opening import open_input
-from curate.threads import in_order
 
 FORMATS = {
     "archive": (".warc", ".wet", ".wat", ".arc"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.documents import CORE, DATE, PAYLOAD
+from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.errors import UsageError
 from curate.formats.columns import KNOWN, arrow_type, column_name
 from curate.formats.dates import parse_date

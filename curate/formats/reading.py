@@ -4,19 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
-from curate.documents import NUMBER, PAYLOAD, Documents
+from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.formats import jsonl, parquet
 from curate.formats.columns import schema
+from curate.formats.compression import decompressed_chunks
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.inputs import InputFile, InputPlan, Slice
 from curate.formats.opening import open_input
+
+# One file, one document: plain text and HTML files of a folder.
+
+
+def read_page(file: BinaryIO, info: InputFile, limit: int) -> Iterator[Event]:
+    """The file as one row; larger than limit bytes (decompressed): rejected, not held."""
+    damage: list[Corrupt] = []
+    parts: list[bytes] = []
+    size = 0
+    for chunk in decompressed_chunks(
+        file, info.codec, lambda offset, what: damage.append(Corrupt(offset, what))
+    ):
+        size += len(chunk)
+        if size > limit:
+            parts = []
+            break
+        parts.append(bytes(chunk))
+    yield from damage
+    if size > limit:
+        detail = "passed over, not read whole"
+        yield Row(reject=("record_too_large", float(size), float(limit), detail))
+        return
+    body = b"".join(parts)
+    if info.format == "html":
+        yield Row(payload=body, mime="text/html")
+        return
+    from curate.text.encoding import decode
+
+    yield Row(text=decode(body, html=False)[0])
 
 
 class ReadSettings(BaseModel):
@@ -79,8 +109,6 @@ def _events(file: InputFile, part: Slice, settings: ReadSettings, columns: dict[
             limit = settings.max_record_bytes
             yield from jsonl.read(f, file.codec, part.start, part.end, limit, columns)
         else:
-            from curate.formats.plain import read_page
-
             yield from read_page(f, file, settings.max_payload_bytes)
 
 

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from curate.assemble import MANIFESTS, total_ids, write_manifest
+from curate.corpus.manifests import MANIFESTS, total_ids, write_manifest
+from curate.disk.database import database, literal
+from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed, UsageError
 from curate.mix import table
-from curate.mix.choose import Chosen, choose
+from curate.mix.choose import Chosen, Taking, choose, last_keys
 from curate.mix.design import Key, check, design
-from curate.mix.measure import Measured, measure
-from curate.mix.overlap import overlap
-from curate.mix.settle import Settled, settle
+from curate.mix.measure import ROWS, Measured, measure
 from curate.mix.sizes import Sizes
 from curate.mix.sources import Source
 from curate.mix.strata import Strata, moment
@@ -30,7 +32,124 @@ if TYPE_CHECKING:
     from curate.mix.near import Near
     from curate.mix.spill import Copy
     from curate.mix.step import Mix
-    from curate.steps import ProductContext
+    from curate.steps.contracts import ProductContext
+
+
+# What the chosen documents come to, stratum by stratum, before anything is written.
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Of each stratum, int64[strata]. drawn, drawn_size: documents of the epoch that is not whole,
+    and their size; copies, amount: of all epochs; taken, unique: documents that are in the mix at
+    least once, and their size; bytes: of the text of all copies."""
+
+    drawn: np.ndarray
+    drawn_size: np.ndarray
+    copies: np.ndarray
+    amount: np.ndarray
+    taken: np.ndarray
+    unique: np.ndarray
+    bytes: np.ndarray
+
+
+def settle(measured: Measured, chosen: Chosen, groups: np.ndarray, marked: Path | None) -> Settled:
+    """Counts what is taken. groups: int32[strata], the number of each stratum's group; marked:
+    file for a row a document (grp, hash, size, taken)."""
+    many = len(chosen.full)
+    drawn, drawn_size, drawn_bytes = (np.zeros(many, np.int64) for _ in range(3))
+    taking = Taking(chosen)
+
+    def last(number: np.ndarray, base: np.ndarray, size: np.ndarray, length: np.ndarray):
+        taken = taking.last(number, last_keys(base, chosen.full[number]))
+        np.add.at(drawn, number[taken], 1)
+        np.add.at(drawn_size, number[taken], size[taken])
+        np.add.at(drawn_bytes, number[taken], length[taken])
+        return taken | (chosen.full[number] > 0)
+
+    columns = ["stratum", "key", "size", "bytes"]
+    if marked is None:
+        for rows in measured.rows(*columns):
+            last(*rows)
+    else:
+        with pq.ParquetFile(measured.path, pre_buffer=False) as file, writing(marked) as writer:
+            for batch in file.iter_batches(ROWS, use_threads=False):
+                number, base, size, length = (batch[c].to_numpy() for c in columns)
+                table = {
+                    "grp": pa.array(groups[number], pa.int32()),
+                    "hash": batch["hash"],
+                    "size": batch["size"],
+                    "taken": pa.array(last(number, base, size, length)),
+                }
+                writer.write(pa.table(table))
+    full = chosen.full
+    return Settled(
+        drawn,
+        drawn_size,
+        full * measured.documents + drawn,
+        full * measured.sizes + drawn_size,
+        np.where(full > 0, measured.documents, drawn),
+        np.where(full > 0, measured.sizes, drawn_size),
+        full * measured.bytes + drawn_bytes,
+    )
+
+
+# What sources have in common, and how much of the mix is text that stands in it nowhere else.
+#
+# Texts are the same by their hash (xxh3-128, as exact dedup compares by default) or by the bands
+# of MinHash (near.py).
+
+
+def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[str, Any]:
+    """Figures of the rows that `settle` marked (grp, hash, size, taken). bands: of near copies.
+
+    documents[a][b], size[a][b]: of a, what stands in b too; on the diagonal, what stands in a
+    more than once, but for one copy of each. unique_documents, unique: of the mix, every text once.
+    """
+    many = len(groups)
+    documents = [[0] * many for _ in groups]
+    size = [[0] * many for _ in groups]
+    with database(rows.with_name(".spill-overlap")) as db:
+        read = f"read_parquet({literal(rows)}, file_row_number = true)"
+        if bands is None:
+            texts = f"SELECT hash AS text, grp, size, taken FROM {read}"
+        else:
+            from curate.mix.near import clusters
+
+            clusters(db, bands)
+            texts = f"""SELECT coalesce(label, file_row_number) AS text, grp, size, taken
+            FROM {read} r LEFT JOIN clusters c ON r.file_row_number = c.row"""
+        db.execute(
+            f"""CREATE TABLE texts AS
+            SELECT text, grp, count(*) AS n, sum(size)::BIGINT AS s, max(size) AS one,
+                   max(size) FILTER (taken) AS best
+            FROM ({texts}) GROUP BY text, grp"""
+        )
+        pairs = db.execute(
+            """WITH shared AS (
+                 SELECT * FROM texts WHERE text IN (
+                   SELECT text FROM texts GROUP BY text HAVING count(*) > 1))
+            SELECT a.grp, b.grp, sum(a.n)::BIGINT, sum(a.s)::BIGINT
+            FROM shared a JOIN shared b USING (text) WHERE a.grp <> b.grp GROUP BY a.grp, b.grp"""
+        ).fetchall()
+        inner = db.execute(
+            "SELECT grp, sum(n - 1)::BIGINT, sum(s - one)::BIGINT FROM texts GROUP BY grp"
+        ).fetchall()
+        for a, b, n, s in [*pairs, *((g, g, n, s) for g, n, s in inner)]:
+            documents[a][b], size[a][b] = n, s
+        ((unique_documents, unique),) = db.execute(
+            """SELECT count(*), coalesce(sum(best), 0)::BIGINT
+            FROM (SELECT max(best) AS best FROM texts GROUP BY text HAVING max(best) IS NOT NULL)"""
+        ).fetchall()
+    return {
+        "by": "exact text" if bands is None else "near copies by MinHash",
+        "groups": groups,
+        "documents": documents,
+        "size": size,
+        "unique_documents": unique_documents,
+        "unique": unique,
+    }
+
 
 Say = Callable[[str], None]
 

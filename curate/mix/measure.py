@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.disk.parquet_writer import writing
 from curate.mix.design import Key
 from curate.mix.order import seed_of
 from curate.mix.sizes import Sizes
 from curate.mix.sources import SOURCE, Source
 from curate.mix.strata import Strata
-from curate.table_writer import writing
 from curate.text.buffers import as_large_string, text_buffers
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Rows:
 
 def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
     """uint64[rows]: the key of each document in the first epoch of its source."""
-    from tokenize_kit.shuffle import keys
+    from tokenize_kit.shards.shuffle import keys
 
     return keys(batch["id"], seed_of(source.name, seed))
 

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate import indexes
-from curate.atomic import TEMPORARY
-from curate.database import database, literal
+from curate.corpus import indexes
+from curate.corpus.sketches import SketchFile, view
 from curate.dedup.minhash.candidates import arrow_batches
 from curate.dedup.minhash.step import DedupMinhash
+from curate.disk.atomic import TEMPORARY
+from curate.disk.database import database, literal
+from curate.disk.parquet_writer import TableWriter
 from curate.mix.sources import Source
-from curate.sketches import SketchFile, view
-from curate.table_writer import TableWriter
 from curate.text.buffers import as_large_string
 
 _SETTINGS = ("bands", "rows", "shingle", "ngram", "normalize", "seed")

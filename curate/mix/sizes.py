@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.errors import UsageError
-from curate.steps import sha256
+from curate.steps.contracts import sha256
 
-BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (report/page_funnel.py)
+BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (inspect/report/page_funnel.py)
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]  # data, offsets -> int64[rows]
 COLUMNS = ["id", "tokens", "bytes"]
 
@@ -65,8 +65,8 @@ def _counter(unit: str, tokenizer: Path | None) -> Size:
         return lambda data, offsets: np.diff(offsets)
     if tokenizer is None:  # half a token up, so that the sum is a quarter of the bytes
         return lambda data, offsets: (np.diff(offsets) + BYTES_A_TOKEN // 2) // BYTES_A_TOKEN
+    from tokenize_kit.encode.vocabulary import open_vocabulary
     from tokenize_kit.errors import TokenizerError
-    from tokenize_kit.vocabulary import open_vocabulary
 
     try:
         encode = open_vocabulary(tokenizer_file(tokenizer)).encode

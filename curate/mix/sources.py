@@ -18,7 +18,7 @@ Batches = Iterator[pa.RecordBatch]
 @dataclass
 class Source:
     """name: in weights and tables; read: the documents, the same at every call; tally: what the
-    last reading met (curate/direct.py); inputs: as given; files:
+    last reading met (curate/corpus/direct.py); inputs: as given; files:
     their paths."""
 
     name: str
@@ -57,17 +57,13 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
 
     UsageError for an input that cannot be read, or that holds web pages.
     """
-    from curate.direct import DirectInput
+    from curate.corpus.direct import DirectInput
     from curate.formats.carried import carried_columns
     from curate.formats.inputs import plan_inputs
     from curate.formats.reading import ReadSettings
-    from curate.plan import plan_run
-    from curate.recipe import build
 
-    recipe = build("mix", [], read=ReadSettings(batch_rows=2000, batch_bytes=8 << 20))
-    plans = {
-        name: plan_inputs(inputs[name], recipe.read.partition_bytes) for name in sorted(inputs)
-    }
+    read = ReadSettings(batch_rows=2000, batch_bytes=8 << 20)
+    plans = {name: plan_inputs(inputs[name], read.partition_bytes) for name in sorted(inputs)}
     for plan in plans.values():
         for file in plan.files:
             if file.format == "html" or (file.format == "archive" and ".wet" not in file.rel):
@@ -79,7 +75,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
     columns = {name: kind for name, kind in columns.items() if name not in (SOURCE, EPOCH)}
     found = []
     for name, plan in plans.items():
-        direct = DirectInput(plan_run(recipe, replace(plan, columns=columns)))
+        direct = DirectInput(replace(plan, columns=columns), read)
         source = Source(name, lambda: iter(()))
         source.read = _reading(source, direct)
         source.fingerprint = plan.fingerprint()

@@ -18,7 +18,7 @@ from curate.errors import UsageError
 from curate.mix.design import POLICIES, Wish
 from curate.mix.presets import PRESETS
 from curate.mix.sources import Source
-from curate.steps import Product, ProductContext, digest
+from curate.steps.contracts import Product, ProductContext, digest
 
 
 class Quality(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.report.html import plain
+from curate.pages.html import plain
 
 MOST = 40  # rows printed; run.json has all
 WIDE = 28  # columns of a name

@@ -20,17 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.assemble import MANIFESTS, file_record
-from curate.atomic import replacing, write_text
+from curate.corpus.indexes import FOLDER as INDEX
+from curate.corpus.indexes import IDS, OWN
+from curate.corpus.manifests import MANIFESTS, file_record
+from curate.dedup.suffix_array.search_index import RECORD
+from curate.disk.atomic import replacing, write_text
 from curate.disk.inside import inside, remove
-from curate.documents import NUMBER
-from curate.indexes import FOLDER as INDEX
-from curate.indexes import IDS, OWN
-from curate.ledger import Ledger
+from curate.disk.parquet_writer import writing
+from curate.documents.documents import NUMBER
+from curate.pages.html import without_texts
 from curate.refresh.removals import Removals
-from curate.report.html import without_texts
-from curate.search.index import RECORD
-from curate.table_writer import writing
+from curate.run.ledger import Ledger
 
 # What stays of a rejected document besides numbers: what it was called and why it went.
 STAYS = frozenset(("id", "url", "source", "date", "lang", "step", "rule", "value", "threshold"))

@@ -15,8 +15,8 @@ from typing import Any
 
 from curate.dedup.step import DedupStep
 from curate.errors import UsageError
-from curate.recipe import Recipe
-from curate.steps import CorpusStep, Product, Settings
+from curate.steps.contracts import CorpusStep, Product, Settings
+from curate.steps.recipe import Recipe
 
 NEW_HOME = "take another HOME, or --rebuild this one from all of its inputs"
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from curate.errors import RunFailed
-from curate.fetch.inputs import (
+from curate.fetch.transfer import Wanted
+from curate.formats.fetched import (
     SUMS,
     fetch_all,
     is_url,
@@ -22,7 +23,6 @@ from curate.fetch.inputs import (
     versions_now,
     wanted_inputs,
 )
-from curate.fetch.transfer import Wanted
 from curate.formats.inputs import InputFile, find_files
 
 Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)

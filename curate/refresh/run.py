@@ -12,26 +12,64 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from curate import indexes
+from curate.corpus import indexes
+from curate.corpus.indexes import link
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.carried import join_columns
 from curate.formats.inputs import InputPlan, plan_files
-from curate.indexes import link
-from curate.outcome import Options
-from curate.plan import EarlierIds, RunPlan, plan_run, stage_folder
-from curate.progress import say
-from curate.recipe import Recipe
-from curate.refresh import incremental, keeping, products, snapshot
+from curate.inspect.report.write import write_records
+from curate.refresh import incremental, keeping, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
 from curate.refresh.inputs import look, same
+from curate.refresh.keeping import PRODUCTS as FOLDER
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.remote import Remote
 from curate.refresh.removals import Removals
-from curate.refresh.state import FILE, Refresh, State
-from curate.resolving import SUPERSEDED
-from curate.run import run_planned
-from curate.settle import ISSUED
+from curate.refresh.state import Refresh, State
+from curate.run.driver import make_plan, run_planned
+from curate.run.homes import FILE
+from curate.run.ids import ISSUED
+from curate.run.outcome import Options
+from curate.run.plan import EarlierIds, RunPlan, plan_run, stage_folder
+from curate.run.resolve import SUPERSEDED
+from curate.steps.recipe import Recipe
+from curate.terminal.progress import say
+
+# The products of a recipe (tokenizer, shards, a model), made of a whole snapshot.
+#
+# HOME/products/NAME is the folder of a run over the snapshot NAME, with its ledger, so a product
+# that was stopped goes on; HOME/products/current means the last one that is whole. The snapshot
+# stands before they are begun: a product that cannot be made costs no data.
+
+
+def check(recipe: Recipe) -> None:
+    """UsageError where a recipe has none that could be made of a snapshot."""
+    if not recipe.products:
+        raise UsageError(f"--products: recipe {recipe.name} ends in no product")
+    if _alone(recipe).brings_corpus:
+        raise UsageError(
+            f"--products: {recipe.products[0].label} of recipe {recipe.name} names sources of its"
+            " own; `llmcurate run` makes it"
+        )
+
+
+def _alone(recipe: Recipe) -> Recipe:
+    return replace(recipe, steps=tuple(recipe.products), cuts=frozenset(), input=())
+
+
+def folder_of(home: Path, name: str) -> Path:
+    """Where the products of a snapshot are made."""
+    return inside(home, f"{FOLDER}/{name}")
+
+
+def make(home: Path, name: str, recipe: Recipe, how: How) -> bool:
+    """Makes the products of a snapshot, or goes on; whether anything was to do."""
+    plan = make_plan(_alone(recipe), [str(snapshot.folder_of(home, name))])
+    done = run_planned(plan, folder_of(home, name), Options(how.workers, how.quiet), write_records)
+    snapshot.point(home / FOLDER, name, within=".")
+    return not done.nothing_new
+
 
 RUNS, IDS = "runs", "ids.parquet"
 
@@ -75,7 +113,7 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
     began = time.perf_counter()
     incremental.check(recipe)
     if how.products:
-        products.check(recipe)
+        check(recipe)
     elif recipe.products:
         names = ", ".join(p.label for p in recipe.products)
         say(f"left out: {names}; --products makes them of the whole snapshot", how.quiet)
@@ -88,8 +126,8 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         keeping.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
-            done.products = products.folder_of(home, state.current)
-            done.built = products.make(home, state.current, recipe, how)
+            done.products = folder_of(home, state.current)
+            done.built = make(home, state.current, recipe, how)
         done.removed_snapshots = keeping.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
     done.seconds = time.perf_counter() - began
@@ -282,7 +320,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
             where = (how.engine, how.address, how.exchange)
-            run_planned(plan, out, Options(how.workers, how.quiet, *where))
+            run_planned(plan, out, Options(how.workers, how.quiet, *where), write_records)
             _keep_ids(plan, out)
     entries = state.removals()
     base = snapshot.folder_of(home, refresh.base) if refresh.base else None

@@ -9,9 +9,7 @@ their pages replaced (no text).
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,36 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.assemble import MANIFESTS, file_record, total_ids, write_manifest
-from curate.atomic import TEMPORARY, replacing, sync_folder
+from curate.corpus.indexes import link
+from curate.corpus.manifests import MANIFESTS, file_record, total_ids, write_manifest
+from curate.disk.atomic import TEMPORARY, replacing, sync_folder
 from curate.disk.inside import remove
+from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed
-from curate.indexes import link
 from curate.refresh.removals import Removals
-from curate.table_writer import writing
+from curate.run.homes import CURRENT, FOLDER, manifest
 
-FOLDER, CURRENT, GONE = "corpus", "current", "_removed.parquet"
-_PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
+GONE = "_removed.parquet"
 
 
 def folder_of(home: Path, name: str) -> Path:
     """Where a snapshot lies."""
     return home / FOLDER / name
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
-    try:
-        found: dict[str, Any] = json.loads((folder / MANIFESTS["corpus"]).read_text("utf-8"))
-        for name in found["files"]:
-            if not _PART.fullmatch(name):
-                raise ValueError(f"it names {name[:100]!r}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFailed(
-            f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
-            " --rollback, or --rebuild"
-        ) from None
-    return found
 
 
 @dataclass(frozen=True)

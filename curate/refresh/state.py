@@ -7,19 +7,17 @@ snapshot it goes on from), before any work; so one that was killed goes on as th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.errors import RunFailed, UsageError
-from curate.ledger import LOCK, Ledger
+from curate.errors import UsageError
+from curate.run.homes import FILE, checked_name
+from curate.run.ledger import LOCK, Ledger
 
-FILE = "refresh.db"
 BEGUN, DONE = "begun", "done"
-_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d(-\d+)?", re.ASCII)
 # kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot
 # that it goes on from; none for the first and for a rebuild.
 _TABLES = f"""{LOCK}
@@ -33,16 +31,6 @@ CREATE TABLE IF NOT EXISTS removals (
   number INTEGER PRIMARY KEY, kind TEXT, value TEXT, since TEXT, UNIQUE (kind, value));
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT);
 """
-
-
-def checked_name(name: object, source: Path) -> str:
-    """The name of a refresh as the file has it; RunFailed for one that no refresh gives."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise RunFailed(
-            f"{source} names a refresh {str(name)[:100]!r}, as none is ever called: nothing was"
-            " done with it; put back a copy of that file, or begin a new HOME"
-        )
-    return name
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
-from curate.progress import say
+from curate.terminal.progress import say
 
 WEBHOOK_SECONDS = 20
 

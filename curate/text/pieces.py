@@ -16,7 +16,7 @@ from curate.text.unicode import space_bytes
 from kernel_cache import njit
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 
 @dataclass(frozen=True)

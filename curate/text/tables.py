@@ -15,7 +15,7 @@ from curate.text.unicode import ASCII_LINE_END, ASCII_SPACE, line_end_bytes, spa
 from kernel_cache import njit
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 # What a byte may be: part of a word, a space, a line end, or the first byte of white space outside
 # ASCII, for which one has to look at the next bytes.

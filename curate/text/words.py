@@ -23,7 +23,7 @@ from curate.text.unicode import char_bytes, code_point
 from kernel_cache import njit
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 OTHER, LETTER, DIGIT, CONNECTOR, MARK, CLUSTER = range(6)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from cli_here import command_line, environment, run_here
 
+from curate.api import run_recipe
 from curate.engines import ahead
-from curate.outcome import Options, Outcome
-from curate.recipe import parse
-from curate.run import run_recipe
+from curate.run.outcome import Options, Outcome
+from curate.steps.recipe import parse
+from tests.curate.command_line import command_line, environment, run_here
 
 SENTENCE = "The river runs past the old mill and nobody works there."
 OUTPUTS = ("corpus", "rejected", "decisions.parquet")

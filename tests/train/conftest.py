@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tokenize_kit.shards import Layout, encode_shards  # noqa: E402
-from tokenize_kit.training import train_tokenizer  # noqa: E402
+from tokenize_kit.learn.training import train_tokenizer  # noqa: E402
+from tokenize_kit.shards.writer import Layout, encode_shards  # noqa: E402
 
 WORDS = "the a cat dog bird sat ran flew on over under mat tree house and then it was red".split()
 

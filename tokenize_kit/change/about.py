@@ -8,8 +8,8 @@ from typing import Any
 
 from tokenize_kit.change.char_bpe import CharBpe
 from tokenize_kit.change.forms import ByteBpe, Form, Pieces
-from tokenize_kit.options import END_OF_TEXT
-from tokenize_kit.spm_file import CONTROL
+from tokenize_kit.encode.spm_model import CONTROL
+from tokenize_kit.learn.options import END_OF_TEXT
 
 
 def end_of(form: Form | CharBpe) -> str | None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.byte_level import spelled, unspelled
 from tokenize_kit.change.forms import Added, ByteBpe, CannotHold
+from tokenize_kit.encode.load import spelled, unspelled
 from tokenize_kit.encode.ranks import read_ranks, special_of
 from tokenize_kit.encode.reading import NotOurs, patterns_of
 from tokenize_kit.pattern.automaton import Table, compile_pattern

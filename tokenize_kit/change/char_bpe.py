@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.bpe import LEAST, LONGEST
-from tokenize_kit.bpe_merges import learn
-from tokenize_kit.bpe_text import lay_out
 from tokenize_kit.change.extend_bpe import named
 from tokenize_kit.change.forms import Added, CannotHold, Pieces
-from tokenize_kit.characters import alphabet
-from tokenize_kit.spm_file import BYTE, CONTROL, NORMAL, SPACE, UNUSED
+from tokenize_kit.encode.spm_model import BYTE, CONTROL, NORMAL, SPACE, UNUSED
+from tokenize_kit.learn.bpe import LEAST, LONGEST
+from tokenize_kit.learn.bpe_merges import learn
+from tokenize_kit.learn.bpe_text import lay_out
+from tokenize_kit.learn.characters import alphabet
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _NONE = -1  # of no word

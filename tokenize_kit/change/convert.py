@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from tokenize_kit.card.figures import measured
 from tokenize_kit.card.page import write_card
 from tokenize_kit.card.sample import Sample
+from tokenize_kit.card.training_card import write_transformers
 from tokenize_kit.change import byte_bpe_files, pieces_json
 from tokenize_kit.change.about import algorithm_of, described, end_of
 from tokenize_kit.change.forms import ByteBpe, CannotHold, Form
@@ -30,14 +31,13 @@ from tokenize_kit.change.verify import (
 )
 from tokenize_kit.encode.encoder import ByPlan
 from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks
+from tokenize_kit.encode.spm_model import SPACE
+from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
-from tokenize_kit.spm_file import SPACE
-from tokenize_kit.transformers_files import write_transformers
-from tokenize_kit.vocabulary import open_vocabulary
 
 _MEASURED = ("tokenizer.json", "sentencepiece")  # that open without a pattern's name
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.byte_level import spelled
 from tokenize_kit.card.figures import measured
 from tokenize_kit.card.page import write_card
 from tokenize_kit.card.sample import Sample
@@ -23,15 +23,115 @@ from tokenize_kit.change.about import algorithm_of, described, end_of
 from tokenize_kit.change.char_bpe import CharBpe
 from tokenize_kit.change.embeddings import read_tables, write_extended
 from tokenize_kit.change.extend_bpe import learn_more, pieces_of
-from tokenize_kit.change.extend_unigram import learn_pieces
 from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
 from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
 from tokenize_kit.change.spm_file import add_pieces, read_model
 from tokenize_kit.change.verify import Buffers, Encode, packed
+from tokenize_kit.encode.load import spelled
+from tokenize_kit.encode.spm_model import BYTE, CONTROL, NORMAL, SPACE, USER_DEFINED
+from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
-from tokenize_kit.spm_file import NORMAL, SPACE
-from tokenize_kit.vocabulary import open_vocabulary
+
+# Pieces of another Unigram model in one that lacks them.
+
+_UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
+_ABOVE = 1 / 64  # a new piece is better than its old parts by so much
+_LEAST = 2_000  # pieces that are trained at least: the fewer, the worse the choice
+
+
+class Segments:
+    """The best way through a text by the pieces of a Unigram model."""
+
+    def __init__(self, form: Pieces) -> None:
+        self.form = form
+        self.scores = {
+            text: (score, number)
+            for number, (text, score, kind) in enumerate(form.pieces)
+            if kind in (NORMAL, USER_DEFINED)
+        }
+        self.longest = max(map(len, self.scores), default=1)
+        least = min((score for score, _ in self.scores.values()), default=0.0)
+        self.unknown = least - _UNKNOWN
+        self.bytes = {
+            int(text[3:5], 16): number
+            for number, (text, _, kind) in enumerate(form.pieces)
+            if kind == BYTE
+        }
+
+    def best(self, text: str) -> tuple[float, list[int]]:
+        """(sum of scores, ids) of a text as the model sees it, a space as U+2581."""
+        scores = [0.0] + [float("-inf")] * len(text)
+        back: list[tuple[int, list[int]]] = [(0, [])] * (len(text) + 1)
+        for a in range(len(text)):
+            for z in range(a + 1, min(a + self.longest, len(text)) + 1):
+                if (found := self.scores.get(text[a:z])) and scores[a] + found[0] > scores[z]:
+                    scores[z] = scores[a] + found[0]
+                    back[z] = (a, [found[1]])
+            if text[a] not in self.scores and scores[a] + self.unknown > scores[a + 1]:
+                scores[a + 1] = scores[a] + self.unknown
+                back[a + 1] = (a, self._missing(text[a]))
+        ids: list[int] = []
+        at = len(text)
+        while at:
+            at, own = back[at]
+            ids = own + ids
+        return scores[-1], ids
+
+    def _missing(self, character: str) -> list[int]:
+        if len(self.bytes) < 256:
+            return [self.form.unknown]
+        return [self.bytes[byte] for byte in character.encode()]
+
+
+def learn_pieces(
+    form: Pieces, texts: Iterable[str], tokens: int
+) -> list[tuple[str, float, list[int]]]:
+    """New pieces, likeliest first: (text, score, the old ids of its parts).
+
+    texts: normalised as the model does. A Unigram is trained on them; of its pieces those that the
+    old one lacks are taken, with their score there, or a little more than that of their old parts
+    together, whichever is more: so each is used where it stands alone. Where there are no bytes to
+    fall back to, a piece's characters come before it.
+    """
+    from tokenize_kit.learn.unigram import spill, train_unigram
+
+    with TemporaryDirectory() as folder:
+        corpus = spill(iter(texts), Path(folder) / "corpus")
+        if not corpus.lines:
+            raise TokenizerError("the corpus holds no text to learn from: give documents with text")
+        wanted = max(_LEAST, 2 * tokens + len(corpus.characters) // 2)
+        model, _, _ = train_unigram(corpus, vocab=wanted, special_tokens=[])
+    segments = Segments(form)
+    special = {text for text, _, kind in form.pieces if kind == CONTROL}
+    new = []
+    for text, score, kind in read_model(model).pieces:
+        usable = kind == NORMAL and text.strip("\n\t") and text not in special
+        if form.squeeze and SPACE in text.lstrip(SPACE):
+            usable = False
+        if form.squeeze and text.startswith(SPACE * 2):
+            usable = False  # such runs do not come up
+        if usable and text not in form.numbers:
+            old, ids = segments.best(text)
+            # Whole 1/64, as in training: their sums are exact in float32.
+            new.append((text, max(score, round((old + _ABOVE) * 64) / 64), ids))
+    return new[:tokens] if form.byte_fallback else _with_characters(form, new, tokens)
+
+
+def _with_characters(
+    form: Pieces, new: list[tuple[str, float, list[int]]], tokens: int
+) -> list[tuple[str, float, list[int]]]:
+    """So many new pieces, each behind the characters that it has and the model had not: without
+    bytes to fall back to, these would be unknown where they stand alone."""
+    by_text = {piece[0]: piece for piece in new}
+    chosen: dict[str, tuple[str, float, list[int]]] = {}
+    for piece in new:
+        own = [c for c in dict.fromkeys(piece[0]) if c in by_text and c not in chosen]
+        group = dict.fromkeys([*own, piece[0]])
+        if len(chosen) + len(group) <= tokens:
+            chosen |= {text: by_text[text] for text in group}
+    return list(chosen.values())
+
 
 HELD_OUT = 0.1  # of the texts, by hash of the text
 MOST_HELD = 16 << 20  # bytes that are measured

@@ -11,14 +11,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from tokenize_kit.bpe import LEAST, LONGEST
-from tokenize_kit.bpe_merges import learn
-from tokenize_kit.bpe_text import lay_out
 from tokenize_kit.change.forms import ByteBpe
 from tokenize_kit.change.verify import Buffers, packed
 from tokenize_kit.encode.reading import Plan
 from tokenize_kit.encode.words import encode_pieces, new_cache
-from tokenize_kit.word_counts import WordCounts
+from tokenize_kit.learn.bpe import LEAST, LONGEST
+from tokenize_kit.learn.bpe_merges import learn
+from tokenize_kit.learn.bpe_text import lay_out
+from tokenize_kit.learn.word_counts import WordCounts
 
 # Two merges may spell the same token, as a learned one and one of before: so many more are learned.
 _MORE = 16

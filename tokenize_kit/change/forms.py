@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tokenize_kit.encode.spm_model import NORMAL, SPACE, UNKNOWN, USER_DEFINED
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.spm_file import NORMAL, SPACE, UNKNOWN, USER_DEFINED
 
 MOST_TOKENS = 1 << 24  # ids of a vocabulary; a larger one is a damaged file
 

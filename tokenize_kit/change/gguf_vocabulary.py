@@ -10,14 +10,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from tokenize_kit.byte_level import spelled, unspelled
 from tokenize_kit.change.byte_bpe_files import cut_alike
 from tokenize_kit.change.forms import Added, ByteBpe, CannotHold, Form, Pieces
 from tokenize_kit.change.gguf_file import ARRAY, BOOL, F32, I32, STRING, U8, U32, Typed
-from tokenize_kit.options import END_OF_TEXT
+from tokenize_kit.encode.load import spelled, unspelled
+from tokenize_kit.encode.spm_model import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+)
+from tokenize_kit.encode.vocabulary import BEGIN_OF_TEXT
+from tokenize_kit.learn.options import END_OF_TEXT
 from tokenize_kit.pattern.named import PATTERNS
-from tokenize_kit.spm_file import BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED
-from tokenize_kit.vocabulary import BEGIN_OF_TEXT
 
 _PREFIX = "tokenizer.ggml."
 _PADDING = ("<pad>", "<|pad|>", "[PAD]")

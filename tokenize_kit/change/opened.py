@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from tokenize_kit.card.training_card import write_transformers
 from tokenize_kit.change import byte_bpe_files, pieces_json
 from tokenize_kit.change.char_bpe import (
     CharBpe,
@@ -26,11 +27,10 @@ from tokenize_kit.change.spm_file import read_model
 from tokenize_kit.change.verify import Encode, packed
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.reading import Plan
+from tokenize_kit.encode.spm_model import SPACE
+from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, to_json, write_atomic
-from tokenize_kit.spm_file import SPACE
-from tokenize_kit.transformers_files import write_transformers
-from tokenize_kit.vocabulary import open_vocabulary
 
 _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")

@@ -15,7 +15,15 @@ from typing import Any, Literal
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from tokenize_kit.change.forms import CannotHold, Pieces
-from tokenize_kit.spm_file import BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED
+from tokenize_kit.encode.spm_model import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+)
 
 # Never chosen where another path exists: in the library's lattice every piece can match the text.
 NEVER = -1e6

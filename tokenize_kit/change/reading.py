@@ -17,10 +17,10 @@ from tokenize_kit.change.gguf_vocabulary import from_metadata
 from tokenize_kit.change.spm_file import read_model, write_model
 from tokenize_kit.change.verify import Encode
 from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.load import load_tokenizer
+from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256
-from tokenize_kit.load import load_tokenizer
-from tokenize_kit.vocabulary import open_vocabulary
 
 # Formats and the names of their files in a folder.
 FILES = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from tokenize_kit import spm_file
 from tokenize_kit.change.forms import MOST_TOKENS, CannotHold, Pieces
-from tokenize_kit.protobuf import fields, put, signed
-from tokenize_kit.spm_file import NORMAL, UNKNOWN, Piece, spelled
+from tokenize_kit.encode import spm_model as spm_file
+from tokenize_kit.encode.protobuf import fields, put, signed
+from tokenize_kit.encode.spm_model import NORMAL, UNKNOWN, Piece, spelled
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from tokenize_kit.change.forms import CannotHold, Form, Pieces
-from tokenize_kit.spm_file import NORMAL, SPACE
-from tokenize_kit.training import HARD_TEXTS
+from tokenize_kit.encode.spm_model import NORMAL, SPACE
+from tokenize_kit.learn.training import HARD_TEXTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
 Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # to (ids: uint32[], how many: int64[rows])

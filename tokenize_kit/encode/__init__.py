@@ -1,1 +1,1 @@
-"""Encoding text with tables and kernels of our own, with the ids that the libraries give."""
+"""Texts to token ids."""

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tokenize_kit.bare import njit_within
-from tokenize_kit.bytes8 import load8
+from tokenize_kit.encode.bytes8 import load8, njit_within
 
 # How our own Unigram's tokenizer.json is cut: a line end alone, spaces with what follows them.
 WORDS = r"\n| +[^ \n]*|[^ \n]+"

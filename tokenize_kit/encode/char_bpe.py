@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.bare import njit_bare, njit_within
-from tokenize_kit.bytes8 import stir
+from tokenize_kit.encode.bytes8 import njit_bare, njit_within, stir
 from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of
 from tokenize_kit.encode.greedy import (
     ID,

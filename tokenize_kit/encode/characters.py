@@ -11,7 +11,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode.bytes8 import njit_bare
 
 MOST_SLOTS = 1 << 26
 _TRIES = 64  # slots tried in vain after which the ones before are given up

@@ -2,21 +2,253 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.encode.json_pieces import Pieces, is_of_pieces
-from tokenize_kit.encode.odd_rows import find_odd, form_table
+from tokenize_kit.encode.borders import WORDS, Crossed, crossed
+from tokenize_kit.encode.char_bpe import Merges, make_char_bpe
+from tokenize_kit.encode.char_rows import encode_characters, make_symbols
+from tokenize_kit.encode.charsmap import Charsmap, no_charsmap, read_charsmap
+from tokenize_kit.encode.load import panicked
+from tokenize_kit.encode.odd_rows import cluster_table, find_odd, form_table
 from tokenize_kit.encode.reading import NotOurs, Plan, read
+from tokenize_kit.encode.remembered import Memories
+from tokenize_kit.encode.spelling import Fallback
+from tokenize_kit.encode.spm_model import SPACE
+from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
+from tokenize_kit.encode.unigram_rows import encode_unigram
+from tokenize_kit.encode.viterbi import PENALTY, make_unigram
 from tokenize_kit.encode.words import encode_pieces, new_cache
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.load import panicked
 from tokenize_kit.pattern.scan import cut_rows
+
+# tokenizer.json files of SentencePiece's kind: Unigram, and byte-pair merges over characters.
+#
+# Taken are the forms that converters write (T5, XLM-R, Llama, Mistral, Gemma) and our own
+# Unigram; everything else is left to `tokenizers`, with the name of what stands in the way. Rows
+# in which its normaliser may do what ours does not are left to it as well (odd_rows.py).
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_RUNS = {"Regex": " {2,}"}
+_EVERY_SPACE = Crossed(False, True, False)  # cut before every space
+_RUNS_BEGIN = Crossed(False, True, True)  # cut before every run of spaces
+_NOWHERE = Crossed(True, True, True)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How text comes to the model. charsmap: of characters; prefix: a space before it; lead: none
+    before one that begins with a space; squeeze: runs of spaces are one; words: whether it is cut
+    before every space; plain: whether a space is no U+2581, and nothing is changed at all."""
+
+    charsmap: Charsmap
+    prefix: bool = False
+    lead: bool = False
+    squeeze: bool = False
+    words: bool = False
+    plain: bool = False
+
+
+def _steps(part: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
+    if part is None:
+        return []
+    if part["type"] == "Sequence":
+        return [step for one in part[inner] for step in _steps(one, inner)]
+    return [part]
+
+
+def read_form(parts: dict[str, Any]) -> Form:
+    """The form of a tokenizer.json; raises NotOurs."""
+    changes = _steps(parts["normalizer"], "normalizers")
+    cuts = _steps(parts["pre_tokenizer"], "pretokenizers")
+    charsmap = no_charsmap()
+    if changes and changes[0]["type"] == "Precompiled":
+        charsmap = read_charsmap(base64.b64decode(changes[0]["precompiled_charsmap"] or ""))
+        changes = changes[1:]
+        if any(b"  " in text for text in charsmap.single.values()):
+            raise NotOurs("a precompiled normaliser that doubles spaces")
+    rest = [_named(step) for step in changes]
+    kinds = [_named(step) for step in cuts]
+    every = ["Metaspace always split"]
+    if rest == ["prepend", "replace"] and kinds == [] and not len(charsmap.units):
+        return Form(charsmap, prefix=True)
+    if rest == ["replace"] and kinds in ([], ["Split space"]) and not len(charsmap.units):
+        return Form(charsmap)
+    if rest == [] and kinds == ["Metaspace never"]:
+        return Form(charsmap)
+    if rest == [] and kinds in (["Metaspace first"], ["Metaspace always"]):
+        return Form(charsmap, prefix=True, lead=True)
+    if (rest == [] and kinds == ["WhitespaceSplit", *every]) or (
+        rest in (["strip", "runs"], ["strip", "runs one"]) and kinds == every
+    ):
+        return Form(charsmap, prefix=True, squeeze=True, words=True)
+    if rest == [] and kinds == every:
+        return Form(charsmap, prefix=True, lead=True, words=True)
+    if rest == [] and kinds == ["Split words"] and not len(charsmap.units):
+        return Form(charsmap, plain=True)
+    names = [step["type"] for step in [*changes, *cuts]]
+    raise NotOurs(f"a form of {', '.join(names) or 'no pre-tokeniser'}")
+
+
+def _named(step: dict[str, Any]) -> str:
+    """What a step does, where it is one of those that converters write; else its type."""
+    kind: str = step["type"]
+    if kind == "Prepend" and step["prepend"] == SPACE:
+        return "prepend"
+    if kind == "Replace" and step["pattern"] == {"String": " "} and step["content"] == SPACE:
+        return "replace"
+    if kind == "Replace" and step["pattern"] == _RUNS and step["content"] in (SPACE, " "):
+        return "runs" if step["content"] == SPACE else "runs one"
+    if kind == "Strip" and not step["strip_left"] and step["strip_right"]:
+        return "strip"
+    if kind == "Metaspace" and step["replacement"] == SPACE:
+        split = " split" if step.get("split", True) else ""
+        return f"Metaspace {step.get('prepend_scheme', 'always')}{split}"
+    if kind == "Split" and not step["invert"]:
+        if step["pattern"] == {"String": " "}:  # no space is left
+            return "Split space"
+        if step["pattern"] == {"Regex": WORDS} and step["behavior"] == "Isolated":
+            return "Split words"
+    return kind
+
+
+def is_of_pieces(parts: dict[str, Any]) -> bool:
+    """Whether a tokenizer.json is of this kind, not of bytes as GPT-2 has them."""
+    steps = _steps(parts["pre_tokenizer"], "pretokenizers")
+    return parts["model"].get("type") in ("Unigram", "BPE") and not any(
+        step["type"] == "ByteLevel" for step in steps
+    )
+
+
+class Pieces:
+    """Encodes rows that are not odd. table: uint8[0x110000] for odd_rows.find_odd, of clusters."""
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        """parts: a tokenizer.json that `tokenizers` has read; raises NotOurs."""
+        form = read_form(parts)
+        if any(not token["special"] for token in parts["added_tokens"]):
+            raise NotOurs("added tokens that are not special")
+        self._normalizer: Normalizer | None = None
+        if not form.plain:
+            self._normalizer = make_normalizer(
+                form.charsmap,
+                [],
+                prefix=form.prefix,
+                squeeze=form.squeeze,
+                single=True,
+                lead=form.lead,
+            )
+        self._memories = Memories()
+        model = parts["model"]
+        kind = model.get("type")
+        if kind == "Unigram":
+            self._unigram(model, form)
+        elif kind == "BPE":
+            if form.words or form.plain:
+                raise NotOurs("byte pairs in words that are cut at spaces")
+            self._bpe(model)
+        else:
+            raise NotOurs(f"the model {kind}")
+        # A space that is there twice, or of another kind, is only seen where something cuts at it.
+        self.table: np.ndarray | None = None
+        if len(form.charsmap.units) or form.words:
+            self.table = cluster_table(form.charsmap.single, white=form.squeeze)
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(ids: uint32[], how many of each row: int64[rows])."""
+        if self._normalizer is not None:
+            data, offsets = normalize_rows(data, offsets, self._normalizer)
+        memory = self._memories.take()
+        ids, sizes = self._kernel(data, offsets, *self._tables, memory)
+        self._memories.give(memory)
+        return ids, sizes
+
+    def _unigram(self, model: dict[str, Any], form: Form) -> None:
+        vocab = model["vocab"]
+        if model.get("unk_id") is None:
+            raise NotOurs("a model without an unknown piece")
+        pieces = {text: k for k, (text, _) in enumerate(vocab)}
+        if not form.plain:
+            pieces = {t.replace(SPACE, " "): k for t, k in pieces.items() if " " not in t}
+        pieces.pop("", None)
+        scores = np.array([score for _, score in vocab], np.float64)
+        unknown = int(model["unk_id"])
+        fallback = _fallback(model, {text: k for k, (text, _) in enumerate(vocab)}, unknown, False)
+        if len(fallback.bytes) and scores[unknown] > -1e5:
+            raise NotOurs("bytes for unknown characters, and an unknown piece that text may have")
+        if form.plain:
+            grains = scores * 64
+            if " " not in pieces or not len(fallback.bytes) or np.any(grains != np.round(grains)):
+                raise NotOurs("a split of words")
+            if any("\n" in text and text != "\n" for text in pieces):
+                raise NotOurs("a split of words")
+        lacking = float(scores.min()) - PENALTY
+        if not np.all(np.isfinite(scores)):
+            raise NotOurs("a score that is no number")
+        sums = np.empty(0, np.float32)
+        unigram = make_unigram(pieces, scores, sums, lacking, rounds=False, exact=True)
+        # Sums of float64 are rounded, too: a text that is not cut there is not cut here.
+        borders = _EVERY_SPACE if form.words else _RUNS_BEGIN if form.plain else _NOWHERE
+        width = 3 if len(fallback.bytes) and " " not in pieces else 1
+        self._kernel: Any = encode_unigram
+        self._tables: tuple[Any, ...] = (unigram, fallback, borders, width)
+
+    def _bpe(self, model: dict[str, Any]) -> None:
+        for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
+            if model.get(name):
+                raise NotOurs(f"the setting {name}")
+        vocab: dict[str, int] = model["vocab"]
+        unknown = vocab.get(model.get("unk_token") or "", -1)
+        fallback = _fallback(model, vocab, max(unknown, 0), bool(model.get("fuse_unk")))
+        if not len(fallback.bytes) and unknown < 0:
+            raise NotOurs("unknown characters that vanish")
+        pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+        if any(_BYTE.fullmatch(part) for pair in pairs for part in pair):
+            raise NotOurs("merges of bytes")
+        if any(" " in part for pair in pairs for part in pair):
+            raise NotOurs("merges of spaces that are not escaped")
+        tokens = dict.fromkeys(left + right for left, right in pairs)
+        rows = [
+            (left, right, left + right, rank)
+            for rank, (left, right) in enumerate(pairs)
+            if all(len(part) == 1 or part in tokens for part in (left, right))
+        ]
+        if len({(left, right) for left, right, _, _ in rows}) != len(rows):
+            raise NotOurs("a merge that stands twice")
+        spaced = {text: text.replace(SPACE, " ") for text in tokens}
+        merges = Merges(
+            [*spaced.values()],
+            [(a.replace(SPACE, " "), b.replace(SPACE, " "), spaced[c], r) for a, b, c, r in rows],
+            {
+                text.replace(SPACE, " "): k
+                for text, k in vocab.items()
+                if (len(text) == 1 or text in tokens) and " " not in text
+            },
+            {},
+        )
+        width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
+        self._kernel = encode_characters
+        bpe = make_char_bpe(merges)
+        self._tables = (bpe, make_symbols({}), fallback, crossed(merges.tokens), width)
+
+
+def _fallback(model: dict[str, Any], vocab: dict[str, int], unknown: int, joined: bool) -> Fallback:
+    byte_ids = np.empty(0, np.int64)
+    if model.get("byte_fallback"):
+        names = [f"<0x{byte:02X}>" for byte in range(256)]
+        if any(name not in vocab for name in names):
+            raise NotOurs("bytes that are not all there")
+        byte_ids = np.array([vocab[name] for name in names], np.int64)
+    return Fallback(unknown, byte_ids, joined)
+
 
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 _ROWS = 256  # texts given to the library at once

@@ -12,8 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.bare import njit_bare, njit_counted, njit_within
-from tokenize_kit.bytes8 import stir
+from tokenize_kit.encode.bytes8 import njit_bare, njit_counted, njit_within, stir
 
 NO_RANK = np.int64(1 << 62)
 SHORT = 40  # symbols up to which scanning beats a heap

@@ -11,8 +11,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tokenize_kit.byte_level import LETTERS, unspelled
 from tokenize_kit.encode.greedy import make_greedy, no_greedy
+from tokenize_kit.encode.load import LETTERS, unspelled
 from tokenize_kit.encode.merges import pair_table
 from tokenize_kit.encode.odd_rows import Form
 from tokenize_kit.encode.trie import build_trie

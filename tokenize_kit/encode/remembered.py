@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode.borders import word_end
+from tokenize_kit.encode.bytes8 import njit_bare, prefetch
 from tokenize_kit.encode.words import (
     INLINE,
     LONGEST,
@@ -17,7 +17,6 @@ from tokenize_kit.encode.words import (
     seen_before,
     word_key,
 )
-from tokenize_kit.prefetch import prefetch
 
 BATCH = 64  # words that are looked for at once
 END, LOW, HIGH, SLOT = range(4)

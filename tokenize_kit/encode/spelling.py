@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode.bytes8 import njit_bare
 
 # unknown: the id of what has no token; bytes: int64[256]: ids of bytes, empty where characters do
 # not fall back to them; joined: whether a run of unknown characters in a row is one id.

@@ -13,7 +13,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode.bytes8 import njit_bare
 from tokenize_kit.encode.charsmap import LOOK, NO_KEY, Charsmap
 from tokenize_kit.encode.trie import build_trie, longest
 

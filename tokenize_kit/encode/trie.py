@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.bare import njit_bare, njit_within
+from tokenize_kit.encode.bytes8 import njit_bare, njit_within
 
 MOST_SLOTS = 1 << 22
 # A slot: its byte, whether it is taken, whether a token ends there, the base of its children.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.bare import njit_bare
+from tokenize_kit.encode.bytes8 import njit_bare
 from tokenize_kit.encode.characters import number_characters
 from tokenize_kit.encode.remembered import BATCH, END, HIGH, LOW, cut_words, known_words
 from tokenize_kit.encode.spelling import join_unknown, spell

@@ -12,8 +12,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from tokenize_kit.bare import njit_bare
 from tokenize_kit.encode import characters
+from tokenize_kit.encode.bytes8 import njit_bare
 
 RESET = 100_000.0  # sums beyond it are moved to 0 (unigram_model.cc, 0.2.3)
 PENALTY = 10.0  # below the least score, of a character without a piece

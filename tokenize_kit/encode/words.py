@@ -12,8 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.bare import njit_bare, njit_within
-from tokenize_kit.bytes8 import hash_bytes, load8, load_few, stir
+from tokenize_kit.encode.bytes8 import hash_bytes, load8, load_few, njit_bare, njit_within, stir
 from tokenize_kit.encode.greedy import encode_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short
 from tokenize_kit.encode.trie import token_of

@@ -14,8 +14,120 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tokenize_kit.byte_level import unspelled
+from kernel_cache import njit
+from tokenize_kit.encode.load import spelled, unspelled
+from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
+
+# Where SentencePiece's tokens come from, out of its serialized SentencePieceText.
+#
+# All versions write that message, and it counts in bytes of the text; the wrappers that read it
+# differ between versions, or need protobuf (sentencepiece.proto, fields `pieces`, `begin`,
+# `end`).
+
+_PIECES, _BEGIN, _END = 2, 4, 5
+_NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types
+
+
+@njit(nogil=True)
+def _varint(data, at):
+    """(value, place behind it); the place is -1 where the message ends within it."""
+    value, shift = np.int64(0), np.int64(0)
+    while at < len(data) and shift < 63:
+        byte = np.int64(data[at])
+        value |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return value, at
+    return np.int64(0), -1
+
+
+@njit(nogil=True)
+def _skip(data, at, wire):
+    """The place behind a field's value; -1 for a value that is none."""
+    if wire == _NUMBER:
+        return _varint(data, at)[1]
+    if wire == _EIGHT:
+        return at + 8
+    if wire == _FOUR:
+        return at + 4
+    if wire == _BYTES:
+        size, at = _varint(data, at)
+        return at + size if at >= 0 else -1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def piece_places(message):
+    """int64[pieces, 2]: first byte and the one behind the last; message: uint8[].
+
+    A row of -1 ends what a message of another form gives.
+    """
+    places = np.empty((len(message) // 2 + 1, 2), np.int64)
+    count = 0
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        if at >= 0 and tag == (_PIECES << 3 | _BYTES):
+            size, at = _varint(message, at)
+            end = at + size
+            begin, stop = np.int64(0), np.int64(0)
+            while 0 <= at < end:
+                tag, at = _varint(message, at)
+                if at < 0:
+                    break
+                if tag == (_BEGIN << 3 | _NUMBER):
+                    begin, at = _varint(message, at)
+                elif tag == (_END << 3 | _NUMBER):
+                    stop, at = _varint(message, at)
+                else:
+                    at = _skip(message, at, tag & 7)
+            places[count] = begin, stop
+            count += 1
+        elif at >= 0:
+            at = _skip(message, at, tag & 7)
+        if at < 0 or at > len(message):
+            places[count - 1 if count else 0] = -1, -1
+            return places[: max(count, 1)]
+    return places[:count]
+
+
+# A file of tiktoken's ranks as a candidate, encoded by our kernels.
+
+
+class Ranks:
+    """tokens: as byte-level vocabularies spell them. pattern: the name of a published one."""
+
+    engine: str = "llmcurate"
+    unknown: int | None = None
+
+    def __init__(self, file: Path, path: Path, pattern: str | None) -> None:
+        self.path = str(path)
+        vocabulary, ranks = open_ranks(file, pattern)
+        self._encode = vocabulary.encode
+        self._bytes = {rank: token for token, rank in ranks.items()}
+        self._bytes |= {index: name.encode() for name, index in vocabulary.special.items()}
+        self.special = frozenset(vocabulary.special.values())
+        self.tokens = {rank: spelled(token) for token, rank in ranks.items()}
+        self.tokens |= {index: name for name, index in vocabulary.special.items()}
+        self.byte_ids: frozenset[int] = frozenset()
+        self._lengths = np.zeros(vocabulary.size, np.int64)
+        for rank, token in self._bytes.items():
+            self._lengths[rank] = len(token)
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._encode(data, offsets)
+
+    def spans(
+        self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        ends = np.cumsum(self._lengths[ids]) + offsets[0]
+        return ends - self._lengths[ids], ends
+
+    def decode(self, ids: list[int]) -> str:
+        return b"".join(self._bytes.get(one, b"") for one in ids).decode("utf-8", "replace")
+
 
 Buffers = tuple[np.ndarray, np.ndarray]
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
@@ -57,8 +169,6 @@ def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
         file = next((f for f in both if f.is_file()), both[0])
     found: Candidate
     if file.suffix == ".tiktoken":
-        from tokenize_kit.judge.ranks_candidate import Ranks
-
         return Ranks(file, path, pattern)
     found = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
     if not found.tokens:
@@ -91,7 +201,7 @@ class Json:
 
     def __init__(self, file: Path, path: Path) -> None:
         from tokenize_kit.encode.encoder import Encoder
-        from tokenize_kit.load import load_tokenizer, special_ids
+        from tokenize_kit.encode.load import load_tokenizer, special_ids
 
         self.path = str(path)
         self._tokenizer = load_tokenizer(file)
@@ -181,8 +291,6 @@ class SentencePiece:
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        from tokenize_kit.judge.spm_places import piece_places
-
         found = [np.empty((0, 2), np.int64)]
         for text, start in zip(texts_of(data, offsets), offsets.tolist(), strict=False):
             message = self._model.encode(text, out_type="serialized_proto")

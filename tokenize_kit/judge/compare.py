@@ -8,10 +8,85 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.judge.boundaries import pieces
-from tokenize_kit.judge.candidate import open_candidate, texts_of
-from tokenize_kit.judge.parity import add_gini, add_lengths
+from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of
 from tokenize_kit.judge.tally import OTHERS, Tally
+
+# How unlike tokenizers, and languages within one, are: figures over the results of tallies.
+
+UNITS = ("byte", "character", "text")
+
+
+def gini(values: Sequence[float]) -> float | None:
+    """Mean difference of all pairs over twice the mean: 0 where all are equal, towards 1 where one
+    has everything. None for less than two values, or of nothing."""
+    count, total = len(values), sum(values)
+    if count < 2 or not total:
+        return None
+    ordered = enumerate(sorted(values), 1)
+    return sum((2 * place - count - 1) * value for place, value in ordered) / (count * total)
+
+
+def add_gini(result: dict[str, Any], others: str) -> None:
+    """Puts `gini_a_byte`, `_character` and `_text` into a `Tally.result`: over its languages, each
+    once however much text it has, of the tokens that a unit takes. others: the label that stands
+    for many."""
+    rows = [row for row in result.get("lang", ()) if row["label"] != others]
+    for unit in UNITS:
+        costs = [row[f"tokens_a_{unit}"] for row in rows]
+        result[f"gini_a_{unit}"] = gini([cost for cost in costs if cost is not None])
+
+
+def add_lengths(results: list[dict[str, Any]], baseline: int, groups: Sequence[str]) -> None:
+    """Puts `nsl` into every result and its rows by group: its tokens over the baseline's on the
+    same texts (normalised sequence length, Dagan et al. 2024). baseline: the number of a result."""
+    own = results[baseline]
+    for result in results:
+        result["nsl"] = _over(result, own)
+        for name in groups:
+            by_label = {row["label"]: row for row in own[name]}
+            for row in result[name]:
+                row["nsl"] = _over(row, by_label[row["label"]])
+
+
+def _over(row: dict[str, Any], own: dict[str, Any]) -> float | None:
+    return row["tokens"] / own["tokens"] if own["tokens"] else None
+
+
+# Where a tokenizer cuts a text, for people to see.
+
+Piece = tuple[str, int]  # text, tokens: more than one where a character is cut, 0 where none
+
+
+def pieces(candidate: Candidate, text: str) -> list[Piece]:
+    """The text in the pieces that tokens stand for, joined where a cut is within a character.
+
+    Joined together the pieces are the text. 0 tokens: the tokenizer leaves this out.
+    """
+    raw = text.encode("utf-8")
+    data = np.frombuffer(raw, np.uint8)
+    offsets = np.array([0, len(raw)], np.int64)
+    ids, sizes = candidate.encode(data, offsets)
+    starts, ends = candidate.spans(data, offsets, ids, sizes)
+    whole = np.append((data & 0xC0) != 0x80, True)  # whether a character begins at a byte
+    found: list[Piece] = []
+    at = waiting = 0
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if end <= at and start < at and not waiting and found:  # another part of the same character
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+            continue
+        if start > at and not waiting and whole[start]:
+            found.append((raw[at:start].decode("utf-8"), 0))
+            at = start
+        waiting += 1
+        if end > at and whole[end]:
+            found.append((raw[at:end].decode("utf-8"), waiting))
+            at, waiting = end, 0
+    if at < len(raw):
+        found.append((raw[at:].decode("utf-8"), waiting))
+    elif waiting and found:
+        found[-1] = (found[-1][0], found[-1][1] + waiting)
+    return found
+
 
 EXCERPT = 300  # characters of a text that is shown
 Batch = tuple[np.ndarray, np.ndarray, Mapping[str, Sequence[str | None]]]

@@ -13,10 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.bpe import build_tokenizer, count_words, first_merges, lay_out_words, learn_merges
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.options import DEFAULT_PATTERN
+from tokenize_kit.learn.bpe import (
+    build_tokenizer,
+    count_words,
+    first_merges,
+    lay_out_words,
+    learn_merges,
+)
+from tokenize_kit.learn.options import DEFAULT_PATTERN
 from tokenize_kit.pattern.named import Digits, chosen
 
 HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure

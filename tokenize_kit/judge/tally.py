@@ -4,15 +4,207 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from kernel_cache import njit
+from tokenize_kit.encode.load import spelled
 from tokenize_kit.judge.candidate import Candidate, texts_of
-from tokenize_kit.judge.vocabulary import examine
-from tokenize_kit.judge.words import count_words, letter_kinds
+from tokenize_kit.pattern.categories import CODE_POINTS, members
+
+# How many tokens words are made of.
+#
+# A word is a run of letters and marks (\p{L}, \p{M}): white space, digits and signs end it, so
+# `don't` is two. Han, kana, Thai, Lao, Khmer and Burmese are written without spaces, and a run of
+# theirs may be a whole sentence: of those, tokens are counted a letter, marks not counted as
+# such.
+
+WORDS, WORD_TOKENS, WHOLE, LETTERS, LETTER_TOKENS = range(5)  # columns of `count_words`
+_LETTER, _SPACELESS, _MARK = 1, 2, 3
+_RUNS = (
+    (0x0E00, 0x0F00),  # Thai, Lao
+    (0x1000, 0x10A0), (0xA9E0, 0xAA00), (0xAA60, 0xAA80),  # Burmese
+    (0x1780, 0x1800),  # Khmer
+    (0x3005, 0x3008), (0x3021, 0x302A), (0x3038, 0x303C), (0x3400, 0x4DC0), (0x4E00, 0xA000),
+    (0xF900, 0xFB00), (0x20000, 0x33480),  # Han
+    (0x3040, 0x3130), (0x31A0, 0x31C0), (0x31F0, 0x3200), (0xFF66, 0xFFA0),  # kana, bopomofo
+    (0x1AFF0, 0x1B170),  # further kana
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def letter_kinds() -> np.ndarray:
+    """uint8[0x110000]: 0 in no word, 1 letter, 2 letter of a script without spaces, 3 mark."""
+    kinds = np.zeros(CODE_POINTS, np.uint8)
+    letters = members("L")
+    kinds[letters] = _LETTER
+    for first, end in _RUNS:
+        kinds[first:end][letters[first:end]] = _SPACELESS
+    kinds[members("M")] = _MARK
+    return kinds
+
+
+@njit(nogil=True, inline="always")
+def _words_code_point(data, i):
+    """(code point, bytes) at a place of valid UTF-8."""
+    b = np.int64(data[i])
+    if b < 0x80:
+        return b, 1
+    if b < 0xE0:
+        return (b & 0x1F) << 6 | (data[i + 1] & 0x3F), 2
+    if b < 0xF0:
+        return (b & 0x0F) << 12 | np.int64(data[i + 1] & 0x3F) << 6 | (data[i + 2] & 0x3F), 3
+    high = (b & 0x07) << 18 | np.int64(data[i + 1] & 0x3F) << 12
+    return high | np.int64(data[i + 2] & 0x3F) << 6 | (data[i + 3] & 0x3F), 4
+
+
+@njit(cache=True, nogil=True)
+def count_words(data, offsets, kinds, starts, ends, sizes):
+    """int64[rows, 5]: words, tokens that have a part of one (once for each word), words of one
+    token; letters of scripts without spaces, tokens that have a part of their runs.
+
+    kinds: letter_kinds(); starts, ends: int64[tokens] in `data`, in order; sizes: tokens of each
+    row. A token without bytes (part of a character that the next one holds) counts where it stands.
+    """
+    out = np.zeros((len(offsets) - 1, 5), np.int64)
+    stop = 0
+    for row in range(len(offsets) - 1):
+        token = stop
+        stop += sizes[row]
+        i, end = offsets[row], offsets[row + 1]
+        while i < end:
+            a = i
+            family = 0
+            letters = 0
+            while i < end:
+                code, size = _words_code_point(data, i)
+                kind = int(kinds[code])
+                if kind == 0:
+                    break
+                if kind != 3:
+                    if family == 0:
+                        family = kind
+                    elif kind != family:
+                        break
+                    letters += 1
+                i += size
+            if i == a:
+                i += size
+                continue
+            while token < stop and ends[token] <= a and starts[token] < a:
+                token += 1
+            n = 0
+            k = token
+            while k < stop and starts[k] < i:
+                if ends[k] > a or starts[k] >= a:
+                    n += 1
+                k += 1
+            if family == 2:
+                out[row, 3] += letters
+                out[row, 4] += n
+            else:
+                out[row, 0] += 1
+                out[row, 1] += n
+                out[row, 2] += n == 1
+    return out
+
+
+# What a vocabulary holds, before any text is read: kinds of tokens, and those no text gives.
+#
+# A token is unreachable where its text, encoded, does not give it back (Land and Bartolo 2024,
+# "Fishing for Magikarp", section 3.1). Its neighbours may matter, so it is tried alone, behind
+# short texts and before a rare character, and what comes out in any of these places is reachable.
+
+LONGEST = 10  # tokens listed
+SAMPLES = 20  # unreachable tokens listed
+# What a token is tried between.
+_AROUND = (("«", ""), ("", ""), ("\n", ""), ("x", ""), ("q", ""), ("1", ""), ("«", "\U0001f0a1"))
+_BAD = "\ufffd"
+_BADS = (_BAD, spelled(_BAD.encode()))
+
+
+@dataclass
+class Vocabulary:
+    """Of the tokens that are not special. texts: what each stands for within a text; parts: ids of
+    tokens that hold no whole characters, as bytes; unreachable: ids, whole tokens only."""
+
+    texts: dict[int, str] = field(default_factory=dict)
+    parts: frozenset[int] = frozenset()
+    unreachable: dict[int, list[int]] = field(default_factory=dict)  # what comes back instead
+
+    def dump(self, met: Container[int] = ()) -> dict[str, Any]:
+        """Counts and examples as JSON values; met: ids that some text gave, trial or not."""
+        unreachable = [n for n in sorted(self.unreachable) if n not in met]
+        whole = {n: text for n, text in self.texts.items() if n not in self.parts}
+        longest = sorted(whole, key=lambda n: (-len(whole[n].encode("utf-8", "replace")), n))
+        return {
+            "parts_of_characters": len(self.parts),
+            "white_space": sum(text.isspace() for text in whole.values()),
+            "digits": sum(text.strip().isdecimal() for text in whole.values()),
+            "longest": [
+                {
+                    "id": n,
+                    "text": whole[n],
+                    "bytes": len(whole[n].encode("utf-8", "replace")),
+                    "characters": len(whole[n]),
+                }
+                for n in longest[:LONGEST]
+            ],
+            "unreachable": len(unreachable),
+            "unreachable_examples": [
+                {"id": n, "text": self.texts[n], "gives": self.unreachable[n]}
+                for n in unreachable[:SAMPLES]
+            ],
+        }
+
+
+def examine(candidate: Candidate) -> Vocabulary:
+    """Reads and tries every token; some seconds for 100,000 where a library encodes."""
+    unknown = {candidate.unknown} - {None}
+    ordinary = [n for n in sorted(candidate.tokens) if n not in candidate.special | unknown]
+    lead = _ids(candidate, [_AROUND[0][0]])[0]
+    start = candidate.decode(lead)
+    texts: dict[int, str] = {}
+    for number in ordinary:
+        whole = candidate.decode([*lead, number])
+        inside = whole[len(start) :] if whole.startswith(start) else ""
+        texts[number] = inside or candidate.decode([number])
+    parts = {n for n in ordinary if n in candidate.byte_ids or _is_part(candidate, n, texts[n])}
+    return Vocabulary(
+        texts, frozenset(parts), _unreachable(candidate, [n for n in ordinary if n not in parts])
+    )
+
+
+def _is_part(candidate: Candidate, number: int, text: str) -> bool:
+    """Whether the token's bytes are no whole characters: they decode to U+FFFD, which a token may
+    also hold in earnest (EF BF BD)."""
+    return _BAD in text and not any(spelling in candidate.tokens[number] for spelling in _BADS)
+
+
+def _unreachable(candidate: Candidate, numbers: list[int]) -> dict[int, list[int]]:
+    left = numbers
+    given: dict[int, list[int]] = {}
+    for before, behind in _AROUND:
+        lead = _ids(candidate, [before])[0] if before else []
+        found = _ids(candidate, [candidate.decode([*lead, n]) + behind for n in left])
+        for number, ids in zip(left, found, strict=True):
+            if not before and not behind:
+                given[number] = ids
+        left = [n for n, ids in zip(left, found, strict=True) if n not in ids]
+    return {n: given[n] for n in left}
+
+
+def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
+    raw = [text.encode("utf-8", "replace") for text in texts]
+    data = np.frombuffer(bytearray().join(raw), np.uint8)
+    ids, sizes = candidate.encode(data, np.cumsum([0, *map(len, raw)], dtype=np.int64))
+    return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if len(texts) else []
+
 
 ALPHA = 2.5  # Zouhar et al. 2023, where it went best with the quality of translations
 MOST_GROUPS = 500  # of a column; texts of later labels are counted together

@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from tokenize_kit.pattern.categories import CODE_POINTS
+from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, script_rows
 from tokenize_kit.pattern.parse import (
     Chars,
     Dialect,
@@ -27,7 +28,6 @@ from tokenize_kit.pattern.parse import (
     parse,
     right_groups,
 )
-from tokenize_kit.pattern.scripts import SCRIPT_BOUNDARIES, script_rows
 
 MAX_PLACES = 20_000
 MAX_STATES = 4_000

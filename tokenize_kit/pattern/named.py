@@ -7,9 +7,93 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, get_args
 
-from tokenize_kit.pattern.graphemes import graphemes
+import numpy as np
+
+from tokenize_kit.pattern.categories import SCRIPTS, scripts
+
+# A pattern that never cuts within a script and always between two.
+#
+# Common and Inherited code points (white space, signs, digits, most marks) go with what stands
+# before them, at the beginning of a piece with what follows. It is one regular expression of some
+# 170 alternatives, and a table made without it: a state a script.
+
+_SHARED = ("Common", "Inherited")
+# The alternatives are tried in order: first the scripts that most texts are in.
+_FIRST = (
+    "Latin Han Cyrillic Hiragana Katakana Arabic Devanagari Thai Hangul Bengali Greek Hebrew Tamil"
+    " Telugu Lao Khmer Myanmar"
+).split()
+_ORDER = [*_FIRST, *(s for s in SCRIPTS if s not in _FIRST and s not in _SHARED)]
+_ANY = r"\p{Common}\p{Inherited}"
+
+SCRIPT_BOUNDARIES = (
+    rf"[{_ANY}]*(?:" + "|".join(rf"\p{{{s}}}[\p{{{s}}}{_ANY}]*" for s in _ORDER) + rf")|[{_ANY}]+"
+)
+
+
+@lru_cache(maxsize=1)
+def script_rows() -> tuple[list[list[int]], np.ndarray]:
+    """(rows of automaton.Table.steps, class of every code point: uint8[0x110000]) of the pattern.
+
+    States: 0 none, 1 at the beginning, 2 in what all scripts share, 3 + k in a script.
+    """
+    places = [SCRIPTS.index(name) for name in _ORDER]
+    class_of = np.zeros(len(SCRIPTS), np.uint8)  # 0: shared
+    class_of[places] = np.arange(1, len(places) + 1)
+    count = len(places)
+    begin = [2 * 2, *(2 * (3 + k) for k in range(count)), 0]
+    shared = [2 * 2 + 1, *(2 * (3 + k) + 1 for k in range(count)), 1]
+    rows = [[0] * (count + 2), begin, shared]
+    for k in range(count):
+        row = [1] * (count + 2)
+        row[0] = row[1 + k] = 2 * (3 + k) + 1
+        rows.append(row)
+    return rows, class_of[scripts()]
+
+
+# A pattern whose pieces never end within a grapheme cluster (Unicode Annex 29), after o200k.
+#
+# No published pattern does that: they cut a letter from the joiner behind it (Persian's U+200C),
+# a digit from its keycap, a heart from the rest of its sequence.
+
+_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+# Letters that no cluster begins with (SARA AM of Thai and Lao, half-width voiced marks) ...
+_ATTACHED = r"\x{E33}\x{EB3}\x{FF9E}\x{FF9F}"
+# ... and all that goes with the character before it: marks, joiners, skin tones, tags.
+_MARK = rf"\p{{M}}\x{{200C}}\x{{200D}}\x{{1F3FB}}-\x{{1F3FF}}\x{{E0020}}-\x{{E007F}}{_ATTACHED}"
+# What goes with the character behind it (Grapheme_Cluster_Break=Prepend).
+_PREPENDED = (
+    r"\x{600}-\x{605}\x{6DD}\x{70F}\x{890}\x{891}\x{8E2}\x{D4E}\x{110BD}\x{110CD}\x{111C2}\x{111C3}"
+    r"\x{113D1}\x{1193F}\x{11941}\x{11A3A}\x{11A84}-\x{11A89}\x{11D46}\x{11F02}"
+)
+_PICTOGRAPH = r"\x{2139}"  # the one letter that emoji are joined to
+_LETTER = rf"(?![{_PREPENDED}{_PICTOGRAPH}])"
+_GRAPHEMES_UPPER, _GRAPHEMES_LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}", r"\p{Ll}\p{Lm}\p{Lo}"
+_UPPERS = rf"{_LETTER}[{_GRAPHEMES_UPPER}](?:{_LETTER}[{_GRAPHEMES_UPPER}{_MARK}])*"
+_LOWERS = rf"{_LETTER}[{_GRAPHEMES_LOWER}](?:{_LETTER}[{_GRAPHEMES_LOWER}{_MARK}])*"
+_BEFORE = rf"[^\r\n\p{{L}}\p{{N}}{_MARK}{_PREPENDED}]?"
+_SIGN = rf"(?:[^\s\p{{L}}\p{{N}}{_PREPENDED}]|[{_PICTOGRAPH}{_ATTACHED}])"
+
+
+def graphemes(digits: str) -> str:
+    """The pattern with a rule for digits, written with \\p{N}."""
+    ends = rf"(?:{_CONTRACTIONS}[{_MARK}]*)?"
+    inner = "|".join(
+        [
+            rf"{_BEFORE}(?:{_UPPERS})?{_LOWERS}{ends}",
+            rf"{_BEFORE}{_UPPERS}(?:{_LOWERS})?{ends}",
+            digits.replace(r"\p{N}", rf"(?:\p{{N}}[{_MARK}]*)"),
+            rf" ?{_SIGN}+(?:[\r\n/][{_MARK}]*)*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            rf"\s+[{_MARK}]*",
+        ]
+    )
+    return rf"[{_PREPENDED}]*(?:{inner})|[{_PREPENDED}]+"
+
 
 Digits = Literal["single", "triples", "triples-right", "free"]
 DIGITS: tuple[Digits, ...] = get_args(Digits)

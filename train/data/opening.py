@@ -198,7 +198,7 @@ def _known(foreign: Foreign, given: Path) -> tuple[Foreign, dict[str, int], Path
     if foreign.tokenizer is not None:
         path = Path(foreign.tokenizer)
         path = path / "tokenizer.json" if path.is_dir() else path
-        from train.generate import load_tokenizer
+        from train.generate.generate import load_tokenizer
 
         loaded = load_tokenizer(path)
         added = loaded.get_added_tokens_decoder()

@@ -16,16 +16,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from train.accounting import parameters
-from train.checkpoint import load_plan, newest, weights_of
 from train.data.shards import end_of_text
 from train.errors import TrainError
 from train.files import encode_json, remove, sync
-from train.generate import load_tokenizer
+from train.generate.generate import load_tokenizer
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
+from train.loop.checkpoint import load_plan, newest, weights_of
+from train.loop.plan import Plan
+from train.measure.accounting import parameters
 from train.model.config import ModelConfig
-from train.plan import Plan
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SHARD_BYTES = 5 * 10**9  # what transformers' save_pretrained takes

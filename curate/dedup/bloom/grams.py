@@ -22,7 +22,7 @@ from curate.text.uax29 import class_table, state_table, uax_hashes
 from kernel_cache import njit
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate import decision_pieces
+from curate.corpus import decisions as decision_pieces
 from curate.dedup.bloom.kernel import AHEAD, insert_new, look_up, touch
 from kernel_cache import njit
 
 if TYPE_CHECKING:
+    from curate.corpus.sketches import Sketches
     from curate.dedup.bloom.filter import BloomFilter
-    from curate.sketches import Sketches
 
 # Documents looked at together: a book may hold a million keys.
 ROWS = 500

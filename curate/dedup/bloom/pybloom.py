@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from curate.atomic import replacing
+from curate.disk.atomic import replacing
 from curate.errors import UsageError
 
 _FRONT = struct.Struct("<dQQQQ")

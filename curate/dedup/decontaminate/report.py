@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.atomic import replacing
+from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.windows import Windows
-from curate.sketches import Sketches
+from curate.disk.atomic import replacing
 
 MOST_CHARS = 500  # of the matched text of an item
 _ROWS = 10_000

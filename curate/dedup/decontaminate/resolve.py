@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.database import literal
+from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.windows import Windows
-from curate.sketches import Sketches
+from curate.disk.database import literal
 
 
 def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:

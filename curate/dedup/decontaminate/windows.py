@@ -30,7 +30,7 @@ from curate.text.buffers import as_large_string, text_buffers
 from curate.text.words import word_table, words
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 LEAST_WORDS, MOST_WORDS, PERCENTILE = 8, 13, 5  # Brown et al. 2020, appendix C
 CHARACTERS = 50  # GPT-4 technical report, appendix C

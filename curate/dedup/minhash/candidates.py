@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.atomic import replacing
-from curate.database import paths_literal
+from curate.corpus.shuffle.candidates import Picked, picked
+from curate.corpus.shuffle.groups import Group, run_tasks
+from curate.corpus.shuffle.room import mapped, release, room
+from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
-from curate.dedup.shuffle.candidates import Picked, picked
-from curate.dedup.shuffle.groups import Group, run_tasks
-from curate.dedup.shuffle.room import mapped, release, room
-from curate.sketches import Sketches, Task
+from curate.disk.atomic import replacing
+from curate.disk.database import paths_literal
 from curate.text.buffers import as_large_string, text_array, text_buffers
 from kernel_cache import njit
 

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.database import literal
-from curate.decision_pieces import COLUMNS
+from curate.corpus.decisions import COLUMNS
+from curate.corpus.shuffle.candidates import set_bits
+from curate.corpus.shuffle.room import loaded, mapped, release, room
 from curate.dedup.minhash.candidates import (
     BATCH,
     ORDER,
@@ -21,8 +22,7 @@ from curate.dedup.minhash.candidates import (
 )
 from curate.dedup.minhash.forest import NONE, members_of_two
 from curate.dedup.minhash.stars import PARTNERS, ROOTS, SHARED
-from curate.dedup.shuffle.candidates import set_bits
-from curate.dedup.shuffle.room import loaded, mapped, release, room
+from curate.disk.database import literal
 
 SIMILARITY = "similarity.f64"
 BINS = 1000  # of the histogram that the summary of similarities is read from

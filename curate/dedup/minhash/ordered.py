@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from curate.dedup.shuffle.buckets import bucket_files, chunks
-from curate.dedup.shuffle.candidates import BITS, number_of, ones_before
+from curate.corpus.shuffle.buckets import bucket_files, chunks
+from curate.corpus.shuffle.candidates import BITS, number_of, ones_before
 from kernel_cache import njit
 
 SMALL = 24  # members that are sorted by insertion

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from curate.corpus.shuffle.buckets import bucket_files, chunks
+from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
+from curate.corpus.shuffle.candidates import BITS, number_of, ones_before
+from curate.corpus.shuffle.room import count_up, loaded, room
 from curate.dedup.minhash.forest import flatten, union
 from curate.dedup.minhash.ordered import renumber
-from curate.dedup.shuffle.buckets import bucket_files, chunks
-from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter
-from curate.dedup.shuffle.candidates import BITS, number_of, ones_before
-from curate.dedup.shuffle.room import count_up, loaded, room
 from kernel_cache import njit
 
 PART = 100_000  # candidates of a part that are aimed at

@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.shuffle.buckets import find_buckets
+from curate.corpus.shuffle.candidates import picked
+from curate.corpus.shuffle.groups import groups, run_tasks
+from curate.corpus.shuffle.keys import part_keys
+from curate.corpus.shuffle.room import loaded
+from curate.corpus.sketches import Sketches
 from curate.dedup.minhash.bits import packed_bytes, standard_error
 from curate.dedup.minhash.candidates import ORDER, write_candidates
 from curate.dedup.minhash.decisions import BINS, write_decisions
@@ -21,13 +28,6 @@ from curate.dedup.minhash.ordered import write_ordered
 from curate.dedup.minhash.parts import write_parts
 from curate.dedup.minhash.presets import curve, predicted
 from curate.dedup.minhash.stars import write_stars
-from curate.dedup.phases import Done, Phase, forget, run_phases
-from curate.dedup.shuffle.buckets import find_buckets
-from curate.dedup.shuffle.candidates import picked
-from curate.dedup.shuffle.groups import groups, run_tasks
-from curate.dedup.shuffle.keys import part_keys
-from curate.dedup.shuffle.room import loaded
-from curate.sketches import Sketches
 
 if TYPE_CHECKING:
     from curate.dedup.minhash.step import DedupMinhash
@@ -62,7 +62,7 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
         name = "sign_group" if step.kept_bits else "shingle_group"
         told = {"ordered": str(done.folder("ordered")), **step.shingling()}
         tasks = picked(found, done.folder("buckets"), folder, **told)
-        run_tasks(sketches.run, f"curate.dedup.minhash.compared:{name}", tasks)
+        run_tasks(sketches.run, f"curate.dedup.minhash.verify:{name}", tasks)
         return {}
 
     def edges(folder: Path, done: Done) -> dict[str, Any]:

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from curate.atomic import TEMPORARY
-from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, union
-from curate.dedup.shuffle.buckets import bucket_files, chunks
-from curate.dedup.shuffle.partitions import (
+from curate.corpus.shuffle.buckets import bucket_files, chunks
+from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
     partition_bits,
     read_partitions,
 )
-from curate.dedup.shuffle.room import count_up, room
+from curate.corpus.shuffle.room import count_up, room
+from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, union
+from curate.disk.atomic import TEMPORARY
 from kernel_cache import njit
 
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"

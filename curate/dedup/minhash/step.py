@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
+from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.minhash.presets import PRESETS, curve_text, midpoint
 from curate.dedup.minhash.text import normal_form, shingle_sets
 from curate.dedup.step import DedupStep, dropped
-from curate.documents import Documents
-from curate.sketches import Sketches
+from curate.documents.documents import Documents
 from curate.text.buffers import as_large_string, text_buffers
 
 # Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
@@ -125,7 +125,7 @@ class DedupMinhash(DedupStep):
     def banding(self) -> tuple[int, int]:
         """(bands, rows) in force."""
         if self.threshold is not None:
-            from curate.dedup.minhash import choice
+            from curate.dedup.minhash import presets as choice
 
             permutations = self.permutations or choice.PERMUTATIONS
             if self.recall is not None:

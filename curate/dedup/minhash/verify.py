@@ -9,27 +9,105 @@ are mapped into memory, so what is compared is limited by disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from curate.atomic import TEMPORARY, replacing
-from curate.dedup.minhash import compared
+from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter, read_slice
+from curate.corpus.shuffle.candidates import Picked
+from curate.corpus.shuffle.groups import run_tasks
+from curate.corpus.shuffle.keys import fixed_rows
+from curate.corpus.shuffle.room import count_up, release, room
+from curate.corpus.sketches import Run, Task
 from curate.dedup.minhash.bits import equal_values, estimated
 from curate.dedup.minhash.decisions import SIMILARITY
 from curate.dedup.minhash.forest import NONE, clear_roots, find, flatten, union
-from curate.dedup.minhash.parts import BEGINS, PLACES
+from curate.dedup.minhash.parts import BEGINS, PLACES, parts_of
 from curate.dedup.minhash.stars import PARTNERS, ROOTS
-from curate.dedup.shuffle.byte_rows import SliceFiles, read_slice
-from curate.dedup.shuffle.groups import run_tasks
-from curate.dedup.shuffle.room import count_up, release, room
+from curate.dedup.minhash.text import shingle_sets
+from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
-from curate.sketches import Run, Task
+from curate.text.buffers import as_large_string
 from kernel_cache import njit
+
+# What candidates are compared by, made out of sketches and cut by the part that compares them.
+#
+# Sets of shingles out of texts, or packed signatures as they are. A task is about a group of
+# sketch files; it holds some TEXTS texts, and a segment of what it writes.
+
+KIND = "compared"
+COLUMNS = 2  # of its rows: the place of a candidate, how many bytes it has
+TEXTS = 1000  # documents whose shingles are made at once
+SIGNATURES = 20_000  # signatures that are read at once
+
+# (offsets, bytes) of the rows of a column of sketches.
+Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
+
+
+def _files(task: Task) -> dict[str, list[str]]:
+    mine, ordered = Picked.load(task), Path(task["ordered"])
+    reads = [*mine.reads(), str(ordered / PLACES), str(ordered / BEGINS)]
+    return {"reads": reads, "writes": [str(path) for path in _written(mine)]}
+
+
+def _written(mine: Picked) -> SliceFiles:
+    return SliceFiles.within(mine.folder, KIND, mine.group.part)
+
+
+def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
+    mine, ordered = Picked.load(task), Path(task["ordered"])
+    begins = np.fromfile(ordered / BEGINS, np.int64)
+    with ExitStack() as stack:
+        places = stack.enter_context((ordered / PLACES).open("rb"))
+        places.seek(4 * mine.before)
+        files = SliceFiles(*(stack.enter_context(replacing(path)) for path in _written(mine)))
+        writer = SliceWriter(files, len(begins) - 1)
+        for batch in mine.batches([column], rows):
+            place = np.fromfile(places, np.uint32, len(batch))
+            offsets, data = make(batch.column(0))
+            told = np.empty((len(batch), COLUMNS), np.uint32)
+            told[:, 0], told[:, 1] = place, np.diff(offsets)
+            writer.add(parts_of(place, begins), told, offsets, data)
+        writer.close()
+    return {}
+
+
+def shingle_group_files(task: Task) -> dict[str, list[str]]:
+    """What `shingle_group` reads (of places a range) and writes."""
+    return _files(task)
+
+
+def shingle_group(task: Task) -> dict[str, Any]:
+    """A task: the sets of shingles, uint64, of a group's candidates."""
+    how = {name: task[name] for name in ("normalize", "unit", "size")}
+
+    def make(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        offsets, values = shingle_sets(as_large_string(column), **how)
+        return 8 * offsets, values.view(np.uint8)
+
+    return _write(task, "text", TEXTS, make)
+
+
+def sign_group_files(task: Task) -> dict[str, list[str]]:
+    """What `sign_group` reads (of places a range) and writes."""
+    return _files(task)
+
+
+def sign_group(task: Task) -> dict[str, Any]:
+    """A task: the packed signatures of a group's candidates, out of their sketches."""
+
+    def make(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        rows = fixed_rows(column, np.uint8)
+        width = rows.shape[1]
+        return np.arange(len(rows) + 1, dtype=np.int64) * width, rows.reshape(-1)
+
+    return _write(task, "signature", SIGNATURES, make)
+
 
 # A member is compared with so many centres and so many others of its bucket at most, the most
 # preferred first: buckets of a hundred thousand unlike pages must not take days.
@@ -163,7 +241,7 @@ def match_part_files(task: Task) -> dict[str, list[str]]:
 def _slices(task: Task) -> list[SliceFiles]:
     """The buckets, and what every group has to be compared by."""
     folder = Path(task["compared"])
-    groups = [SliceFiles.within(folder, compared.KIND, g) for g in range(task["groups"])]
+    groups = [SliceFiles.within(folder, KIND, g) for g in range(task["groups"])]
     return [SliceFiles.within(Path(task["ordered"]), "buckets"), *groups]
 
 
@@ -177,7 +255,7 @@ def match_part(task: Task) -> dict[str, Any]:
     with ExitStack() as stack:
         stack.callback(remove, scratch, inside=folder)
         buckets, *groups = _slices(task)
-        by = _compared(*read_slice(groups, part, compared.COLUMNS, scratch), task, scratch)
+        by = _compared(*read_slice(groups, part, COLUMNS, scratch), task, scratch)
         sizes, data = read_slice([buckets], part, 1, scratch)
         members = data.view(np.uint32)
         parent, partner = (room(count, np.uint32, scratch) for _ in range(2))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curate.documents import NUMBER, Documents
-from curate.text.cutting import mark_ends
+from curate.documents.cutting import mark_ends
+from curate.documents.documents import NUMBER, Documents
 from curate.text.pieces import Pieces
 from curate.text.sentences import count_words_sentences
 from curate.text.unicode import space_bytes

@@ -16,11 +16,11 @@ from curate.dedup.hashes import digests
 from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
 from curate.text.hash128 import hash128
 from curate.text.pieces import Pieces, newline_lines, strip_space
-from curate.text.sentence_table import sentences
+from curate.text.sentences import sentences
 from kernel_cache import njit
 
 if TYPE_CHECKING:
-    from curate.documents import Documents
+    from curate.documents.documents import Documents
 
 DEFAULT_HASH = "murmur3-128"
 TOO_LARGE = 1 << 32  # bytes of a document

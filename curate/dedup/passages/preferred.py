@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curate.atomic import TEMPORARY
-from curate.database import database
+from curate.corpus.shuffle.partitions import sort_pairs
 from curate.dedup import survivors
-from curate.dedup.shuffle.partitions import sort_pairs
+from curate.disk.atomic import TEMPORARY
+from curate.disk.database import database
 from kernel_cache import njit
 
 SORT_MEMORY = "512MB"

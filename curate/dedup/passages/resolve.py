@@ -9,22 +9,192 @@ corpus: it copies the pieces, one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.decision_pieces import join_pieces, piece_files
-from curate.dedup.passages.decided import DECISIONS
+from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
+from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.shuffle.slices import read_slice, write_slices
+from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.passages.packed import passages_about
+from curate.dedup.passages.preferred import Runs, ranks
+from curate.dedup.passages.rows import member_files, row_files
 from curate.dedup.passages.shared import find_shared, part_passages
-from curate.dedup.phases import Done, Phase, forget, run_phases
-from curate.dedup.shuffle.groups import Group, groups, run_tasks
-from curate.sketches import Sketches
 
 if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages
+
+
+# What is cut of each document of a group, from the answers to what the group said of its keys.
+
+# Which document keeps a passage: what all groups say of a slice of the keys, and the answer.
+#
+# A task of a slice has one row a group and key (with `keep: none` two). It answers each group in
+# the order of its keys, so that no key is sent back. Clusters are numbered in order of their
+# keys.
+
+ANSWERS = pa.schema(
+    [
+        ("cluster", pa.int64()),  # in the slice; null: nobody else has the key
+        ("lost", pa.bool_()),  # no copy stays
+        ("here", pa.bool_()),  # the document preferred most is of this group
+        ("owner", pa.string()),  # its id
+        ("other", pa.string()),  # where it loses its copies too: the document preferred least
+    ]
+)
+
+
+def owner_files(folder: Path, count: int) -> list[Path]:
+    """The answers of each of so many slices, a record batch a group."""
+    return [folder / f"owners-{part:05d}.arrow" for part in range(count)]
+
+
+def write_owners_files(task: Task) -> dict[str, list[str]]:
+    """What `write_owners` reads (a record batch of each) and writes."""
+    reads = [str(p) for pair in row_files(Path(task["rows"]), task["groups"]) for p in pair]
+    written = owner_files(Path(task["folder"]), task["part"] + 1)[-1]
+    return {"reads": reads, "writes": [str(written)]}
+
+
+def write_owners(task: Task) -> dict[str, Any]:
+    """A task: who keeps the passages of a slice. Held are its rows and documents, some 200 bytes a
+    row, and a database of 512 MB that spills while it sorts the documents."""
+    folder, part, groups = Path(task["folder"]), task["part"], task["groups"]
+    files = row_files(Path(task["rows"]), groups)
+    rows = [*read_slice([pair[0] for pair in files], part)]
+    documents = pa.Table.from_batches(read_slice([pair[1] for pair in files], part))
+    sizes = np.array([len(batch) for batch in rows])
+    known = np.array([len(b) for b in read_slice([pair[1] for pair in files], part)])
+    group = np.repeat(np.arange(groups), sizes)
+    table = pa.Table.from_batches(rows).combine_chunks()
+    low, high, document, copies = (column.to_numpy() for column in table.columns)
+    document = document + np.repeat(np.cumsum(known) - known, sizes)
+    # A group's own rows of a key come in their order, which is all there is to know of one group.
+    place = np.arange(len(low))
+    if groups > 1:
+        place = ranks(documents.combine_chunks(), task["survivor"], folder)[document]
+    runs = Runs(low, high, place.astype(np.uint64), copies)
+    keeper, least = document[runs.first], document[runs.last]
+    shared = runs.total > 1
+    lost = shared & (keeper != least) & (task["keep"] == "none")
+    cluster = np.where(shared, np.cumsum(shared) - 1, -1)
+
+    answered = np.flatnonzero(copies > 0)
+    run = runs.run_of[answered]
+    here = shared[run] & (group[runs.first[run]] == group[answered])
+    ids = documents["id"].combine_chunks()
+    answers = pa.table(
+        [
+            pa.array(cluster[run], mask=~shared[run]),
+            pa.array(lost[run]),
+            pa.array(here),
+            ids.take(pa.array(keeper[run], mask=~shared[run])),
+            ids.take(pa.array(least[run], mask=~(lost[run] & here))),
+        ],
+        schema=ANSWERS,
+    )
+    bounds = np.searchsorted(group[answered], np.arange(groups + 1)).tolist()
+    each = (answers.slice(begin, end - begin) for begin, end in pairwise(bounds))
+    write_slices(owner_files(folder, part + 1)[-1], ANSWERS, each)
+    members = int(runs.total[shared].sum())
+    stay = int(np.count_nonzero(shared & ~lost))
+    return {
+        "clusters": int(np.count_nonzero(shared)),
+        "members": members,
+        "dropped": members - stay,
+        "lost": int(np.count_nonzero(lost)),
+    }
+
+
+# local: whether all copies are in one document, or the copy that stays is in the same one.
+DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
+
+
+def write_pieces_files(task: Task) -> dict[str, list[str]]:
+    """What `write_pieces` reads (a record batch of each answer) and writes."""
+    group = Group.load(task)
+    reads = [*group.reads(), *map(str, member_files(Path(task["rows"]), group.part))]
+    reads += map(str, owner_files(Path(task["owners"]), len(task["clusters"])))
+    written = piece_files(Path(task["folder"]), group.part + 1)[-1]
+    return {"reads": reads, "writes": [str(written)]}
+
+
+def write_pieces(task: Task) -> dict[str, Any]:
+    """A task: the decisions on a group's passages, ordered by document and byte. Held are the
+    answers, the group's ids and 30 bytes a passage."""
+    group = Group.load(task)
+    answers = [*read_slice(owner_files(Path(task["owners"]), len(task["clusters"])), group.part)]
+    # Clusters of a slice come behind those of the slices before it.
+    before = np.repeat(task["clusters"], [len(batch) for batch in answers])
+    table = pa.Table.from_batches(answers).combine_chunks()
+    path = piece_files(Path(task["folder"]), group.part + 1)[-1]
+    cut: list[int] = []
+    write_piece(path, DECISIONS, _decisions(task, group, table, before, cut))
+    return {"cut": sum(cut)}
+
+
+def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -> tuple[int, int]:
+    """(bytes that lie in one of the spans, what to give as `last` with the spans that follow).
+    Spans are ordered by document, then a; those of a document may overlap. last: 0 at first."""
+    doc, begin, end = (array.astype(np.int64) for array in (document, a, z))
+    ends = np.maximum.accumulate(np.concatenate([[last], (doc << 32) | end]))
+    seen = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)
+    return int(np.maximum(end - np.maximum(begin, seen), 0).sum()), int(ends[-1])
+
+
+def _decisions(
+    task: Task, group: Group, answers: pa.Table, before: np.ndarray, cut: list[int]
+) -> Iterator[pa.RecordBatch]:
+    """Batches of decisions; `cut` is given the bytes that go of this run's documents."""
+    members, firsts = (np.load(path) for path in member_files(Path(task["rows"]), group.part))
+    document, a, z, key = members
+    shared = answers["cluster"].is_valid().to_numpy()
+    mine = np.flatnonzero(shared[key])
+    if not len(mine):
+        return
+    cluster = answers["cluster"].fill_null(0).to_numpy() + before
+    lost, here = (answers[name].to_numpy() for name in ("lost", "here"))
+    owner, other = (answers[name].chunk(0) for name in ("owner", "other"))
+    names = pa.concat_arrays([owner, other])
+    batches = [*sketch_batches(group.files, [])]
+    sketches = pa.Table.from_batches(batches).combine_chunks()
+    ids = sketches["id"].chunk(0)
+    part, n = (sketches[name].to_numpy() for name in ("part", "n"))
+    last = 0
+    for begin in range(0, len(mine), ROWS):
+        at = mine[begin : begin + ROWS]
+        k, where = key[at], document[at]
+        keeper = here[k] & (where == document[firsts[k]])
+        gone = lost[k] | ~(here[k] & (at == firsts[k]))
+        counted = gone & (part[where] >= 0)  # not those of earlier corpora
+        size, last = bytes_under(where[counted], a[at][counted], z[at][counted], last)
+        cut.append(size)
+        # The partner of a copy is the document preferred most; of that one, where it loses its
+        # copies too, the one preferred least.
+        partner = np.where(keeper & lost[k], len(owner) + k.astype(np.int64), k)
+        columns = [
+            pa.array(part[where], pa.int32()),
+            pa.array(n[where], pa.int64()),
+            pa.array(gone),
+            ids.take(pa.array(where)),
+            pa.array(cluster[k]),
+            names.take(pa.array(partner, mask=lost[k])),
+            names.take(pa.array(partner, mask=~gone)),
+            pa.array(np.ones(len(at)), mask=~gone),
+            pa.repeat(pa.scalar(task["method"]), len(at)),
+            pa.array(a[at].astype(np.int64)),
+            pa.array(z[at].astype(np.int64)),
+            pa.array(keeper & ~lost[k]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=DECISIONS)
+
 
 PASSAGES = 2_000_000  # of a group, about; a file that holds more is a group by itself
 SLICE = 1_000_000  # rows of a slice that are aimed at
@@ -56,7 +226,7 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
     def owners(folder: Path, done: Done) -> dict[str, Any]:
         told = {"rows": str(done.folder("rows")), "folder": str(folder), "groups": count, **chosen}
         tasks = [{"part": part, **told} for part in range(done.facts["slices"])]
-        answers = run_tasks(run, "curate.dedup.passages.owners:write_owners", tasks)
+        answers = run_tasks(run, "curate.dedup.passages.resolve:write_owners", tasks)
         names = ("clusters", "members", "dropped", "lost")
         totals = {name: sum(answer[name] for answer in answers) for name in names}
         return {**totals, "by_slice": [answer["clusters"] for answer in answers]}
@@ -67,7 +237,7 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
         told = {"clusters": before, "method": step.method, "folder": str(folder)}
         told |= {name: str(done.folder(name)) for name in ("rows", "owners")}
         tasks = [{**group.dump(), **told} for group in found]
-        cut = run_tasks(run, "curate.dedup.passages.decided:write_pieces", tasks)
+        cut = run_tasks(run, "curate.dedup.passages.resolve:write_pieces", tasks)
         return {"cut": sum(d["cut"] for d in cut)}
 
     return [

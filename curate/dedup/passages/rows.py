@@ -1,10 +1,10 @@
 """What a group of sketch files has to say of each key: how often, and in which document it should
 stay.
 
-Of all copies in a group one row goes to where the key is decided (dedup/passages/owners.py), of the
+Of all copies in a group one row goes to where the key is decided (resolve.py), of the
 document preferred most; where no copy may stay in the end a second one, of that preferred least. So
 what decides has one row for a group however frequent a line is. The copies themselves stay here, in
-files that the group's next task reads (dedup/passages/decided.py).
+files that the group's next task reads (dedup/passages/resolve.py).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.atomic import replacing
+from curate.corpus.shuffle.groups import Group
+from curate.corpus.shuffle.slices import write_slices
+from curate.corpus.sketches import Task, sketch_batches
 from curate.dedup import survivors
 from curate.dedup.passages.packed import unpacked
 from curate.dedup.passages.preferred import Runs, ranks
 from curate.dedup.passages.shared import repeated_file, shared_files, shared_of
-from curate.dedup.shuffle.groups import Group
-from curate.dedup.shuffle.slices import write_slices
-from curate.sketches import Task, sketch_batches
+from curate.disk.atomic import replacing
 
 ROWS = pa.schema(
     [

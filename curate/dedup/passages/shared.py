@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from curate.atomic import TEMPORARY, replacing
-from curate.dedup.passages.packed import unpacked
-from curate.dedup.shuffle import partitions
-from curate.dedup.shuffle.buckets import BUNDLE, buckets_of
-from curate.dedup.shuffle.groups import Group, run_tasks
-from curate.dedup.shuffle.partitions import (
+from curate.corpus.shuffle import partitions
+from curate.corpus.shuffle.buckets import BUNDLE, buckets_of
+from curate.corpus.shuffle.groups import Group, run_tasks
+from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
     maybe_shared,
@@ -32,8 +30,10 @@ from curate.dedup.shuffle.partitions import (
     read_partitions,
     sort_pairs,
 )
+from curate.corpus.sketches import Run, Task
+from curate.dedup.passages.packed import unpacked
+from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
-from curate.sketches import Run, Task
 from kernel_cache import njit
 
 REMEMBERED = 1 << 16  # keys of a group that are recognised when they come again

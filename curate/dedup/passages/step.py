@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep
-from curate.documents import Documents
-from curate.sketches import Sketches
+from curate.documents.documents import Documents
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
 # C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
@@ -106,7 +106,7 @@ class DedupPassages(DedupStep):
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         from curate.dedup.passages import cuts as passage_cuts
         from curate.dedup.passages.keys import UNITS
-        from curate.text.cutting import cut_marked
+        from curate.documents.cutting import cut_marked
 
         unit = UNITS[self.unit]
         pieces = unit.pieces(docs)

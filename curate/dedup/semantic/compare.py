@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from curate.atomic import TEMPORARY, replacing
+from curate.corpus.shuffle.groups import run_tasks
+from curate.corpus.sketches import Run, Task
 from curate.dedup.semantic import clusters, pairs
-from curate.dedup.shuffle.groups import run_tasks
-from curate.sketches import Run, Task
+from curate.disk.atomic import TEMPORARY, replacing
 
 COSINES = 1 << 28  # to centroids, of a task: one or two seconds
 PRODUCTS = 1 << 29  # pairs of documents, of a task: some five seconds

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.atomic import replacing
+from curate.disk.atomic import replacing
 from curate.text.hashing import mix
 from kernel_cache import njit
 

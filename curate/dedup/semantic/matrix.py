@@ -7,18 +7,134 @@ basis is fitted here, and rows are put into their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from curate.atomic import clear_temporary, replacing
+from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.semantic import embeddings_basis
-from curate.dedup.semantic.embeddings import BATCH, whole_numbers
+from curate.dedup.semantic.embeddings import BATCH, Counts, counts_of, whole_numbers
 from curate.dedup.semantic.embeddings_basis import Basis
-from curate.dedup.semantic.embeddings_tasks import frequencies, group_rows
+from curate.disk.atomic import clear_temporary, replacing
 from curate.disk.inside import remove
-from curate.sketches import Sketches
+
+# Hashed embeddings as tasks, a group of sketch files each: what the basis is fitted to, then
+# rows.
+#
+# A row is made of its document alone and df are whole numbers, so that groups decide nothing.
+
+GROUP = 50_000  # documents of a task: some 6 s, and 19 MB of rows of 192 dimensions
+
+
+def frequencies(
+    sketches: Sketches, work: Path, place: np.ndarray, features: int
+) -> tuple[np.ndarray, Counts]:
+    """(df: int64[features], the counts of the sampled documents in order of their places). work: a
+    folder for files."""
+    tasks, places = [], []
+    for group in groups(sketches.files, GROUP):
+        mine = place[group.first : group.first + group.rows]
+        sample = np.flatnonzero(mine < embeddings_basis.SAMPLE)
+        places.append(mine[sample])
+        told = {"sample": sample.tolist(), "features": features, "folder": str(work)}
+        tasks.append({**group.dump(), **told})
+    run_tasks(sketches.run, f"{__name__}:count_group", _missing(tasks, counts_file))
+    df = np.zeros(features, np.int64)
+    chosen: list[tuple[int, np.ndarray, np.ndarray]] = []
+    for task, mine in zip(tasks, places, strict=True):
+        with np.load(counts_file(task), allow_pickle=False) as found:
+            df += found["df"]
+            each, buckets, counts = (found[name] for name in ("offsets", "buckets", "counts"))
+        for d, at in enumerate(mine.tolist()):
+            span = slice(each[d], each[d + 1])
+            if span.start < span.stop:
+                chosen.append((at, buckets[span], counts[span]))
+    chosen.sort(key=lambda row: row[0])
+    offsets = np.concatenate([[0], np.cumsum([len(row[1]) for row in chosen])]).astype(np.int64)
+    buckets = np.concatenate([np.empty(0, np.uint32), *(row[1] for row in chosen)])
+    counts = np.concatenate([np.empty(0, np.uint16), *(row[2] for row in chosen)])
+    return df, Counts(offsets, buckets, counts)
+
+
+def counts_file(task: Task) -> Path:
+    """What a group adds: df: int64[features]; offsets, buckets, counts: of its sample."""
+    return Path(task["folder"], f"counts-{task['part']:05d}.npz")
+
+
+def count_group_files(task: Task) -> dict[str, list[str]]:
+    """What `count_group` reads and writes."""
+    return {"reads": Group.load(task).reads(), "writes": [str(counts_file(task))]}
+
+
+def count_group(task: Task) -> dict[str, Any]:
+    """A task: how many documents of a group have each feature, and its sampled documents."""
+    df = np.zeros(task["features"], np.int64)
+    sample = np.array(task["sample"], np.int64)
+    chosen = [Counts(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.uint16))]
+    done = 0
+    for found in _counts(Group.load(task)):
+        df += np.bincount(found.buckets, minlength=len(df))
+        stop = done + len(found.offsets) - 1
+        for d in sample[np.searchsorted(sample, done) : np.searchsorted(sample, stop)] - done:
+            span = slice(found.offsets[d], found.offsets[d + 1])
+            size = np.array([span.stop - span.start])
+            chosen.append(Counts(size, found.buckets[span].copy(), found.counts[span].copy()))
+        done = stop
+    sizes, buckets, counts = (np.concatenate(column) for column in zip(*chosen, strict=True))
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    with replacing(counts_file(task)) as aside, aside.open("wb") as file:
+        np.savez(file, df=df, offsets=offsets, buckets=buckets, counts=counts)
+    return {}
+
+
+def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[slice, np.ndarray]]:
+    """(which documents, by arrival; their rows: int16[documents, size]) group by group. basis: its
+    file; work: a folder for files."""
+    told = {"basis": str(basis), "folder": str(work)}
+    tasks = [{**group.dump(), **told} for group in groups(sketches.files, GROUP)]
+    run_tasks(sketches.run, f"{__name__}:embed_group", _missing(tasks, rows_file))
+    for task in tasks:
+        rows = np.load(rows_file(task), allow_pickle=False)
+        yield slice(task["first"], task["first"] + task["rows"]), rows
+
+
+def rows_file(task: Task) -> Path:
+    """The rows of a group's documents, by arrival: int16[documents, size]."""
+    return Path(task["folder"], f"rows-{task['part']:05d}.npy")
+
+
+def embed_group_files(task: Task) -> dict[str, list[str]]:
+    """What `embed_group` reads and writes."""
+    reads = [*Group.load(task).reads(), task["basis"]]
+    return {"reads": reads, "writes": [str(rows_file(task))]}
+
+
+def embed_group(task: Task) -> dict[str, Any]:
+    """A task: the rows of a group."""
+    basis, group = Basis.load(Path(task["basis"])), Group.load(task)
+    rows = np.empty((group.rows, basis.size), np.int16)
+    done = 0
+    for found in _counts(group):
+        stop = done + len(found.offsets) - 1
+        rows[done:stop] = whole_numbers(basis.vectors(*found))
+        done = stop
+    with replacing(rows_file(task)) as aside, aside.open("wb") as file:
+        np.save(file, rows)
+    return {}
+
+
+def _counts(group: Group) -> Iterator[Counts]:
+    for batch in sketch_batches(group.files, ["buckets", "counts"], BATCH):
+        yield counts_of(batch)
+
+
+def _missing(tasks: list[Task], file: Callable[[Task], Path]) -> list[Task]:
+    """What an earlier try has not left: files are whole or absent."""
+    return [task for task in tasks if not file(task).exists()]
+
 
 MATRIX, BASIS = "embeddings.npy", "basis.npz"
 WORK = "work"  # what tasks leave until the matrix is there

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field, PrivateAttr
 
+from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
-from curate.documents import Documents
-from curate.sketches import Sketches
+from curate.documents.documents import Documents
 
 if TYPE_CHECKING:
     from curate.dedup.semantic.embeddings_model import Embedder

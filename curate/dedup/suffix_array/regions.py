@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.atomic import replacing
 from curate.dedup.suffix_array.windows import continues, window_end
+from curate.disk.atomic import replacing
 from kernel_cache import njit
 
 _COPY = 32 << 20  # symbols that are moved at a time

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus.sketches import Run, run_here
 from curate.dedup import survivors
 from curate.dedup.suffix_array import decide
+from curate.dedup.suffix_array.decide import fit
 from curate.dedup.suffix_array.find import ROWS, dtype_of, list_values, regions_of
 from curate.dedup.suffix_array.merge import find_passages
 from curate.dedup.suffix_array.sort import RegionText, sort
-from curate.dedup.suffix_array.spans import fit
 from curate.disk.inside import remove
-from curate.sketches import Run, run_here
 from curate.text.buffers import as_large_string, text_buffers
 
 if TYPE_CHECKING:
+    from curate.corpus.sketches import Sketches
     from curate.dedup.suffix_array.step import DedupSuffixArray
-    from curate.sketches import Sketches
 
 WORK = "work"
 
@@ -40,7 +40,7 @@ def resolve(
     room = room or step.room
     if not step.keep_index:
         return _decide(step, sketches, room, size)
-    from curate.search.index import chunk_bytes
+    from curate.dedup.suffix_array.search_index import chunk_bytes
 
     total = "SELECT coalesce(sum(size + 1), 0)::BIGINT FROM sketches WHERE part >= 0"
     if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(room // 2):
@@ -81,7 +81,7 @@ def _decide(
 
 
 def _keep_index(sketches: Sketches, room: int, run: Run) -> None:
-    from curate.search.index import IndexWriter, is_complete
+    from curate.dedup.suffix_array.search_index import IndexWriter, is_complete
 
     if is_complete(sketches.folder):
         return

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from curate.atomic import clear_temporary, replacing
-from curate.dedup.shuffle.groups import run_tasks
+from curate.corpus.shuffle.groups import run_tasks
+from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.windows import continues, same_window
-from curate.sketches import Run, Task
+from curate.disk.atomic import clear_temporary, replacing
 from curate.text.hashing import load8
 from kernel_cache import njit
 

@@ -10,15 +10,132 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr, model_validator
 
+from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep
-from curate.documents import Documents
-from curate.sketches import Sketches
-from curate.steps import digest
+from curate.dedup.suffix_array.windows import continues
+from curate.documents.documents import NUMBER, Documents
+from curate.errors import RunFailed
+from curate.steps.contracts import digest
+from curate.text.buffers import text_buffers
+from curate.text.unicode import space_bytes
+from kernel_cache import njit
+
+# Documents as tokens of a given tokenizer, with the bytes that each token stands for.
+
+_BATCH = 64  # documents encoded together
+
+
+class Encoder:
+    """A tokenizer.json, loaded; the spelling of a special token in a text is ordinary text."""
+
+    def __init__(self, path: Path) -> None:
+        """RunFailed where the file is no tokenizer."""
+        from tokenize_kit.encode.load import load_tokenizer
+        from tokenize_kit.errors import TokenizerError
+
+        try:
+            self._tokenizer = load_tokenizer(path)
+        except TokenizerError as error:
+            failure = RunFailed(str(error))
+            failure.exit_code = error.exit_code
+            raise failure from None
+        vocab = max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+        self.dtype = np.dtype(np.uint16 if vocab <= 1 << 16 else np.uint32)
+
+    def columns(self, texts: pa.LargeStringArray) -> dict[str, pa.Array]:
+        """tokens, token_start, token_end: lists, a document's tokens and their bytes in it; a token
+        of a part of a character has the bytes of the whole character."""
+        data, offsets = text_buffers(texts)
+        ends = np.zeros(len(texts) + 1, np.int64)
+        parts: dict[str, list[np.ndarray]] = {"tokens": [], "token_start": [], "token_end": []}
+        for first in range(0, len(texts), _BATCH):
+            some = [t or "" for t in texts.slice(first, _BATCH).to_pylist()]
+            encoded = self._tokenizer.encode_batch(some, add_special_tokens=False)
+            for r, encoding in enumerate(encoded, first):
+                row = data[offsets[r] : offsets[r + 1]]
+                places = np.append(np.flatnonzero((row & 0xC0) != 0x80), len(row))
+                spans = places[np.array(encoding.offsets, np.int64).reshape(-1, 2)]
+                parts["tokens"].append(np.array(encoding.ids, self.dtype))
+                parts["token_start"].append(spans[:, 0].astype(np.uint32))
+                parts["token_end"].append(spans[:, 1].astype(np.uint32))
+                ends[r + 1] = len(encoding.ids)
+        lists = pa.array(np.cumsum(ends), pa.int64())
+        place = np.dtype(np.uint32)
+        kinds = {"tokens": self.dtype, "token_start": place, "token_end": place}
+        return {
+            name: pa.LargeListArray.from_arrays(
+                lists, pa.array(np.concatenate([np.empty(0, kinds[name]), *values]))
+            )
+            for name, values in parts.items()
+        }
+
+
+# What decisions on passages do to documents: marks on bytes, and what is left of the text.
+
+# Marks: one more than their places in suffix_array.RULES.
+GLOBAL, LOCAL = 1, 2
+
+
+@njit(cache=True, nogil=True)
+def _mark(offsets, rows, start, end, local, mark):
+    base = offsets[0]
+    for s in range(len(rows)):
+        at = offsets[rows[s]] - base
+        size = offsets[rows[s] + 1] - offsets[rows[s]]
+        a, z = max(start[s], 0), min(end[s], size)
+        for i in range(at + a, at + z):
+            mark[i] = LOCAL if local[s] and mark[i] != GLOBAL else GLOBAL
+
+
+@njit(cache=True, nogil=True)
+def _left(data, offsets, rows, mark, cut, chars, written):
+    base = offsets[0]
+    for r in rows:
+        i, stop = offsets[r], offsets[r + 1]
+        while i < stop:
+            if mark[i - base]:
+                cut[r] += 1
+                i += 1
+                continue
+            n = space_bytes(data, i, stop)
+            if n == 0:
+                written[r] = True
+                n = 1
+            for k in range(i, i + n):
+                chars[r] += not continues(data[k])
+            i += n
+
+
+def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """(mark: uint8[bytes of the batch], GLOBAL or LOCAL where a decision cuts, else 0; rows:
+    int64[], those with a cut)."""
+    _, offsets = docs.buffers()
+    mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
+    gone = decisions.filter(decisions["drop"])
+    rows = np.searchsorted(docs.table[NUMBER].to_numpy(), gone["n"].to_numpy())
+    start, end = gone["span_start"].to_numpy(), gone["span_end"].to_numpy()
+    local = gone["local"].to_numpy(zero_copy_only=False) if len(gone) else np.empty(0, np.bool_)
+    _mark(offsets, rows, start, end, local, mark)
+    return mark, np.unique(rows)
+
+
+def left_over(
+    docs: Documents, mark: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
+    bool[rows], whether one of them is no white space) of the rows named, 0 and False of others."""
+    data, offsets = docs.buffers()
+    cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
+    written = np.zeros(len(docs), np.bool_)
+    _left(data, offsets, rows, mark, cut, chars, written)
+    return cut, chars, written
+
 
 RULES = ("duplicate", "local_duplicate")
 # 50 tokens of a BPE as GPT-2's, in the paper; about 200 characters of English.
@@ -123,8 +240,6 @@ class DedupSuffixArray(DedupStep):
 
     def open(self) -> None:
         if self.tokenizer:
-            from curate.dedup.suffix_array.tokens import Encoder
-
             self._encoder = Encoder(self._tokenizer_file())
 
     def sketch(self, docs: Documents) -> pa.Table:
@@ -141,8 +256,7 @@ class DedupSuffixArray(DedupStep):
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        from curate.dedup.suffix_array.cuts import left_over, marks_of
-        from curate.text.cutting import cut_marked
+        from curate.documents.cutting import cut_marked
 
         mark, rows = marks_of(docs, decisions)
         cut, chars, written = left_over(docs, mark, rows)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.corpus.sketches import Sketches, SketchFile
 from curate.dedup.bloom.step import DedupBloom
-from curate.documents import documents
-from curate.sketches import Sketches, SketchFile
-from curate.stage_work import sketch_rows
+from curate.documents.documents import documents
+from curate.run.worker.specification import sketch_rows
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
 SURE = {"false_positives": 1e-9}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from curate.database import literal
 from curate.dedup import survivors
+from curate.disk.database import literal
 
 
 def decide(db: Any, path: Path, survivor: str, method: str) -> dict[str, Any]:

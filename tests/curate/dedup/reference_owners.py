@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from curate.database import literal
+from curate.corpus.sketches import Sketches
 from curate.dedup.passages.packed import unpacked
-from curate.sketches import Sketches
+from curate.disk.database import literal
 from curate.text.buffers import one_array
 
 Keep = Literal["one", "none"]

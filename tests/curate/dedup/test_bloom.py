@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference_bloom as plain
-from bloom_cases import SURE, line, run_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.bloom.filter import BloomFilter, read_header
 from curate.dedup.bloom.step import FILTER, DedupBloom
-from curate.documents import documents
+from curate.documents.documents import documents
+from tests.curate.dedup import reference_bloom as plain
+from tests.curate.dedup.bloom_cases import SURE, line, run_step
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))

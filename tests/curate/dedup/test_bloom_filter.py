@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_bloom import Blocked
 
 from curate.dedup.bloom import kernel
-from curate.dedup.bloom.filter import HEADER, BloomFilter, grown_from, read_header
-from curate.dedup.bloom.size import best_load, blocks_for, expected_rate
+from curate.dedup.bloom.filter import (
+    HEADER,
+    BloomFilter,
+    best_load,
+    blocks_for,
+    expected_rate,
+    grown_from,
+    read_header,
+)
 from curate.errors import UsageError
+from tests.curate.dedup.reference_bloom import Blocked
 
 
 def random_keys(count: int, seed: int = 1) -> np.ndarray:

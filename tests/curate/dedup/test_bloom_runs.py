@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bloom_cases import SURE, line, pages, replayed, run_step
 
 from curate.dedup.bloom import ordered_pass as bloom_pass
 from curate.dedup.bloom.filter import BloomFilter, read_header
 from curate.dedup.bloom.step import FILTER, DedupBloom
 from curate.errors import RunFailed, UsageError
-from curate.explain import explain
-from curate.explain import text as explained
+from curate.inspect.explain import explain
+from curate.inspect.explain import text as explained
+from tests.curate.dedup.bloom_cases import SURE, line, pages, replayed, run_step
 
 
 def test_dolmas_documents_go_by_text_or_url_and_blank_ones_stay(bench):

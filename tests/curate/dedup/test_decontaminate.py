@@ -9,7 +9,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from decontaminate_here import (
+
+from curate.dedup.decontaminate.step import Decontaminate
+from tests.curate.dedup.decontaminate_cases import (
     COMMON,
     ITEMS,
     LONG,
@@ -20,8 +22,6 @@ from decontaminate_here import (
     here,
     sets_of,
 )
-
-from curate.dedup.decontaminate.step import Decontaminate
 
 
 @pytest.mark.parametrize("settings", MODES, ids=str)

@@ -7,8 +7,11 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
-import reference_decontaminate as reference
-from decontaminate_here import (
+
+from curate.errors import CurateError, RunFailed, UsageError
+from curate.steps.recipe import build, make_step
+from tests.curate.dedup import reference_decontaminate as reference
+from tests.curate.dedup.decontaminate_cases import (
     COMMON,
     ITEMS,
     contamination,
@@ -16,9 +19,6 @@ from decontaminate_here import (
     here,
     sets_of,
 )
-
-from curate.errors import CurateError, RunFailed, UsageError
-from curate.recipe import build, make_step
 
 
 def cut_reference(text: str, wanted: set, chars: int, piece: int, most: int) -> str | None:

@@ -7,7 +7,6 @@ import time
 
 import numpy as np
 import pytest
-import reference_decontaminate as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +14,9 @@ from curate.dedup.decontaminate import kernel
 from curate.dedup.decontaminate import windows as decontaminate_windows
 from curate.dedup.decontaminate.items import Item
 from curate.dedup.decontaminate.windows import Cutting, Windows, cut_windows, find
-from curate.documents import documents
+from curate.documents.documents import documents
 from curate.text.words import word_table
+from tests.curate.dedup import reference_decontaminate as reference
 
 ALPHABET = "ab B1_ .-éÉ\u0301ไท中文か\U0001f600\0\n"
 TEXTS = st.lists(st.text(st.sampled_from(ALPHABET), max_size=40), min_size=1, max_size=4)

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import reference_exact
-from dying_here import Dying, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.database import database
+from curate.corpus.shuffle import groups as shuffle_groups
+from curate.corpus.shuffle import partitions as shuffle_partitions
+from curate.corpus.sketches import MARK, Run, Sketches, SketchFile, run_here, view
 from curate.dedup import exact_resolve
 from curate.dedup.exact import DedupExact
-from curate.dedup.shuffle import groups as shuffle_groups
-from curate.dedup.shuffle import partitions as shuffle_partitions
-from curate.sketches import MARK, Run, Sketches, SketchFile, run_here, view
+from curate.disk.database import database
+from tests.curate.dedup import reference_exact
+from tests.curate.dying_process import Dying, Killed
 
 POLICIES = ["longest", "newest", "c4", "first", "best:x", "prefer-source:b,a'b"]
 

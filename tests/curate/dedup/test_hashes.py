@@ -10,13 +10,13 @@ import struct
 import numpy as np
 import pytest
 import xxhash
-from reference_passages import murmur3
 
 from curate.dedup.exact import DedupExact
 from curate.dedup.hashes import HASHES, collision_odds, digests
 from curate.dedup.passages.keys import DEFAULT_HASH
 from curate.dedup.passages.step import DedupPassages
-from curate.documents import documents
+from curate.documents.documents import documents
+from tests.curate.dedup.reference_passages import murmur3
 
 TEXTS = [b"", b"a", b"a\x00b", "日本語".encode(), b"x" * 1000, bytes(range(256))]
 KNOWN = {

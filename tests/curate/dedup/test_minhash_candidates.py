@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from curate.corpus.shuffle import candidates as shuffle_candidates
 from curate.dedup.minhash import candidates as minhash_candidates
 from curate.dedup.minhash import ordered as minhash_ordered
 from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, members_of_two
-from curate.dedup.shuffle import candidates as shuffle_candidates
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_here import environment
-from minhash_here import SETTINGS, decide, sketched, texts, write
 
-from curate.dedup import phases
+from curate.corpus import phases
 from curate.dedup.minhash.step import DedupMinhash
+from tests.curate.command_line import environment
+from tests.curate.dedup.minhash_sketches import SETTINGS, decide, sketched, texts, write
 
 
 class Killed(BaseException):
@@ -76,7 +76,7 @@ from curate.dedup import phases
 from curate.dedup.minhash import resolve as minhash_resolve
 from curate.dedup.minhash.step import DedupMinhash
 from minhash_here import decide
-from curate.sketches import SketchFile
+from curate.corpus.sketches import SketchFile
 
 folder, victim = Path(sys.argv[1]), sys.argv[2]
 commit, forget = phases._commit, minhash_resolve.forget

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.minhash import compared, verify
+from curate.corpus.shuffle.buckets import bucket_files
+from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
+from curate.corpus.shuffle.candidates import BITS, ones_before
+from curate.corpus.sketches import run_here
+from curate.dedup.minhash import verify
+from curate.dedup.minhash import verify as compared
 from curate.dedup.minhash.bits import pack
 from curate.dedup.minhash.decisions import SIMILARITY
 from curate.dedup.minhash.forest import NONE, clear_roots, flatten
@@ -27,10 +32,6 @@ from curate.dedup.minhash.parts import (
 )
 from curate.dedup.minhash.stars import PARTNERS, ROOTS
 from curate.dedup.minhash.verify import Compared, keep_best, match_buckets, plain, write_matches
-from curate.dedup.shuffle.buckets import bucket_files
-from curate.dedup.shuffle.byte_rows import SliceFiles, SliceWriter
-from curate.dedup.shuffle.candidates import BITS, ones_before
-from curate.sketches import run_here
 
 VALUES, WIDTH = 24, 12  # of a signature of 4 bits a value, which the tests take
 

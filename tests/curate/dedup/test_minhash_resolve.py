@@ -7,7 +7,23 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from minhash_here import (
+
+from curate.corpus.shuffle import buckets as shuffle_buckets
+from curate.corpus.shuffle import byte_rows
+from curate.corpus.shuffle import candidates as shuffle_candidates
+from curate.corpus.shuffle import groups as shuffle_groups
+from curate.corpus.shuffle import keys as shuffle_keys
+from curate.corpus.shuffle import partitions as shuffle_partitions
+from curate.corpus.shuffle import room as shuffle_room
+from curate.corpus.sketches import SketchFile
+from curate.dedup.minhash import candidates as minhash_candidates
+from curate.dedup.minhash import decisions as minhash_decisions
+from curate.dedup.minhash import parts as minhash_parts
+from curate.dedup.minhash import verify as minhash_compared
+from curate.dedup.minhash import verify as minhash_verify
+from curate.dedup.minhash.step import DedupMinhash
+from curate.errors import RunFailed
+from tests.curate.dedup.minhash_sketches import (
     BANDS,
     ROWS,
     SETTINGS,
@@ -19,22 +35,6 @@ from minhash_here import (
     with_keys,
     write,
 )
-
-from curate.dedup.minhash import candidates as minhash_candidates
-from curate.dedup.minhash import compared as minhash_compared
-from curate.dedup.minhash import decisions as minhash_decisions
-from curate.dedup.minhash import parts as minhash_parts
-from curate.dedup.minhash import verify as minhash_verify
-from curate.dedup.minhash.step import DedupMinhash
-from curate.dedup.shuffle import buckets as shuffle_buckets
-from curate.dedup.shuffle import byte_rows
-from curate.dedup.shuffle import candidates as shuffle_candidates
-from curate.dedup.shuffle import groups as shuffle_groups
-from curate.dedup.shuffle import keys as shuffle_keys
-from curate.dedup.shuffle import partitions as shuffle_partitions
-from curate.dedup.shuffle import room as shuffle_room
-from curate.errors import RunFailed
-from curate.sketches import SketchFile
 
 
 def expected(files: tuple[SketchFile, ...], first: bool) -> list[dict[str, Any]]:

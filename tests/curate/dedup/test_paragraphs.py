@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_passages import ccnet, ccnet_key
-from test_passages import decide, decide_here, replayed
 
-from curate.documents import documents
+from curate.documents.documents import documents
 from curate.errors import UsageError
+from tests.curate.dedup.reference_passages import ccnet, ccnet_key
+from tests.curate.dedup.test_passages import decide, decide_here, replayed
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 CCNET: dict[str, Any] = {"unit": "paragraph", "keep": "none", "hash": "sha1-64"}

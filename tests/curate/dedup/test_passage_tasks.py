@@ -12,22 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import reference_owners
-from dying_here import Dying, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_exact_resolve import POLICIES, write
 
-from curate.database import database
+from curate.corpus.shuffle import partitions as shuffle_partitions
+from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup import survivors
 from curate.dedup.passages import resolve as passages_resolve
 from curate.dedup.passages.packed import packed, unpacked
 from curate.dedup.passages.preferred import Runs, in_order
 from curate.dedup.passages.shared import NONE, leave_repeats
 from curate.dedup.passages.step import DedupPassages
-from curate.dedup.shuffle import partitions as shuffle_partitions
-from curate.resolving import _removal
-from curate.sketches import Run, Sketches, SketchFile, run_here, view
+from curate.disk.database import database
+from curate.run.resolve import _removal
+from tests.curate.dedup import reference_owners
+from tests.curate.dedup.test_exact_resolve import POLICIES, write
+from tests.curate.dying_process import Dying, Killed
 
 
 def sketches(documents: list[list[int]], seed: int = 0) -> pa.Table:

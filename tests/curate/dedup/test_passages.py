@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_passages import c4_lines, cut_sentences, key_of, md5, murmur3
 
-from curate.database import database
+from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.passages.keys import UNITS, piece_keys
 from curate.dedup.passages.step import DedupPassages
-from curate.documents import documents
+from curate.disk.database import database
+from curate.documents.documents import documents
 from curate.errors import UsageError
-from curate.sketches import Sketches, SketchFile, view
-from curate.stage_work import sketch_rows
+from curate.run.worker.specification import sketch_rows
+from tests.curate.dedup.reference_passages import c4_lines, cut_sentences, key_of, md5, murmur3
 
 LINES = [
     *("Subscribe to our letter today.", "subscribe to our letter TODAY. ", "Read more.", "", "  "),

@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from dying_here import Dying, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_minhash_resolve import texts
-from test_shuffle_tasks import Alone, engine, through  # noqa: F401
 
-from curate.database import database
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import compare, embeddings_tasks
+from curate.dedup.semantic import compare
+from curate.dedup.semantic import matrix as embeddings_tasks
 from curate.dedup.semantic import pairs as semantic_pairs
 from curate.dedup.semantic.step import DedupSemantic
-from curate.documents import documents
-from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
-from curate.stage_work import sketch_rows
+from curate.disk.database import database
+from curate.documents.documents import documents
+from curate.run.worker.specification import sketch_rows
+from tests.curate.corpus.test_shuffle_tasks import Alone, engine, through  # noqa: F401
+from tests.curate.dedup.test_minhash_resolve import texts
+from tests.curate.dying_process import Dying, Killed
 
 NAMES = ["count_group", "embed_group", "label_rows", "compare_clusters"]
 STEPS = {

@@ -12,7 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_substrings import (
+
+from curate.corpus.sketches import Sketches, SketchFile, view
+from curate.dedup.suffix_array import find
+from curate.dedup.suffix_array.resolve import resolve
+from curate.dedup.suffix_array.step import DedupSuffixArray
+from curate.disk.database import database
+from curate.documents.documents import documents
+from curate.errors import RunFailed, UsageError
+from curate.run.worker.specification import sketch_rows
+from tests.curate.dedup.reference_substrings import (
     Row,
     in_bytes,
     on_characters,
@@ -21,15 +30,6 @@ from reference_substrings import (
     pages_of,
     spans_to_cut,
 )
-
-from curate.database import database
-from curate.dedup.suffix_array import find
-from curate.dedup.suffix_array.resolve import resolve
-from curate.dedup.suffix_array.step import DedupSuffixArray
-from curate.documents import documents
-from curate.errors import RunFailed, UsageError
-from curate.sketches import Sketches, SketchFile, view
-from curate.stage_work import sketch_rows
 
 TINY = {"room": 1, "size": 16}  # chunks of about a window, and tasks of sixteen places
 
@@ -293,7 +293,7 @@ def test_a_document_cannot_spell_a_special_token_and_a_tokenizer_must_be_one(ben
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.add_special_tokens(["<|end|>"])
     tokenizer.save(str(path))
-    from curate.dedup.suffix_array.tokens import Encoder
+    from curate.dedup.suffix_array.step import Encoder
 
     tokens = Encoder(path).columns(documents({"text": ["<|end|>"]}).text)["tokens"]
     assert len(tokens[0]) > 1

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from curate.corpus.sketches import Task, run_here
 from curate.dedup.suffix_array import sort as suffix_sort
 from curate.dedup.suffix_array import windows
-from curate.dedup.suffix_array.anchors import Sieve
-from curate.dedup.suffix_array.groups import repeated
-from curate.dedup.suffix_array.merge import find_cuts, find_passages, window_of
+from curate.dedup.suffix_array.find import Sieve
+from curate.dedup.suffix_array.merge import find_cuts, find_passages, repeated, window_of
 from curate.dedup.suffix_array.ranges import passages
 from curate.dedup.suffix_array.regions import Regions, RegionsWriter, find_regions, preferred
 from curate.dedup.suffix_array.sort import (
@@ -30,7 +30,6 @@ from curate.dedup.suffix_array.sort import (
     sort,
     suffix_array,
 )
-from curate.sketches import Task, run_here
 
 TEXTS = st.lists(st.text("abé日", max_size=20), min_size=1, max_size=5)
 CHECK = settings(deadline=None, max_examples=60)

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from reference_substrings import pages_of
+
+from tests.curate.dedup.reference_substrings import pages_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
@@ -72,17 +73,17 @@ def dying(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGKILL)
     return original(*args, **kwargs)
 setattr(owner, last, dying)
-from curate.outcome import Options
-from curate.recipe import parse
-from curate.run import run_recipe
+from curate.run.outcome import Options
+from curate.steps.recipe import parse
+from curate.api import run_recipe
 run_recipe(parse(Path("recipe.json").read_text(), "r", ()), sys.argv[4:5], Path(sys.argv[5]),
            Options(workers=1, quiet=True))
 """
 # In each phase: before the first chunk of the index, behind it; while regions are found, behind
 # them; behind a sorted chunk; while the decisions are made.
 PHASES = [
-    ("curate.search.index", "IndexWriter._close_chunk", 1),
-    ("curate.search.index", "write_text", 1),
+    ("curate.dedup.suffix_array.search_index", "IndexWriter._close_chunk", 1),
+    ("curate.dedup.suffix_array.search_index", "write_text", 1),
     ("curate.dedup.suffix_array.regions", "RegionsWriter.close", 1),
     ("curate.dedup.suffix_array.sort", "sort_chunk", 1),
     ("curate.dedup.suffix_array.merge", "find_cuts", 1),

@@ -10,17 +10,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from dying_here import Dying, Killed
-from reference_substrings import pages_of
-from test_shuffle_tasks import Alone, engine, through  # noqa: F401
 
-from curate.database import database
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
 from curate.dedup.suffix_array import find
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
-from curate.documents import documents
-from curate.sketches import Run, Sketches, SketchFile, Task, run_here, view
-from curate.stage_work import sketch_rows
+from curate.disk.database import database
+from curate.documents.documents import documents
+from curate.run.worker.specification import sketch_rows
+from tests.curate.corpus.test_shuffle_tasks import Alone, engine, through  # noqa: F401
+from tests.curate.dedup.reference_substrings import pages_of
+from tests.curate.dying_process import Dying, Killed
 
 NAMES = ["pass_group", "sort_chunk", "merge_windows", "join_windows"]
 SMALL = {"room": 6 * 6000, "size": 3000}  # several chunks, and several tasks of each kind

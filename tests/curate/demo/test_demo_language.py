@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from curate.demo.plan import plan_pages
-from curate.documents import documents
+from curate.documents.documents import documents
 
 pytest.importorskip("fasttext_pybind")
 
 from curate.demo.language import train_demo_model
 from curate.extract.step import Extract
-from curate.language.step import Language
+from curate.scoring.language.step import Language
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_every_page_of_prose_is_recognised(model: Path) -> None:
     """All wrong languages, all clean pages and their copies, as extraction leaves them."""
     prose = ("clean", "wrong_language", "near_dup", "exact_dup", "substring_dup", "url_dup", "pii")
     pages = [p for p in plan_pages() if p.kind in prose]
-    from curate.documents import CORE, PAYLOAD
+    from curate.documents.documents import CORE, PAYLOAD
 
     schema = (*CORE, *PAYLOAD)
     columns = {

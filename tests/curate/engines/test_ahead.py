@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from curate.cli import invoke
+from curate.cli.app import invoke
 from curate.engines import ahead
 from curate.engines.local import LocalEngine
 
@@ -57,7 +57,7 @@ def test_the_engine_takes_the_worker_that_is_there() -> None:
     with LocalEngine(1) as engine:
         tasks = [{"spec": "nowhere"}]
         with pytest.raises(Exception, match="nowhere"):
-            list(engine.map("curate.stage:sketch_partition", tasks))
+            list(engine.map("curate.run.worker.partition:sketch_partition", tasks))
     assert process.poll() is not None and ahead.take() is None
 
 

@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apart_here import Apart
-from cli_here import environment
 
 import curate
+from curate.corpus.shuffle import groups, partitions
 from curate.dedup import exact_resolve
 from curate.dedup.passages import resolve as passages
-from curate.dedup.semantic import compare, embeddings_tasks
-from curate.dedup.shuffle import groups, partitions
+from curate.dedup.semantic import compare
+from curate.dedup.semantic import matrix as embeddings_tasks
 from curate.dedup.suffix_array import find, merge
 from curate.dedup.suffix_array.step import DedupSuffixArray
 from curate.engines import elsewhere, exchanging
 from curate.engines.exchange import NOTE
-from curate.ledger import Ledger
-from curate.outcome import Options
-from curate.whatif.apply import apply
+from curate.inspect.whatif.apply import apply
+from curate.run.ledger import Ledger
+from curate.run.outcome import Options
+from tests.curate.command_line import environment
 from tests.curate.conftest import Bench, pages
-from tests.curate.filters.opt_out_here import record
+from tests.curate.engines.two_machines import Apart
+from tests.curate.filters.robots_archives import record
 
 SMALL = {"partition_bytes": 4096, "batch_rows": 8}
 C4 = {"c4": {"min_sentences": 2}}
@@ -100,7 +101,7 @@ def _apart(tmp_path_factory) -> Iterator[tuple[Apart, Path]]:
 def cluster(_apart, monkeypatch) -> Cluster:
     apart, home = _apart
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "plugins"))
-    monkeypatch.setattr("curate.run.open_engine", apart.opened)
+    monkeypatch.setattr("curate.run.driver.open_engine", apart.opened)
     monkeypatch.setattr(exchanging, "BEHIND", 0)  # nothing is fetched while OUT is hidden
     return Cluster(apart, home)
 
@@ -225,7 +226,7 @@ def test_every_function_that_is_mapped_says_which_files_it_touches():
         found |= {*re.findall(r'"(curate\.[\w.]+:[a-z_]+)"', text)}
         found |= {f"{module}:{name}" for name in re.findall(r'\{__name__\}:([a-z_]+)"', text)}
     # A language model is trained by a worker of its own; WORK is what does the others elsewhere.
-    found -= {"curate.language.fit:fit", exchanging.WORK}
+    found -= {"curate.scoring.language.fit:fit", exchanging.WORK}
     assert len(found) >= 10
     for function in found:
         assert exchanging.files_of(function)

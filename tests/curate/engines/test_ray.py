@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from curate.corpus.shuffle import groups, partitions
 from curate.dedup import exact_resolve
-from curate.dedup.shuffle import groups, partitions
 from curate.engines.ray import RayEngine
 from curate.errors import RunFailed, UsageError
 from tests.curate.conftest import pages
@@ -194,7 +194,7 @@ def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, tmp_pat
 def test_a_folder_that_a_machine_does_not_see_is_named(cluster):
     engine = RayEngine(1, shared=["/nowhere/at/all"])
     with pytest.raises(UsageError, match=r"does not see /nowhere/at/all: use a folder that all"):
-        list(engine.map("curate.stage:run_partition", [{"part": 0}]))
+        list(engine.map("curate.run.worker.partition:run_partition", [{"part": 0}]))
 
 
 @pytest.mark.parametrize(

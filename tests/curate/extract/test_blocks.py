@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.documents import CORE, PAYLOAD, Documents, documents
+from curate.documents.documents import CORE, PAYLOAD, Documents, documents
 from curate.extract.blocks import main_text, main_texts, tables
 from curate.extract.inspect import look_at
 from curate.extract.scan import count_tags

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.documents import CORE, PAYLOAD, documents
-from curate.extract.encoding import decode
+from curate.documents.documents import CORE, PAYLOAD, documents
 from curate.extract.step import Extract, full_text, main_text
+from curate.text.encoding import decode
 
 PAGE = (
     "<html><body><nav><a href=/>Home</a><a href=/about>About us</a></nav><main><h1>Mills</h1>"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from curate.documents import CORE, PAYLOAD, Documents, documents
+from curate.documents.documents import CORE, PAYLOAD, Documents, documents
 from curate.errors import RunFailed, UsageError
-from curate.extract import optional
+from curate.extract import step as optional
 from curate.extract.step import Extract
 
 PROSE = (

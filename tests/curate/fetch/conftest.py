@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from web import Web, serving
+
+from tests.curate.fetch.web import Web, serving
 
 
 @pytest.fixture

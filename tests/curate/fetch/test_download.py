@@ -16,13 +16,13 @@ from pathlib import Path
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from web import Web
 
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import Outcome, download, fetch_one
 from curate.fetch.rate import Rate, parse_rate
 from curate.fetch.sources import Refused, _checked_redirects
 from curate.fetch.transfer import Wanted
+from tests.curate.fetch.web import Web
 
 DATA = random.Random(5).randbytes(5000)
 SHA = "sha256:" + hashlib.sha256(DATA).hexdigest()
@@ -328,7 +328,7 @@ def test_a_second_process_does_not_write_into_the_same_part(web: Web, tmp_path: 
 
 def test_after_kill_9_it_goes_on(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA * 40)
-    command = [sys.executable, "-m", "curate.cli", "fetch", url, "-o", str(tmp_path)]
+    command = [sys.executable, "-m", "curate.cli.app", "fetch", url, "-o", str(tmp_path)]
     slow = subprocess.Popen([*command, "--rate", "40kB/s"], stderr=subprocess.DEVNULL)
     part = tmp_path / "a.part"
     while not part.exists() or part.stat().st_size < 10_000:
@@ -345,7 +345,7 @@ def test_after_kill_9_it_goes_on(web: Web, tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_it_soon_and_says_that_it_goes_on(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA * 40)
-    command = [sys.executable, "-m", "curate.cli", "fetch", url, "-o", str(tmp_path)]
+    command = [sys.executable, "-m", "curate.cli.app", "fetch", url, "-o", str(tmp_path)]
     slow = subprocess.Popen([*command, "--rate", "10kB/s"], stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "a.part.json").exists():
         assert slow.poll() is None

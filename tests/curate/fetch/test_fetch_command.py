@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_here import run_here
-from web import Web
 
 from curate.errors import RunFailed, UsageError
 from curate.fetch.wanted import wanted_files
+from tests.curate.command_line import run_here
+from tests.curate.fetch.web import Web
 
 PATHS = ["crawl-data/CC-MAIN-2026-01/a.warc.gz", "crawl-data/CC-MAIN-2026-01/b.warc.gz"]
 SUM = hashlib.sha256(b"one").hexdigest()

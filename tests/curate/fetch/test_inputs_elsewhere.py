@@ -13,16 +13,16 @@ import fsspec
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from web import Web
 
 from curate.errors import CurateError, RunFailed
-from curate.fetch.inputs import local_inputs, versions_now
+from curate.formats.fetched import local_inputs, versions_now
 from curate.formats.input_lists import expanded
-from curate.recipe import load
 from curate.refresh import run
 from curate.refresh.inputs import look
 from curate.refresh.outcome import How
 from curate.refresh.remote import Remote
+from curate.steps.recipe import load
+from tests.curate.fetch.web import Web
 
 DAYS = {
     day: "".join(

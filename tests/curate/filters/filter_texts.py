@@ -12,8 +12,8 @@ from pathlib import Path
 import zstandard
 from hypothesis import strategies as st
 
-from curate.documents import Documents, documents
-from curate.steps import Step
+from curate.documents.documents import Documents, documents
+from curate.steps.contracts import Step
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 PROSE = (

@@ -5,9 +5,8 @@ Penedo et al. 2024, section 3.6; DataTrove 0.10 fineweb_quality_filter.py.
 
 from __future__ import annotations
 
-from reference_gopher import copies, share, symbol_words
-
 from curate.filters.punctuation import TERMINAL
+from tests.curate.filters.reference_gopher import copies, share, symbol_words
 
 
 def fineweb(text: str, variant: str) -> tuple[dict[str, float], set[str]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from curate.documents import documents
+from curate.documents.documents import documents
 from curate.errors import UsageError
-from curate.filters import badwords
+from curate.filters import c4 as badwords
 from curate.filters.c4 import C4
 
 GOOD = "The cat sat on the mat. The dog sat on the rug. The bird sat in the {} tree."

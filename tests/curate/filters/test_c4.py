@@ -14,10 +14,10 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_c4 import clean_page
 
-from curate.documents import Documents, documents
+from curate.documents.documents import Documents, documents
 from curate.filters.c4 import C4
+from tests.curate.filters.reference_c4 import clean_page
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 GOOD = "The cat sat on the mat. The dog sat on the rug. The bird sat in the tree."

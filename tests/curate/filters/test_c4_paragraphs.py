@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 
-from filter_texts import JUNK, PROSE, applied, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.filters.c4_paragraphs import C4Paragraphs
+from tests.curate.filters.filter_texts import JUNK, PROSE, applied, real_texts, texts
 
 
 def keeps(text: str, number: int, chars: int) -> bool:

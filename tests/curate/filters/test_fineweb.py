@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_fineweb import fineweb
 
 from curate.filters.fineweb import FineWebQuality
+from tests.curate.filters.filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
+from tests.curate.filters.reference_fineweb import fineweb
 
 VARIANTS = ("datatrove", "paper")
 LONG = "this line has more than thirty characters{}\n"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_gopher import joined_words, quality, quality_rules, symbol_words
 
-from curate.documents import documents
+from curate.documents.documents import documents
 from curate.filters.gopher_quality import GopherQuality
 from curate.filters.tokens import Tokens, joined_tokens, split_tokens, symbol_tokens
+from tests.curate.filters.filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
+from tests.curate.filters.reference_gopher import joined_words, quality, quality_rules, symbol_words
 
 VARIANTS = ("paper", "datatrove", "dolma", "dclm")
 COUNTS = {"words", "stop_words"}

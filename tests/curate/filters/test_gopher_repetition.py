@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_gopher import repetition, repetition_rules
 
 from curate.filters.gopher_repetition import GopherRepetition
+from tests.curate.filters.filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
+from tests.curate.filters.reference_gopher import repetition, repetition_rules
 
 VARIANTS = ("paper", "datatrove", "dolma", "dclm")
 

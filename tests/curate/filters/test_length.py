@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from filter_texts import JUNK, applied, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curate.filters.length import DocumentLength
+from tests.curate.filters.filter_texts import JUNK, applied, texts
 
 MIXED = "Zwei Wörter，三個字 ไทย"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from filter_texts import JUNK, applied
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.filters.newlines import NewlineRuns
+from tests.curate.filters.filter_texts import JUNK, applied
 
 
 @settings(deadline=None)

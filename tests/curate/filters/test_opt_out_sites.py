@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opt_out_here import record, sites
 
 from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, origin_of, reservations_of
+from tests.curate.filters.robots_archives import record, sites
 
 ALL = b"User-agent: *\nDisallow: /p\n"
 

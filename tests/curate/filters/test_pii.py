@@ -11,18 +11,17 @@ import re
 import pyarrow as pa
 import pytest
 import zstandard
-from filter_texts import JUNK, SHARED, applied
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phone_table import NUMBERS, OTHERS
-from test_c4 import replayed
 
-from curate.documents import CORE, PAYLOAD, Documents, documents
-from curate.filters.pii import EXAMPLES, Pii
-from curate.filters.pii_ip import is_public
+from curate.documents.documents import CORE, PAYLOAD, Documents, documents
+from curate.filters.pii import EXAMPLES, Pii, is_public
 from curate.filters.pii_kernel import find_addresses
 from curate.filters.pii_number import luhn
 from curate.text.buffers import text_buffers
+from tests.curate.filters.filter_texts import JUNK, SHARED, applied
+from tests.curate.filters.phone_table import NUMBERS, OTHERS
+from tests.curate.filters.test_c4 import replayed
 
 ALL = Pii(phones=True, credit_cards=True)
 

@@ -6,13 +6,13 @@ import random
 from typing import Any
 
 import pytest
-from filter_texts import JUNK, PROSE, real_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_refinedweb import dclm, dclm_words, paper
 
-from curate.documents import documents
+from curate.documents.documents import documents
 from curate.filters.refinedweb import RefinedWebLines
+from tests.curate.filters.filter_texts import JUNK, PROSE, real_texts, texts
+from tests.curate.filters.reference_refinedweb import dclm, dclm_words, paper
 
 REFERENCE = {"dclm": dclm, "paper": paper}
 PIECES = [

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from curate.documents import CORE, PAYLOAD, documents
+from curate.documents.documents import CORE, PAYLOAD, documents
 from curate.errors import CurateError, UsageError
 from curate.filters.url import UrlFilter
 

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_url import address, listed_domain, subwords, whole_words
 
 from curate.filters.url_fold import Folded, fold, fold_all
 from curate.filters.url_lists import (
@@ -21,6 +20,7 @@ from curate.filters.url_lists import (
 from curate.filters.url_words import automaton, find_words, normal_word
 from curate.text.buffers import text_buffers
 from curate.text.words import character_tables
+from tests.curate.filters.reference_url import address, listed_domain, subwords, whole_words
 
 PIECES = [
     *("http://", "https://", "HTTP:", "//", "\\\\", "/", "\\", "?", "#", "@", ":", ":80", "::1"),

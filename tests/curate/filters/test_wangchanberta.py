@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.documents import documents
+from curate.documents.documents import documents
 from curate.filters.wangchanberta import RULES, WangchanBERTa, thai_chars
 from curate.text.buffers import text_buffers
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.recipe import parse
 from curate.refresh import run
 from curate.refresh.outcome import How, Refreshed
+from curate.steps.recipe import parse
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
 START = datetime(2026, 11, 20, 6, 0, tzinfo=timezone.utc)

@@ -7,12 +7,12 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from growing import Home
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.dedup.exact import normal_url
 from curate.refresh.removals import Removals, hosts
+from tests.curate.refresh.growing import Home
 
 PAGES = [
     ("a", "https://www.one.test/page?utm_source=x"),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from growing import Home, Row
 
 from curate.refresh import forgetting
+from tests.curate.refresh.growing import Home, Row
 
 LINES = "River mill house stone water {0}. Light field horse wagon {0}. Road bridge winter {0}."
 STEPS = [

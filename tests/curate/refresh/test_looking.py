@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growing import Home, inputs
 
-from curate.browse.library import Query, library
 from curate.errors import UsageError
-from curate.outcome import Options
-from curate.whatif.apply import apply
-from curate.whatif.figures import answer
+from curate.inspect.browse.library import Query, library
+from curate.inspect.whatif.apply import apply
+from curate.inspect.whatif.figures import answer
+from curate.run.outcome import Options
+from tests.curate.refresh.growing import Home, inputs
 
 STEPS: list[Any] = [
     {"document_length": {"min": 60}},

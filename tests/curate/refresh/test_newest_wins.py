@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pyarrow.parquet as pq
-from growing import Home
+
+from tests.curate.refresh.growing import Home
 
 STEPS = [{"dedup_exact": {"key": "url", "survivor": "newest"}}]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growing import Home, inputs
 
 from curate.errors import RunFailed
+from tests.curate.refresh.growing import Home, inputs
 
 
 @pytest.fixture(scope="module")

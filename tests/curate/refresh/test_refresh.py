@@ -7,10 +7,10 @@ import os
 import shutil
 
 import pytest
-from growing import Home, inputs
 
 from curate.errors import LockHeld, RunFailed, UsageError
 from curate.refresh.state import State
+from tests.curate.refresh.growing import Home, inputs
 
 BLOOM = {"dedup_bloom": {"expected": 30_000, "ngram": 5, "threshold": 0.3, "false_positives": 0.05}}
 STEPS = [{"dedup_exact": {}}, {"dedup_minhash": {}}, BLOOM]
@@ -204,7 +204,7 @@ def test_going_back_makes_later_inputs_new_again(bench):
 def test_snapshots_stay_for_days_and_the_current_one_always(bench):
     from datetime import timedelta
 
-    from growing import START
+    from tests.curate.refresh.growing import START
 
     home = Home(bench, [{"dedup_exact": {}}])
     files = [bench.jsonl(f"{i}.jsonl", [{"text": f"Text {i}."}]) for i in range(4)]

@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from cli_here import ROOT
-from growing import Home, inputs
 
 from curate.refresh import keeping, run, snapshot
 from curate.refresh.state import State
+from tests.curate.command_line import ROOT
+from tests.curate.refresh.growing import Home, inputs
 
 
 class Died(Exception):

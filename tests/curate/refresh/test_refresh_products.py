@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from growing import Home, inputs
 
 from curate.errors import UsageError
+from tests.curate.refresh.growing import Home, inputs
 
 FILTERS = [{"dedup_exact": {}}]
 PRODUCTS = [{"tokenizer": {"vocab": 300}}, {"shards": {"shard_tokens": 4096}}]
@@ -53,12 +53,12 @@ def test_products_that_were_stopped_are_gone_on_with(bench, parts, monkeypatch):
         raise RuntimeError("stopped")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr("tokenize_kit.shards.encode_shards", stop)
+        patch.setattr("tokenize_kit.shards.writer.encode_shards", stop)
         other.refresh(*parts, products=True)
     assert len(other.rows()) == len(home.rows()), "the snapshot stands"
     assert not (other.path / "products/current").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("tokenize_kit.training.train_on_corpus", stop)
+        patch.setattr("tokenize_kit.learn.training.train_on_corpus", stop)
         done = other.refresh(*parts, products=True)
     assert done.new and done.built and done.inputs == 0
     assert made(done.products) == made(whole.products)

@@ -13,8 +13,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from cli_here import ROOT, environment
-from growing import Home
+
+from tests.curate.command_line import ROOT, environment
+from tests.curate.refresh.growing import Home
 
 SCHEDULE = ROOT / "pipelines" / "schedule"
 RECIPE = "steps:\n  - dedup_exact\n"
@@ -27,7 +28,7 @@ def place(bench):
     bench.jsonl("incoming/a.jsonl", [{"text": "One."}, {"text": "Two."}, {"text": "One."}])
     shim = bench.folder / "bin" / "llmcurate"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m curate.cli "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m curate.cli.app "$@"\n')
     shim.chmod(0o755)
     return bench
 

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.documents import documents
-from curate.text.sentence_table import sentences
-from curate.text.sentences import count_sentences
+from curate.documents.documents import documents
+from curate.text.sentences import count_sentences, sentences
 
 PARTS = st.sampled_from(
     [

@@ -14,7 +14,7 @@ from curate.text.sentences import count_sentences, sentences_of_words
 from curate.text.tables import segment
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "filters"))
-from reference_c4 import sentences
+from tests.curate.filters.reference_c4 import sentences
 
 TOKENS = (
     "a The I. J. Mr. mr. (Mr. e.g. U.S. etc. word Word. end! why? end.) end.” end.’ end.» "

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.documents import documents
+from curate.documents.documents import documents
 from curate.text.buffers import text_buffers
 from curate.text.tables import segment, segments
 

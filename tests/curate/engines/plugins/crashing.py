@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from curate.dedup.exact import DedupExact
-from curate.documents import Documents
-from curate.steps import Step
+from curate.documents.documents import Documents
+from curate.steps.contracts import Step
 
 
 def harm(text: str) -> None:

@@ -1,0 +1,1 @@
+"""The `llmcurate` command: one module a group of commands."""

@@ -1,0 +1,101 @@
+"""A product built from the input itself, where the recipe has no step on documents.
+
+Nothing is copied: the input is read as it is, and what is not given to the product (documents
+refused by the reader, corrupt bytes) is counted and reported like in a stage. Ids count from the
+beginning of each file; repeated ids stay as they are, since only a stage settles them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.corpus.stage_files import INNER, with_ids
+from curate.disk.atomic import write_text
+from curate.documents.documents import NUMBER
+from curate.formats.inputs import InputPlan
+from curate.formats.reading import PartitionReader, ReadSettings
+
+
+class DirectInput:
+    """`batches(columns)` reads the whole input; `tally` says what the last reading met."""
+
+    def __init__(self, inputs: InputPlan, read: ReadSettings) -> None:
+        self.inputs, self.read = inputs, read
+        self.tally: dict[str, Any] = {}
+        self.corrupt: list[dict[str, Any]] = []
+
+    def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        """Columns (None: all) of the documents that have text, in input order."""
+        kept = refused = size = text_size = 0
+        skipped: Counter[str] = Counter()
+        by_rule: Counter[str] = Counter()
+        self.corrupt = []
+        before: dict[int, int] = {}  # documents of a file in its earlier slices
+        for part, slices in enumerate(self.inputs.partitions):
+            reader = PartitionReader(self.inputs, part, self.read)
+            counted = np.zeros(len(slices), np.int64)
+            for batch in reader:
+                counted += np.bincount(batch.ids["slice"].to_numpy(), minlength=len(slices))
+                if batch.refused is not None:
+                    refused += len(batch.refused)
+                    for mark in batch.refused.drops:
+                        by_rule[f"read.{mark.rule}"] += len(mark.rows)
+                table = self._with_ordinals(batch.docs.table, batch.ids, part, before)
+                without = table.num_rows
+                if table["text"].null_count:  # or all of it would be copied
+                    table = table.filter(pc.is_valid(table["text"]))
+                without -= table.num_rows
+                refused += without
+                if without:
+                    by_rule["read.no_text"] += without
+                kept += table.num_rows
+                text_size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
+                hidden = set(INNER)
+                names = [n for n in columns or () if n in table.column_names] or [
+                    n for n in table.column_names if n not in hidden
+                ]
+                yield from table.select(names).to_batches()
+            size += reader.account.bytes_in
+            skipped.update(reader.account.skipped)
+            self.corrupt += reader.account.corrupt
+            for piece, documents in zip(slices, counted.tolist(), strict=True):
+                before[piece.file] = before.get(piece.file, 0) + documents
+        self.tally = {
+            "read": kept + refused,
+            "kept": kept,
+            "rejected": refused,
+            "skipped": dict(skipped),
+            "corrupt": len(self.corrupt),
+            "corrupt_examples": self.corrupt[:100],
+            "bytes_in": size,
+            "bytes_out": text_size,
+            "primary": dict(by_rule),
+        }
+
+    def write_corrupt(self, path: Path) -> None:
+        """File, offset and what is wrong, of everything that could not be read, if anything."""
+        if self.corrupt:
+            lines = [json.dumps(c, ensure_ascii=False) for c in self.corrupt]
+            write_text(path, "\n".join(lines) + "\n")
+
+    def _with_ordinals(
+        self, table: pa.Table, ids: pa.Table, part: int, before: dict[int, int]
+    ) -> pa.Table:
+        """Made ids count from the beginning of their file, not of their slice."""
+        if not before or not ids["own"].null_count:
+            return table
+        files, slices = self.inputs.files, self.inputs.partitions[part]
+        new: dict[int, str] = {}
+        for row in ids.to_pylist():
+            file = slices[row["slice"]].file
+            if row["own"] is None and before.get(file):
+                new[row[NUMBER]] = f"{files[file].rel}#{before[file] + row['ordinal']}"
+        return with_ids(table, new)

@@ -1,0 +1,270 @@
+"""OUT/index: what a finished run's dedups know of its documents, for later runs to compare with.
+
+An index is a folder `index/LABEL` of hard links: the sketches of all documents that reached the
+step, kept or dropped, settled ids, and what the step left in its own folder (a Bloom filter, a
+suffix array). `index.json` says which settings made it.
+
+Files that a step leaves for OUT itself (`CorpusStep.leaves`) are put there too; `index/files.json`
+lists them, so that a run with other steps takes them away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.corpus.sketches import SketchedCorpus, SketchFile
+from curate.disk.atomic import sync_folder, write_text
+from curate.disk.inside import all_inside, remove, remove_files
+from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.steps.contracts import CorpusStep
+
+FOLDER, RECORD, OWN, IDS, FILES = "index", "index.json", "own", "ids.parquet", "files.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Index:
+    """One step's index. name: of the corpus; digest: of what it was made from."""
+
+    name: str
+    folder: Path
+    record: dict[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """Names the documents and settings behind the index."""
+        return str(self.record["key"])
+
+    @property
+    def own(self) -> Path:
+        """What the step left there besides sketches."""
+        return self.folder / OWN
+
+    @cached_property
+    def parts(self) -> int:
+        """How many partitions it holds."""
+        return int(self.record["parts"])
+
+    def files(self, shift: int) -> list[SketchFile]:
+        """Its sketches as partitions from `shift` on."""
+        ids = self.folder / IDS if self.record["settled"] else None
+        return [
+            SketchFile(shift + p, self.folder / f"sketch-{p:05d}.parquet", p, ids, self.name)
+            for p in range(self.parts)
+        ]
+
+
+def earlier_files(found: Iterable[Index]) -> tuple[SketchFile, ...]:
+    """The sketches of all indexes, in order, with negative partitions."""
+    indexes = list(found)
+    shift = -sum(index.parts for index in indexes)
+    files: list[SketchFile] = []
+    for index in indexes:
+        files += index.files(shift)
+        shift += index.parts
+    return tuple(files)
+
+
+def link(source: Path, target: Path) -> None:
+    """A hard link, or a copy where there can be none."""
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(source, target)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What one dedup of a run has: its key, the sketches it saw, and its own folder."""
+
+    step: CorpusStep
+    key: str
+    corpus: SketchedCorpus
+    own: Path
+
+
+def keep(out: Path, dedups: list[Made]) -> None:
+    """Makes OUT/index hold the indexes of these dedups and nothing else, and OUT the files that
+    they leave."""
+    home = out / FOLDER
+    labels = set()
+    for made in dedups:
+        if (settings := made.step.comparable()) is not None:
+            labels.add(made.step.label)
+            if not _is_complete(home / made.step.label, made.key):
+                _write(home / made.step.label, made, settings, out.resolve().name)
+    for path in home.iterdir() if home.is_dir() else ():
+        if path.is_dir() and path.name not in labels:
+            remove(path, inside=out)
+    _put_files(out, [made.own / name for made in dedups for name in made.step.leaves()])
+    if home.is_dir() and not any(home.iterdir()):
+        home.rmdir()
+
+
+def _put_files(out: Path, sources: list[Path]) -> None:
+    """Links the files into OUT, and removes those that an earlier run put there."""
+    listed = out / FOLDER / FILES
+    names = [path.name for path in sources]
+    before = _listed(listed, out)
+    if names:  # first, so that no file is ever there without being on the list
+        write_text(listed, json.dumps(sorted({*names, *before})) + "\n")
+    for source in sources:
+        aside = out / f".{source.name}-new"
+        aside.unlink(missing_ok=True)
+        link(source, aside)
+        aside.replace(out / source.name)
+        aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
+    remove_files((out / name for name in before if name not in names), inside=out)
+    if names:
+        write_text(listed, json.dumps(sorted(names)) + "\n")
+    else:
+        listed.unlink(missing_ok=True)
+    if names or before:
+        sync_folder(out)
+
+
+def _listed(listed: Path, out: Path) -> list[str]:
+    """The files that an earlier run put into OUT; RunFailed where the list names others."""
+    try:
+        names = json.loads(listed.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except ValueError:
+        names = None
+    return [path.relative_to(out).as_posix() for path in all_inside(out, names, listed)]
+
+
+def all_kept(out: Path, dedups: list[Made]) -> bool:
+    """Whether OUT holds what `keep` would put there."""
+    return all(
+        all((out / name).exists() for name in made.step.leaves())
+        and (
+            made.step.comparable() is None or _is_complete(out / FOLDER / made.step.label, made.key)
+        )
+        for made in dedups
+    )
+
+
+def _write(target: Path, made: Made, comparable: dict[str, Any], name: str) -> None:
+    """Makes the index folder as a whole."""
+    aside = target.with_name(f".{target.name}-new")
+    remove(aside, inside=target.parent.parent)
+    (aside / OWN).mkdir(parents=True)
+    paths = made.corpus.paths()
+    for part, path in enumerate(paths):
+        link(path, aside / f"sketch-{part:05d}.parquet")
+    if made.corpus.ids is not None:
+        link(made.corpus.ids, aside / IDS)
+    for path in sorted(made.own.rglob("*")):
+        if path.is_file():
+            place = aside / OWN / path.relative_to(made.own)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            link(path, place)
+    record = {
+        "version": VERSION,
+        "name": name,
+        "step": made.step.name,
+        "label": made.step.label,
+        "step_version": made.step.version,
+        "comparable": comparable,
+        "key": made.key,
+        "parts": len(paths),
+        "settled": made.corpus.settled,
+    }
+    write_text(aside / RECORD, json.dumps(record, indent=1) + "\n")
+    remove(target, inside=target.parent.parent)
+    aside.rename(target)
+    sync_folder(target.parent)
+
+
+def _is_complete(target: Path, key: str) -> bool:
+    """Whether the folder is the index of that key."""
+    try:
+        record = json.loads((target / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(record.get("version") == VERSION and record.get("key") == key)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{folder / RECORD}: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{folder / RECORD} is no index record; run that dedup again") from None
+    if record.get("version") != VERSION:
+        raise UsageError(
+            f"{folder} is an index of another version of llmcurate; run that dedup again"
+        )
+    return record
+
+
+def folders(out: Path) -> list[Path]:
+    """The index folders of an OUT, of OUT/index or of one index, by label."""
+    for place in (out, out.parent if out.name == RECORD else out):
+        if (place / RECORD).is_file():
+            return [place]
+    for place in (out / FOLDER, out):
+        found = sorted(p.parent for p in place.glob(f"*/{RECORD}"))
+        if found:
+            return [p for p in found if not p.name.startswith(".")]
+    return []
+
+
+def all_in(out: Path) -> list[Index]:
+    """Every index of a run's folder, by label."""
+    records = [(folder, _read(folder)) for folder in folders(out)]
+    return [Index(str(record["name"]), folder, record) for folder, record in records]
+
+
+def find(given: str, step: CorpusStep) -> Index:
+    """The index that `against: given` (a folder, or NAME=folder) means for this step.
+
+    UsageError where there is none, or one made with settings that cannot be compared.
+    """
+    name, equals, path = given.partition("=")
+    if not equals or "/" in name:
+        name, path = "", given
+    out = Path(path)
+    here = folders(out)
+    if not here:
+        raise UsageError(
+            f"{step.label}: against {path}: no index there; name the OUT folder of a finished"
+            f" {step.name} run"
+        )
+    records = [(p, _read(p)) for p in here]
+    mine = [(p, r) for p, r in records if r["step"] == step.name]
+    if not mine:
+        have = ", ".join(sorted({str(r["step"]) for _, r in records}))
+        raise UsageError(
+            f"{step.label}: against {path}: it has an index of {have}, none of {step.name}"
+        )
+    wanted = step.comparable()
+    for folder, record in mine:
+        if record["comparable"] == wanted and record["step_version"] == step.version:
+            return Index(name or str(record["name"]), folder, record)
+    folder, record = mine[0]
+    other = [k for k in wanted if record["comparable"].get(k) != wanted[k]]
+    if not other:
+        raise UsageError(
+            f"{step.label}: against {path}: made by another version of {step.name}; run it again"
+        )
+    told = ", ".join(f"{k}: {record['comparable'].get(k)}" for k in other)
+    raise UsageError(
+        f"{step.label}: against {path}: that index was made with {told}; use the same settings"
+    )
+
+
+def twice(label: str, name: str) -> UsageError:
+    """Two corpora by one name cannot be told apart in decisions."""
+    return UsageError(f"{label}: against names two corpora {name!r}; write NAME=FOLDER for one")

@@ -1,0 +1,99 @@
+"""Long work in phases: each one's files are committed together, so a killed run goes on after them.
+
+A phase writes into a folder aside, which is synced and renamed when it is whole. A folder that an
+earlier phase left is removed once nothing that follows reads it. What a phase returns, its facts,
+stands in its folder beside the facts of all phases before it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.disk.atomic import TEMPORARY, clear_temporary, sync_folder
+from curate.disk.inside import remove
+
+FACTS = "facts.json"
+
+
+@dataclass
+class Done:
+    """What phases have left so far. facts: what they returned, all together."""
+
+    home: Path
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def folder(self, phase: str) -> Path:
+        """The files of a phase."""
+        return self.home / f"phase-{phase}"
+
+    def file(self, phase: str, name: str) -> Path:
+        """One of them."""
+        return self.folder(phase) / name
+
+
+@dataclass(frozen=True)
+class Phase:
+    """make: called with an empty folder to write into and what was done before; returns facts that
+    JSON holds. frees: phases before this one whose files nothing needs after it."""
+
+    name: str
+    make: Callable[[Path, Done], dict[str, Any]]
+    frees: tuple[str, ...] = ()
+
+
+def run_phases(home: Path, phases: Sequence[Phase]) -> Done:
+    """Does what is missing of the phases, in order.
+
+    The same phases must mean the same files: `home` is for one input and one set of settings.
+    """
+    clear_temporary(home)
+    done = Done(home)
+    ready = 0
+    for number, phase in enumerate(phases, start=1):
+        facts = done.file(phase.name, FACTS)
+        if facts.exists():
+            ready, done.facts = number, json.loads(facts.read_text(encoding="utf-8"))
+    for number, phase in enumerate(phases, start=1):
+        if number > ready:
+            _commit(done, phase)
+        if number >= ready:
+            for name in phase.frees:
+                _remove(done.folder(name))
+    return done
+
+
+def forget(home: Path) -> None:
+    """Removes what phases left."""
+    clear_temporary(home)
+    for folder in sorted(home.glob("phase-*")):
+        _remove(folder)
+
+
+def _commit(done: Done, phase: Phase) -> None:
+    aside = done.home / f"{TEMPORARY}{os.getpid()}-{phase.name}"
+    aside.mkdir()
+    found = phase.make(aside, done)
+    clear_temporary(aside)  # what workers that died left
+    both = {**done.facts, **found}
+    (aside / FACTS).write_text(json.dumps(both), encoding="utf-8")
+    for path in aside.iterdir():
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+    sync_folder(aside)
+    aside.rename(done.folder(phase.name))
+    sync_folder(done.home)
+    done.facts = both
+
+
+def _remove(folder: Path) -> None:
+    """Takes a phase's folder away as a whole: half of one must not look like all of it."""
+    if not folder.exists():
+        return
+    aside = folder.with_name(f"{TEMPORARY}{os.getpid()}-gone-{folder.name}")
+    folder.rename(aside)
+    remove(aside, inside=folder.parent)

@@ -1,0 +1,206 @@
+"""Which score stands at a rank: exact order statistics of a corpus, by language, by tasks.
+
+Two rounds over the sketches. Tasks count how many scores fall into each range of floats: those with
+the same first 20 bits, 256 ranges an octave. Then they write the scores of the few ranges in which
+a wanted rank lies, each once with its count. So nothing sorts the scores of a corpus, and the
+caller holds some thousandths of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.shuffle.groups import Group, run_tasks
+from curate.corpus.sketches import Run, Task
+from curate.disk.atomic import replacing
+from curate.disk.database import paths_literal
+
+BITS = 20  # of a float that say which range it is in
+ALL = ""  # the language where none is told apart
+
+SEEN = pa.schema(
+    [
+        ("lang", pa.string()),
+        ("documents", pa.int64()),
+        ("scored", pa.int64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+    ]
+)
+RANGES = pa.schema([("lang", pa.string()), ("place", pa.uint32()), ("scores", pa.int64())])
+SCORES = pa.schema([("lang", pa.string()), ("score", pa.float64()), ("scores", pa.int64())])
+
+Ranked = dict[str, dict[int, float]]  # by language and rank (from 0, the least) the score
+
+
+def places(scores: np.ndarray) -> np.ndarray:
+    """uint32: the range of each float64; ranges ascend as floats do, NaN comes last."""
+    bits = scores.view(np.uint64)
+    low = np.uint64(1 << 63)
+    ordered = np.where(bits & low, ~bits, bits | low)
+    return (ordered >> np.uint64(64 - BITS)).astype(np.uint32)
+
+
+def read_scores(group: Group, by_lang: bool) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """(languages, int64[rows] which of them, float64[rows] scores) of a group; NaN: no score."""
+    columns = ["score", *(["lang"] if by_lang else [])]
+    tables = []
+    for file in group.files:  # not as a data set: a folder `lang=de` above it is no column
+        with pq.ParquetFile(file.path, pre_buffer=False) as source:
+            tables.append(source.read(columns=columns, use_threads=False))
+    table = pa.concat_tables(tables).combine_chunks()
+    score = table["score"].cast(pa.float64()).to_numpy()
+    if not by_lang:
+        return [ALL], np.zeros(len(score), np.int64), score
+    coded = table["lang"].combine_chunks()
+    if isinstance(coded, pa.ChunkedArray):  # no row
+        return [], np.zeros(0, np.int64), score
+    coded = coded.dictionary_encode()
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64), score
+
+
+def count_files(folder: Path, group: int) -> tuple[Path, Path]:
+    """(what was seen by language, scores by range) of a group."""
+    return folder / f"seen-{group:05d}.parquet", folder / f"ranges-{group:05d}.parquet"
+
+
+def count_scores_files(task: Task) -> dict[str, list[str]]:
+    """What `count_scores` reads and writes."""
+    written = count_files(Path(task["folder"]), task["part"])
+    reads = [str(file.path) for file in Group.load(task).files]
+    return {"reads": reads, "writes": [str(path) for path in written]}
+
+
+def count_scores(task: Task) -> dict[str, Any]:
+    """A task: documents, scores, the least and the greatest by language; scores by range. Held are
+    some 40 bytes a document of the group."""
+    langs, code, score = read_scores(Group.load(task), task["by_lang"])
+    known = ~np.isnan(score)
+    documents = np.bincount(code, minlength=len(langs))
+    code, score = code[known], score[known]
+    scored = np.bincount(code, minlength=len(langs))
+    low, high = np.full(len(langs), np.inf), np.full(len(langs), -np.inf)
+    np.minimum.at(low, code, score)
+    np.maximum.at(high, code, score)
+    keys, counts = np.unique((code << BITS) | places(score), return_counts=True)
+    names = pa.array(langs, pa.string())
+    none = scored == 0
+    seen = [names, documents, scored, pa.array(low, mask=none), pa.array(high, mask=none)]
+    ranges = [names.take(pa.array(keys >> BITS)), keys & ((1 << BITS) - 1), counts]
+    paths = count_files(Path(task["folder"]), task["part"])
+    for path, schema, columns in zip(paths, (SEEN, RANGES), (seen, ranges), strict=True):
+        _store(path, schema, columns)
+    return {}
+
+
+def _store(path: Path, schema: pa.Schema, columns: list[Any]) -> None:
+    arrays = [pa.array(c).cast(f.type) for c, f in zip(columns, schema, strict=True)]
+    with replacing(path, sync=False) as aside:
+        pq.write_table(pa.table(arrays, schema=schema), aside)
+
+
+def score_files(folder: Path, count: int) -> list[Path]:
+    """The scores of the wanted ranges of each of so many groups."""
+    return [folder / f"scores-{part:05d}.parquet" for part in range(count)]
+
+
+def pick_scores_files(task: Task) -> dict[str, list[str]]:
+    """What `pick_scores` reads and writes."""
+    written = score_files(Path(task["folder"]), task["part"] + 1)[-1]
+    reads = [str(file.path) for file in Group.load(task).files]
+    return {"reads": reads, "writes": [str(written)]}
+
+
+def pick_scores(task: Task) -> dict[str, Any]:
+    """A task: the scores in the wanted ranges, each once with how often it stands there."""
+    langs, code, score = read_scores(Group.load(task), task["by_lang"])
+    place = places(score)
+    found: list[tuple[str, np.ndarray, np.ndarray]] = []
+    for number, lang in enumerate(langs):
+        wanted = np.array(task["wanted"].get(lang, []), np.uint32)
+        if len(wanted):
+            mine = (code == number) & np.isin(place, wanted) & ~np.isnan(score)
+            found.append((lang, *np.unique(score[mine], return_counts=True)))
+    columns: list[Any] = [
+        [lang for lang, values, _ in found for _ in values],
+        np.concatenate([np.empty(0), *(values for _, values, _ in found)]),
+        np.concatenate([np.empty(0, np.int64), *(counts for _, _, counts in found)]),
+    ]
+    _store(score_files(Path(task["folder"]), task["part"] + 1)[-1], SCORES, columns)
+    return {}
+
+
+def write_counts(run: Run, folder: Path, found: list[Group], by_lang: bool) -> None:
+    """The first round, into a folder."""
+    tasks = [{**group.dump(), "by_lang": by_lang, "folder": str(folder)} for group in found]
+    run_tasks(run, f"{__name__}:count_scores", tasks)
+
+
+def seen_in(db: Any, folder: Path, count: int) -> dict[str, tuple[int, int, float, float]]:
+    """By language (documents, scores, the least, the greatest), of so many groups."""
+    if not count:
+        return {}
+    paths = paths_literal([count_files(folder, group)[0] for group in range(count)])
+    rows = db.execute(
+        f"""SELECT lang, sum(documents)::BIGINT, sum(scored)::BIGINT, min(low), max(high)
+        FROM read_parquet({paths}) GROUP BY lang ORDER BY lang"""
+    ).fetchall()
+    return {lang: tuple(rest) for lang, *rest in rows}
+
+
+def find_ranks(
+    run: Run,
+    db: Any,
+    folder: Path,
+    found: list[Group],
+    counted: Path,
+    wanted: Mapping[str, list[int]],
+    by_lang: bool,
+) -> Ranked:
+    """The second round: the scores at the wanted ranks of each language. counted: the folder of the
+    first. Ranks are those of scores that are there."""
+    ranges = _by_lang(db, [count_files(counted, group.part)[1] for group in found], "place")
+    place_of: dict[str, dict[int, tuple[int, int]]] = {}  # by rank: its range, scores before it
+    for lang, ranks in wanted.items():
+        held, counts = ranges[lang]
+        ends = np.cumsum(counts)
+        at = np.searchsorted(ends, ranks, "right")
+        before = (ends - counts)[at].tolist()
+        place_of[lang] = dict(
+            zip(ranks, zip(held[at].astype(np.int64).tolist(), before, strict=True), strict=True)
+        )
+    told = {lang: sorted({place for place, _ in of.values()}) for lang, of in place_of.items()}
+    more = {"by_lang": by_lang, "wanted": told, "folder": str(folder)}
+    run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **more} for group in found])
+    scores = _by_lang(db, score_files(folder, len(found)), "score")
+    answer: Ranked = {}
+    for lang, of in place_of.items():
+        held, counts = scores[lang]
+        place = places(np.ascontiguousarray(held))
+        for rank, (wanted_place, before) in of.items():
+            mine = place == wanted_place
+            k = int(np.searchsorted(np.cumsum(counts[mine]) + before, rank, "right"))
+            answer.setdefault(lang, {})[rank] = float(held[mine][k])
+    return answer
+
+
+def _by_lang(db: Any, paths: list[Path], column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By language (values in order, how many scores of each) over the files."""
+    found = db.execute(
+        f"""SELECT lang, {column}, sum(scores)::BIGINT AS scores
+        FROM read_parquet({paths_literal(paths)}) GROUP BY lang, {column} ORDER BY lang, {column}"""
+    ).fetchnumpy()
+    langs = np.array(found["lang"], object)
+    bounds = [0, *(np.flatnonzero(langs[1:] != langs[:-1]) + 1).tolist(), len(langs)]
+    return {
+        langs[begin]: (np.asarray(found[column][begin:end]), np.asarray(found["scores"][begin:end]))
+        for begin, end in pairwise(bounds)
+        if end > begin
+    }

@@ -1,0 +1,1 @@
+"""The shuffle that corpus steps split their work with: keys, partitions, buckets, candidates."""

@@ -1,0 +1,154 @@
+"""The second half of the shuffle: buckets, the documents that share a key, as lists on disk.
+
+Those in a bucket are candidates. A task takes BUNDLE partitions that lie side by side, some four
+million pairs: 12 bytes a pair, and 20 more for each of the partition that it sorts; of very large
+ones in mapped files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.corpus.shuffle.candidates import BITS, ones_before
+from curate.corpus.shuffle.groups import run_tasks
+from curate.corpus.shuffle.partitions import (
+    PairFiles,
+    maybe_shared,
+    partition_ranges,
+    read_partitions,
+    sort_pairs,
+)
+from curate.corpus.sketches import Run, Task
+from curate.disk.atomic import TEMPORARY, replacing
+from curate.disk.inside import remove
+from kernel_cache import njit
+
+CHUNK = 1_000_000  # members of buckets in memory at once
+BUNDLE = 4  # partitions of a task
+
+
+@njit(cache=True, nogil=True)
+def buckets_of(keys, values, members, sizes):
+    """(members, buckets): how many there are in the buckets of two or more pairs with the same
+    key; keys ascend. Their values are put into `members`, the sizes into `sizes`."""
+    filled = buckets = 0
+    begin = 0
+    for i in range(1, len(keys) + 1):
+        if i < len(keys) and keys[i] == keys[begin]:
+            continue
+        if i - begin > 1:
+            for j in range(begin, i):
+                members[filled] = values[j]
+                filled += 1
+            sizes[buckets] = i - begin
+            buckets += 1
+        begin = i
+    return filled, buckets
+
+
+@njit(cache=True, nogil=True)
+def mark(bits, members):
+    """Sets the bits of these numbers. bits: uint64, a bit a number."""
+    for v in members:
+        bits[v >> np.uint32(6)] |= np.uint64(1) << np.uint64(v & np.uint32(63))
+
+
+def bucket_files(folder: Path, count: int) -> list[tuple[Path, Path]]:
+    """(members, sizes), uint32 both, of each of so many pieces, in order."""
+    return [
+        (folder / f"members-{piece:05d}.u32", folder / f"sizes-{piece:05d}.u32")
+        for piece in range(count)
+    ]
+
+
+def find_buckets(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """The phase: buckets in order of their keys, in pieces, and a bit for every candidate.
+
+    facts: what `part_keys` returned, whose files are in `keys`. Held is a bit a document.
+    """
+    count = 1 << facts["partition_bits"]
+    told = {"keys": str(keys), "folder": str(folder)}
+    told |= {name: facts[name] for name in ("groups", "partition_bits")}
+    begins = range(0, count, BUNDLE)
+    tasks = [
+        {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **told}
+        for p, begin in enumerate(begins)
+    ]
+    done = run_tasks(run, "curate.corpus.shuffle.buckets:write_buckets", tasks)
+    bits = np.zeros(facts["documents"] // 64 + 1, np.uint64)
+    for members, _ in bucket_files(folder, len(tasks)):
+        with members.open("rb") as file:
+            while len(some := np.fromfile(file, np.uint32, CHUNK)):
+                mark(bits, some)
+    bits.tofile(folder / BITS)
+    return {
+        "pieces": len(tasks),
+        "members": sum(d["members"] for d in done),
+        "buckets": sum(d["buckets"] for d in done),
+        "candidates": int(ones_before(bits)[-1]),
+    }
+
+
+def write_buckets_files(task: Task) -> dict[str, Any]:
+    """What `write_buckets` reads and writes; parts: the ranges that it reads of large files."""
+    read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
+    (written,) = bucket_files(Path(task["folder"]), task["part"] + 1)[task["part"] :]
+    return {
+        "reads": [str(p) for each in read for p in each],
+        "parts": partition_ranges(read, *task["partitions"]),
+        "writes": [str(p) for p in written],
+    }
+
+
+def write_buckets(task: Task) -> dict[str, Any]:
+    """A task: the buckets of a few partitions."""
+    high, (begin, stop) = task["partition_bits"], task["partitions"]
+    members = buckets = 0
+    folder = Path(task["folder"])
+    scratch = folder / f"{TEMPORARY}{os.getpid()}-scratch"
+    scratch.mkdir(exist_ok=True)
+    read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
+    with ExitStack() as stack:
+        stack.callback(remove, scratch, inside=folder)
+        (names,) = bucket_files(folder, task["part"] + 1)[task["part"] :]
+        asides = [stack.enter_context(replacing(path)) for path in names]
+        files = [stack.enter_context(path.open("wb")) for path in asides]
+        waiting = read_partitions(read, begin, stop, scratch)
+        while waiting:
+            (key, value), room = waiting.pop(0)
+            # Four times as many counters as keys, so that few of those that stand once stay.
+            counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
+            left = maybe_shared(key, value, np.zeros(counters, np.uint8))
+            key, value = sort_pairs(key[:left], value[:left], high, room)
+            found = room(np.uint32), room(np.uint32)
+            counts = buckets_of(key, value, *found)
+            for file, array, size in zip(files, found, counts, strict=True):
+                file.write(array[:size].data)
+            members += int(counts[0])
+            buckets += int(counts[1])
+    return {"members": members, "buckets": buckets}
+
+
+def chunks(
+    files: Sequence[tuple[Path, Path]], most: int = CHUNK
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(members, sizes) of whole buckets, about `most` members at a time, from pieces in order;
+    copies, to be changed."""
+    for piece in files:
+        with piece[0].open("rb") as members, piece[1].open("rb") as sizes:
+            waiting = np.empty(0, np.uint32)
+            while True:
+                if len(waiting) == 0:
+                    waiting = np.fromfile(sizes, np.uint32, most // 2)
+                    if len(waiting) == 0:
+                        break
+                ends = np.cumsum(waiting, dtype=np.int64)
+                take = max(1, int(np.searchsorted(ends, most, "right")))
+                mine, waiting = waiting[:take], waiting[take:]
+                yield np.fromfile(members, np.uint32, int(ends[take - 1])), mine

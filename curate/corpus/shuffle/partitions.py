@@ -1,0 +1,236 @@
+"""Pairs (key, value) in partitions of a file, by the high bits of keys: an external radix sort.
+
+A writer fills a segment in memory, orders it by partition and appends it. Partitions are read back
+from their place in every segment of every writer, in the order of arrival, and each is then sorted
+by itself. So memory is for one segment, or for the partitions that are read, whatever there is in
+all. A partition that is far larger than the others (one key that very many have) lies in files that
+are mapped into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curate.corpus.shuffle.room import room
+from kernel_cache import njit
+
+SEGMENT = 2_000_000  # pairs that are ordered at once
+PARTITION = 1_000_000  # pairs a partition that are aimed at
+DIGIT = 11  # bits that one pass of the sort looks at
+
+
+@njit(cache=True, nogil=True)
+def by_partition(keys, values, bits, keys_out, values_out):
+    """int64[2^bits + 1]: where each partition begins in the outputs, which hold the pairs ordered
+    by the high `bits` of their keys; in a partition their order stays. Values may be absent."""
+    # A shift by 64 is none: all keys of a single partition are shifted by 63 twice.
+    shift, more = np.uint64(64 - max(bits, 1)), np.uint64(0 if bits else 1)
+    starts = np.zeros((1 << bits) + 1, np.int64)
+    for i in range(len(keys)):
+        starts[np.int64(keys[i] >> shift >> more) + 1] += 1
+    for p in range(1 << bits):
+        starts[p + 1] += starts[p]
+    place = starts[:-1].copy()
+    for i in range(len(keys)):
+        mine = np.int64(keys[i] >> shift >> more)
+        keys_out[place[mine]] = keys[i]
+        if len(values):
+            values_out[place[mine]] = values[i]
+        place[mine] += 1
+    return starts
+
+
+@njit(cache=True, nogil=True)
+def sort_pass(keys, values, shift, keys_out, values_out):
+    """One pass of a radix sort: the pairs ordered by the 11 bits of their keys from `shift` on;
+    False, and nothing written, where all of them are the same."""
+    low = np.uint64(shift)
+    mask = np.uint64((1 << DIGIT) - 1)
+    place = np.zeros((1 << DIGIT) + 1, np.int64)
+    for i in range(len(keys)):
+        place[np.int64((keys[i] >> low) & mask) + 1] += 1
+    if place.max() == len(keys):
+        return False
+    for d in range(1 << DIGIT):
+        place[d + 1] += place[d]
+    for i in range(len(keys)):
+        mine = np.int64((keys[i] >> low) & mask)
+        keys_out[place[mine]] = keys[i]
+        values_out[place[mine]] = values[i]
+        place[mine] += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def maybe_shared(keys, values, room):
+    """How many pairs have a key that another may have too; they come first in the arrays then, in
+    order. Most keys of a corpus stand once, and need no sorting. room: uint8[2^k], zeros."""
+    mask = np.uint64(len(room) - 1)
+    for i in range(len(keys)):
+        h = np.int64((keys[i] ^ (keys[i] >> np.uint64(29))) & mask)
+        if room[h] < 2:
+            room[h] += 1
+    count = 0
+    for i in range(len(keys)):
+        h = np.int64((keys[i] ^ (keys[i] >> np.uint64(29))) & mask)
+        if room[h] > 1:
+            keys[count] = keys[i]
+            values[count] = values[i]
+            count += 1
+    return count
+
+
+def partition_bits(pairs: int) -> int:
+    """By how many bits so many pairs are parted: 0 to 14."""
+    return min(14, max(0, (max(1, pairs) - 1) // PARTITION).bit_length())
+
+
+class PairFiles(NamedTuple):
+    """What a writer writes: keys, values, and where each partition begins in each segment."""
+
+    keys: Path
+    values: Path
+    starts: Path
+
+    @classmethod
+    def within(cls, folder: Path, number: int = 0) -> PairFiles:
+        """Those of writer `number` in a folder."""
+        names = (f"keys-{number:05d}.u64", f"values-{number:05d}.u32", f"starts-{number:05d}.npy")
+        return cls(*(folder / name for name in names))
+
+
+class PartitionWriter:
+    """Writes uint64 keys, with uint32 values or without."""
+
+    def __init__(
+        self, files: PairFiles, bits: int, valued: bool = True, segment: int | None = None
+    ) -> None:
+        segment = segment or SEGMENT
+        self.bits = bits
+        self._keys = np.empty(segment, np.uint64)
+        self._values = np.empty(segment if valued else 0, np.uint32)
+        self._ordered: tuple[np.ndarray, np.ndarray]
+        self._ordered = np.empty_like(self._keys), np.empty_like(self._values)
+        self._used = 0
+        self._starts: list[Any] = []
+        self._starts_path = files.starts
+        self._files = (files.keys.open("wb"), files.values.open("wb"))
+
+    def add(self, keys: np.ndarray, values: np.ndarray | None = None) -> None:
+        """Takes more pairs, or keys alone."""
+        at = 0
+        while at < len(keys):
+            size = min(len(keys) - at, len(self._keys) - self._used)
+            here = slice(self._used, self._used + size)
+            self._keys[here] = keys[at : at + size]
+            if values is not None:
+                self._values[here] = values[at : at + size]
+            self._used += size
+            at += size
+            if self._used == len(self._keys):
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._used == 0:
+            return
+        keys, values = self._keys[: self._used], self._values[: self._used]
+        self._starts.append(
+            by_partition(keys, values, self.bits, self._ordered[0], self._ordered[1])
+        )
+        for file, array in zip(self._files, self._ordered, strict=True):
+            file.write(array[: self._used].data)
+        self._used = 0
+
+    def close(self) -> None:
+        """Ends the files."""
+        self._flush()
+        for file in self._files:
+            file.close()
+        starts = np.array(self._starts, np.int64).reshape(-1, (1 << self.bits) + 1)
+        with self._starts_path.open("wb") as file:
+            np.save(file, starts)
+
+
+# Makes arrays of the size of a partition.
+Room = Callable[[Any], np.ndarray]
+
+
+def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray:
+    """int64[writers, partitions]: how many pairs each has in the partitions `begin` to `stop`."""
+    counts = np.zeros((len(files), stop - begin), np.int64)
+    for number, each in enumerate(files):
+        starts = np.load(each.starts, mmap_mode="r")[:, begin : stop + 1]
+        counts[number] = np.diff(starts, axis=1).sum(axis=0)
+    return counts
+
+
+def read_partitions(
+    files: Sequence[PairFiles], begin: int, stop: int, scratch: Path, valued: bool = True
+) -> list[tuple[list[np.ndarray], Room]]:
+    """([keys, values] as they arrived, what makes arrays of their size) of partitions `begin` to
+    `stop`, from all writers in order. scratch: a folder for partitions that are too large.
+
+    Of each segment one range is read; opened are the files of one writer at a time.
+    """
+    # Of a table as wide as there are partitions only the columns in question.
+    tables = [np.load(each.starts, mmap_mode="r") for each in files]
+    slices = [np.array(table[:, begin : stop + 1], np.int64) for table in tables]
+    lengths = [np.array(table[:, -1], np.int64) for table in tables]
+    sizes = sum((np.diff(starts, axis=1).sum(axis=0) for starts in slices), np.zeros(stop - begin))
+    dtypes = (np.uint64, np.uint32)[: 2 if valued else 1]
+    found: list[tuple[list[np.ndarray], Room]] = []
+    for size in sizes.astype(np.int64).tolist():
+        mine = partial(room, size, folder=scratch)
+        found.append(([mine(dtype) for dtype in dtypes], mine))
+    filled = [0] * len(found)
+    for each, starts, length in zip(files, slices, lengths, strict=True):
+        with ExitStack() as stack:
+            opened = [stack.enter_context(path.open("rb")) for path in each[: len(dtypes)]]
+            before = 0
+            for segment, pairs in zip(starts, length.tolist(), strict=True):
+                counts = np.diff(segment).tolist()
+                for number, (file, dtype) in enumerate(zip(opened, dtypes, strict=True)):
+                    file.seek((before + int(segment[0])) * np.dtype(dtype).itemsize)
+                    for p, count in enumerate(counts):
+                        array = found[p][0][number][filled[p] : filled[p] + count]
+                        file.readinto(array.view(np.uint8).data)
+                filled = [at + count for at, count in zip(filled, counts, strict=True)]
+                before += pairs
+    return found
+
+
+def partition_ranges(
+    files: Sequence[PairFiles], begin: int, stop: int
+) -> dict[str, list[list[int]]]:
+    """The bytes [first, end) of keys and of values that `read_partitions` reads, by file: one range
+    a segment, but for those without such pairs."""
+    found: dict[str, list[list[int]]] = {}
+    for each in files:
+        table = np.load(each.starts, mmap_mode="r")
+        before = np.cumsum(table[:, -1]) - table[:, -1]
+        ranges = before[:, None] + table[:, [begin, stop]]
+        ranges = ranges[ranges[:, 0] < ranges[:, 1]]
+        for path, dtype in ((each.keys, np.uint64), (each.values, np.uint32)):
+            found[str(path)] = (ranges * np.dtype(dtype).itemsize).tolist()
+    return found
+
+
+def sort_pairs(
+    keys: np.ndarray, values: np.ndarray, bits: int, make: Room
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs in order of their keys, whose high `bits` are the same; equal keys as they came.
+
+    The arrays given are overwritten.
+    """
+    size = len(keys)
+    other = make(np.uint64)[:size], make(np.uint32)[:size]
+    for shift in range(0, 64 - bits, DIGIT):
+        if sort_pass(keys, values, shift, *other):
+            (keys, values), other = other, (keys, values)
+    return keys, values

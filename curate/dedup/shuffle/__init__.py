@@ -1,1 +1,0 @@
-"""Which documents share a key, by tasks that any engine maps: a shuffle through files."""

@@ -1,0 +1,215 @@
+"""Phrases and longest common passages in a search index, by binary search over mapped suffixes.
+
+Matches are of UTF-8 bytes: `Straße` and `STRASSE` differ. They never reach across documents.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.dedup.suffix_array.search_index import Chunk, SearchIndex
+from curate.dedup.suffix_array.windows import continues
+from curate.errors import UsageError
+from curate.text.hashing import load8
+from kernel_cache import njit
+
+# The longest substring that a text shares with a chunk of a search index.
+
+
+@njit(nogil=True)
+def _shared(text, place, wanted, i, known):
+    """How many bytes text[place:] and wanted[i:] share; the first `known` of them do."""
+    k = known
+    while i + k + 8 <= len(wanted) and place + k + 8 <= len(text):
+        if load8(wanted, np.uint64(i + k)) != load8(text, np.uint64(place + k)):
+            break
+        k += 8
+    while i + k < len(wanted) and place + k < len(text) and wanted[i + k] == text[place + k]:
+        k += 1
+    return k
+
+
+@njit(nogil=True)
+def _whole(wanted, i, size):
+    """The size without the beginning of a character at its end."""
+    while size > 0 and i + size < len(wanted) and continues(wanted[i + size]):
+        size -= 1
+    return size
+
+
+@njit(nogil=True)
+def _longest_from(text, order, wanted, i):
+    """The longest beginning of wanted[i:] that stands in the text, by binary search for it: it is
+    shared with one of the two suffixes between which wanted[i:] would stand."""
+    low, high = np.int64(0), np.int64(len(order))
+    left = right = np.int64(0)  # bytes shared with the suffixes at both ends of the search
+    while low < high:
+        middle = (low + high) >> 1
+        place = np.int64(order[middle])
+        k = _shared(text, place, wanted, i, min(left, right))
+        if i + k == len(wanted):
+            return k
+        if place + k == len(text) or text[place + k] < wanted[i + k]:
+            low, left = middle + 1, k
+        else:
+            high, right = middle, k
+    return max(left, right)
+
+
+@njit(cache=True, nogil=True)
+def longest_match(text, order, wanted, least):
+    """(place, length) of the longest run of whole characters of `wanted` in the text, the first one
+    where several are as long; (0, 0) where it is shorter than `least`.
+
+    text, wanted: uint8[]; order: int32[len(text)], its suffixes.
+    """
+    best = max(least - 1, 0)
+    at, found = np.int64(0), np.int64(0)
+    for i in range(len(wanted)):
+        if i + best >= len(wanted):
+            break
+        if continues(wanted[i]):
+            continue
+        size = _whole(wanted, i, _longest_from(text, order, wanted, i))
+        if size > best:
+            best = size
+            at, found = np.int64(i), size
+    return at, found
+
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An occurrence. document: its id; byte: where it starts in the document's text; before, match,
+    after: the text there."""
+
+    document: str
+    byte: int
+    before: str
+    match: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """count: all occurrences; hits: the first ones, in order of the corpus."""
+
+    count: int
+    hits: list[Hit]
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Longest:
+    """The longest passage that a text shares with the corpus. byte: where it starts in the given
+    text; bytes: its length, 0 where nothing is shared; count, hits: its occurrences."""
+
+    byte: int
+    bytes: int
+    text: str
+    count: int
+    hits: list[Hit]
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def _encoded(text: str) -> bytes:
+    """UsageError where the text is no Unicode (bytes of a terminal that are no UTF-8)."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError("the text to search for is not valid UTF-8") from None
+
+
+def _bound(chunk: Chunk, wanted: bytes, after: bool) -> int:
+    """How many suffixes stand before all that begin with `wanted`, or, `after`, behind those."""
+    text, order, size = chunk.text, chunk.order, len(wanted)
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) >> 1
+        place = int(order[middle])
+        have = text[place : place + size].tobytes()
+        if have < wanted or (after and have == wanted):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _first_places(order: np.ndarray, limit: int) -> list[int]:
+    """The `limit` least places of a part of an order, which may be larger than memory."""
+    least: list[int] = []
+    for a in range(0, len(order), _BLOCK):
+        some = np.asarray(order[a : a + _BLOCK])
+        if len(some) > limit:
+            some = np.partition(some, limit)[:limit]
+        least = heapq.nsmallest(limit, [*least, *some.tolist()])
+    return least
+
+
+def find(index: SearchIndex, phrase: str, limit: int = 10, context: int = 60) -> Found:
+    """Counts the phrase, and shows the first `limit` occurrences with `context` bytes around them.
+
+    UsageError for an empty phrase.
+    """
+    wanted = _encoded(phrase)
+    if not wanted:
+        raise UsageError("give a phrase to search for")
+    return _find(index, wanted, limit, context)
+
+
+def _find(index: SearchIndex, wanted: bytes, limit: int, context: int) -> Found:
+    count = 0
+    hits: list[Hit] = []
+    for chunk in index.chunks:
+        low, high = _bound(chunk, wanted, False), _bound(chunk, wanted, True)
+        count += high - low
+        if high > low and len(hits) < limit:
+            for place in _first_places(chunk.order[low:high], limit - len(hits)):
+                number, byte = index.document_of(chunk.base + place)
+                parts = index.around(chunk, place, len(wanted), context)
+                hits.append(Hit(index.id_of(number), byte, *parts))
+    return Found(count, hits)
+
+
+def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -> Longest:
+    """The longest run of whole characters of `text` that stands in the corpus, the first one where
+    several are as long.
+
+    UsageError for an empty text.
+    """
+    wanted = np.frombuffer(bytearray(_encoded(text)), np.uint8)
+    if len(wanted) == 0:
+        raise UsageError("give a text, or a file, to compare with the corpus")
+    byte = size = 0
+    for chunk in index.chunks:
+        at, length = longest_match(chunk.text, chunk.order, wanted, size)
+        if length > size or (length == size and length and at < byte):
+            byte, size = int(at), int(length)
+    if size == 0:
+        return Longest(0, 0, "", 0, [])
+    match = wanted[byte : byte + size].tobytes()
+    found = _find(index, match, limit, context)
+    return Longest(byte, size, match.decode("utf-8"), found.count, found.hits)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; UsageError where it cannot be read as UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None

@@ -1,0 +1,288 @@
+"""The search index of a corpus: its documents' text and the order of all its suffixes, in chunks.
+
+A folder holds, for chunk 3, `search-00003.text` (the documents, each with the byte 0xFF behind it,
+which no UTF-8 text holds: so no match of a text reaches from one document into the next) and
+`search-00003.order` (int32, the places of its suffixes in their order); `search-starts.u64` (where
+each document starts in the whole), `search-ids.arrow`, and last `search.json`, which says what all
+of these are. Files are mapped, not read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.disk.atomic import clear_temporary, replacing, write_text
+from curate.disk.inside import inside
+from curate.errors import RunFailed, UsageError
+
+if TYPE_CHECKING:
+    from curate.corpus.sketches import Run, Task
+
+RECORD, STARTS, IDS = "search.json", "search-starts.u64", "search-ids.arrow"
+FORMAT, VERSION = "llmcurate-search", 1
+END = 0xFF
+_PEAK = 5  # bytes that a byte takes while its chunk is sorted
+_MOST = 2**31 - 1  # bytes of a chunk, whose places are 32 bits wide
+
+
+def _name(kind: str, chunk: int) -> str:
+    return f"search-{chunk:05d}.{kind}"
+
+
+def _digest(record: dict[str, Any]) -> str:
+    import xxhash
+
+    text = json.dumps({k: v for k, v in record.items() if k != "digest"}, sort_keys=True)
+    return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def _holds(path: Path, text: np.ndarray) -> bool:
+    """Whether the file is that text."""
+    if not path.is_file() or path.stat().st_size != len(text):
+        return False
+    return bool(np.array_equal(np.memmap(path, np.uint8, "r"), text))
+
+
+def chunk_bytes(room: int) -> int:
+    """Bytes of a chunk, a byte behind each document included. room: bytes that sorting it takes."""
+    return min(max(room // _PEAK, 1), _MOST)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a whole index lies in the folder."""
+    return (folder / RECORD).is_file()
+
+
+class IndexWriter:
+    """Builds an index: `add` documents in their order, then `close`, which sorts.
+
+    Files are written aside; a chunk that was sorted before the process was killed is kept, since
+    the same folder always gets the same documents.
+    """
+
+    def __init__(self, folder: Path, room: int) -> None:
+        """room: bytes of memory that sorting a chunk may take."""
+        folder.mkdir(parents=True, exist_ok=True)
+        clear_temporary(folder)
+        self._folder = folder
+        self._size = chunk_bytes(room)
+        self._chunks: list[dict[str, int]] = []
+        self._tasks: list[Task] = []  # chunks that are not sorted yet
+        self._text = np.empty(0, np.uint8)  # of the chunk at hand; memory comes as it is filled
+        self._held = self._documents = self._bytes = self._of_chunk = 0
+        self._starts = (folder / ".part-starts").open("wb")
+        self._schema = pa.schema([("id", pa.large_string())])
+        self._ids = pa.OSFile(str(folder / ".part-ids"), "wb")
+        self._id_writer = pa.ipc.new_file(self._ids, self._schema)
+
+    def add(self, ids: pa.Array, texts: pa.LargeStringArray) -> None:
+        """The next documents. RunFailed where one is larger than a chunk can be."""
+        from curate.text.buffers import text_buffers
+
+        data, offsets = text_buffers(texts)
+        self._id_writer.write_batch(
+            pa.record_batch([ids.cast(pa.large_string())], schema=self._schema)
+        )
+        sizes = np.diff(offsets) + 1
+        (self._bytes + np.cumsum(sizes) - sizes).astype("<u8").tofile(self._starts)
+        first = 0
+        while first < len(sizes):
+            fits = np.searchsorted(np.cumsum(sizes[first:]), self._size - self._held, side="right")
+            if fits == 0 and self._held:
+                self._close_chunk()
+                continue
+            stop = first + max(int(fits), 1)
+            size = int(sizes[first:stop].sum())
+            if size > _MOST:
+                raise RunFailed(
+                    f"document {ids[first].as_py()} has {size:,} bytes, more than a search index"
+                    " can hold: set keep_index to false, or drop such documents first"
+                )
+            if self._held + size > len(self._text):
+                self._text = np.empty(max(self._size, size), np.uint8)
+            out = self._text[self._held : self._held + size]
+            ends = np.cumsum(sizes[first:stop]) - 1
+            keep = np.ones(size, np.bool_)
+            keep[ends] = False
+            out[ends] = END
+            out[keep] = data[offsets[first] : offsets[stop]]
+            self._held += size
+            self._of_chunk += stop - first
+            self._documents += stop - first
+            self._bytes += size
+            first = stop
+
+    def _close_chunk(self) -> None:
+        number = len(self._chunks)
+        text = self._text[: self._held]
+        path, order = (self._folder / _name(kind, number) for kind in ("text", "order"))
+        if not (order.exists() and _holds(path, text)):
+            order.unlink(missing_ok=True)
+            with replacing(path) as aside:
+                text.tofile(aside)
+            self._tasks.append({"part": number, "folder": str(self._folder)})
+        self._chunks.append(
+            {"base": self._bytes - self._held, "bytes": self._held, "documents": self._of_chunk}
+        )
+        self._held = self._of_chunk = 0
+
+    def close(self, run: Run | None = None) -> dict[str, Any]:
+        """Writes what is left, the orders, and the record, which it returns. run: who sorts the
+        chunks, each with the memory that was said; by default this process."""
+        from curate.corpus.shuffle.groups import run_tasks
+        from curate.corpus.sketches import run_here
+
+        if self._held:
+            self._close_chunk()
+        self._text = np.empty(0, np.uint8)
+        run_tasks(run or run_here, f"{__name__}:sort_suffixes", self._tasks)
+        self._id_writer.close()
+        self._ids.close()
+        self._starts.close()
+        (self._folder / ".part-starts").replace(self._folder / STARTS)
+        (self._folder / ".part-ids").replace(self._folder / IDS)
+        names = [_name(k, i) for i in range(len(self._chunks)) for k in ("text", "order")]
+        record: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "documents": self._documents,
+            "bytes": self._bytes,
+            "chunks": self._chunks,
+            "files": {n: (self._folder / n).stat().st_size for n in [*names, STARTS, IDS]},
+        }
+        record["digest"] = _digest(record)
+        write_text(self._folder / RECORD, json.dumps(record, indent=1) + "\n")
+        return record
+
+
+def sort_suffixes_files(task: Task) -> dict[str, list[str]]:
+    """What `sort_suffixes` reads and writes."""
+    text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
+    return {"reads": [str(text)], "writes": [str(order)]}
+
+
+def sort_suffixes(task: Task) -> dict[str, Any]:
+    """A task: the order of a chunk's suffixes; five bytes a byte of text."""
+    from curate.dedup.suffix_array.sort import suffix_array
+
+    text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
+    with replacing(order) as aside:
+        suffix_array(np.fromfile(text, np.uint8)).astype("<i4", copy=False).tofile(aside)
+    return {}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """text: uint8[bytes]; order: int32[bytes]; base: where it starts in the whole."""
+
+    text: np.ndarray
+    order: np.ndarray
+    base: int
+
+
+class SearchIndex:
+    """An index, opened: nothing is read before it is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        """UsageError where the folder holds no index, a damaged one, or one of another version."""
+        self.folder = folder
+        record = _checked(folder)
+        self.documents, self.bytes = int(record["documents"]), int(record["bytes"])
+        self.chunks = [
+            Chunk(
+                np.asarray(np.memmap(folder / _name("text", i), np.uint8, "r")),
+                np.asarray(np.memmap(folder / _name("order", i), "<i4", "r")),
+                chunk["base"],
+            )
+            for i, chunk in enumerate(record["chunks"])
+        ]
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """uint64[documents]: where each document starts."""
+        if not self.documents:
+            return np.empty(0, np.uint64)
+        return np.asarray(np.memmap(self.folder / STARTS, "<u8", "r"))
+
+    @cached_property
+    def _ids(self) -> pa.ChunkedArray:
+        return pa.ipc.open_file(pa.memory_map(str(self.folder / IDS))).read_all().column("id")
+
+    def document_of(self, place: int) -> tuple[int, int]:
+        """(number of the document, byte in it) at a place of the whole."""
+        number = int(np.searchsorted(self.starts, np.uint64(place), side="right")) - 1
+        return number, place - int(self.starts[number])
+
+    def id_of(self, number: int) -> str:
+        """The id of a document by number."""
+        found: str = self._ids[number].as_py()
+        return found
+
+    def around(self, chunk: Chunk, place: int, size: int, context: int) -> tuple[str, str, str]:
+        """(before, match, after) of chunk.text[place : place + size], with up to `context` bytes of
+        the same document on each side, on whole characters."""
+        text = chunk.text
+        a = max(0, place - context)
+        before = bytes(text[a:place]).rpartition(b"\xff")[2]
+        after = bytes(text[place + size : place + size + context]).partition(b"\xff")[0]
+        match = bytes(text[place : place + size])
+        return (
+            before.decode("utf-8", "ignore"),
+            match.decode("utf-8", "replace"),
+            after.decode("utf-8", "ignore"),
+        )
+
+
+def find_folder(given: Path) -> Path:
+    """The folder of the index that a user names: it, a run's OUT, its index, or one of a label.
+
+    UsageError where there is none, or several.
+    """
+    if not given.exists():
+        raise UsageError(f"{given}: no such folder")
+    places = [given, given / "own"]
+    places += sorted(p.parent for p in given.glob(f"*/own/{RECORD}"))
+    places += sorted(p.parent for p in given.glob(f"index/*/own/{RECORD}"))
+    found = [p for p in places if is_complete(p)]
+    if not found:
+        raise UsageError(
+            f"{given}: no search index there; `llmcurate search build IN -o OUT` makes one, and so"
+            " does a dedup_suffix_array run with keep_index"
+        )
+    if len(found) > 1:
+        names = ", ".join(str(p) for p in found)
+        raise UsageError(f"{given} holds {len(found)} search indexes, name one: {names}")
+    return found[0]
+
+
+def _checked(folder: Path) -> dict[str, Any]:
+    path = folder / RECORD
+    again = "build the index again"
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{path} is no index record; {again}") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise UsageError(f"{path} is no search index; {again}")
+    if record.get("version") != VERSION:
+        raise UsageError(
+            f"{path}: version {record.get('version')}, this llmcurate reads {VERSION}; {again}"
+        )
+    if record.get("digest") != _digest(record):
+        raise UsageError(f"{path} was changed or damaged (its checksum differs); {again}")
+    for name, size in record["files"].items():
+        file = inside(folder, name, path)
+        have = file.stat().st_size if file.is_file() else -1
+        if have != size:
+            state = "is missing" if have < 0 else f"has {have} bytes instead of {size}"
+            raise UsageError(f"{file} {state}; {again}")
+    return record

@@ -1,0 +1,52 @@
+"""Files that are either whole or absent: written aside, synced, renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from curate.disk.inside import remove
+
+TEMPORARY = ".part-"
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames within the folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
+    """Gives a temporary path beside `path`; what was written there becomes `path` at the end. sync:
+    whether it is durable then; a task of a phase leaves that to the phase (corpus/phases.py)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        yield aside
+        if sync:
+            with open(aside, "rb+") as f:
+                os.fsync(f.fileno())
+        aside.replace(path)
+        if sync:
+            sync_folder(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces the file's content as a whole."""
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def clear_temporary(folder: Path) -> None:
+    """Removes what a killed process left half-written."""
+    if folder.is_dir():
+        for path in folder.glob(f"{TEMPORARY}*"):
+            remove(path, inside=folder)

@@ -1,0 +1,126 @@
+"""Parquet files of a stage and of OUT: whole or absent, with row groups that depend on the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.disk.atomic import replacing
+from curate.errors import name_file
+from curate.text.buffers import one_array
+
+GROUP_ROWS = 10_000
+GROUP_BYTES = 16 << 20
+DISTINCT = {"text", "id", "url", "html"}
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with exactly the schema's columns; absent ones are null."""
+    if table.schema == schema:
+        return table
+    columns = [
+        one_array(table[f.name]).cast(f.type)
+        if f.name in table.column_names
+        else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _weight(values: pa.ChunkedArray | pa.Array) -> int:
+    """Bytes of the values alone: how they lie in memory, which `nbytes` counts with them, must not
+    decide where a row group ends."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return 8 * len(values) + (pc.sum(pc.binary_length(values)).as_py() or 0)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        # A list of spans or reasons: some 50 bytes each.
+        return 8 * len(values) + 50 * (pc.sum(pc.list_value_length(values)).as_py() or 0)
+    return 8 * len(values)
+
+
+class TableWriter:
+    """A parquet file whose row groups depend on the rows alone, in place when closed. sink: makes
+    the file object that it writes to of the temporary path; None: Arrow's own."""
+
+    def __init__(self, path: Path, sink: Callable[[Path], Any] | None = None) -> None:
+        self._path = path
+        self._context = replacing(path)
+        self._aside = self._context.__enter__()
+        self.sink: Any = sink(self._aside) if sink else None
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self.rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Adds rows; the first table sets the schema, also when it is empty."""
+        if self._writer is None:
+            self._schema = table.schema
+            # Of values that seldom repeat, a dictionary and the least and greatest cost much.
+            others = [f.name for f in table.schema if f.name not in DISTINCT]
+            self._writer = pq.ParquetWriter(
+                self._aside if self.sink is None else self.sink,
+                table.schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=others,
+                write_statistics=others,
+            )
+        if table.num_rows == 0:
+            return
+        table = conform(table, self._schema)
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        self._bytes += sum(_weight(column) for column in table.columns)
+        self.rows += table.num_rows
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting and self._writer is not None:
+            table = pa.concat_tables(self._waiting).combine_chunks()
+            try:
+                self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            except OSError as error:
+                name_file(error, self._path)
+                raise
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def close(self, failed: bool = False) -> None:
+        """Finishes the file, or leaves nothing behind."""
+        error = RuntimeError("unfinished") if failed else None
+        try:
+            if not failed:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+            if self.sink is not None:
+                self.sink.close()
+        except BaseException as problem:
+            with suppress(type(problem)):
+                self._context.__exit__(type(problem), problem, problem.__traceback__)
+            raise
+        if error is None:
+            self._context.__exit__(None, None, None)
+        else:
+            with suppress(RuntimeError):
+                self._context.__exit__(type(error), error, None)
+
+
+@contextmanager
+def writing(path: Path, sink: Callable[[Path], Any] | None = None) -> Iterator[TableWriter]:
+    """A writer that is finished at the end of the block, or leaves nothing after an error."""
+    writer = TableWriter(path, sink)
+    done = False
+    try:
+        yield writer
+        done = True
+    finally:
+        writer.close(failed=not done)

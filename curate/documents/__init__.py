@@ -1,0 +1,1 @@
+"""Documents in Arrow tables, rejected documents, limits, positions."""

@@ -1,0 +1,154 @@
+"""Text without the spans that a step cuts, for every step that edits.
+
+A step says what goes, either as spans or as marks on bytes; this file makes the new text from them.
+So what is on record as cut is what was cut: nothing else writes an edited text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from curate.text.buffers import text_array
+from curate.text.hashing import load8
+from curate.text.unicode import space_bytes
+from kernel_cache import njit
+
+if TYPE_CHECKING:
+    from curate.documents.documents import Documents, Spans
+
+
+@njit(cache=True, nogil=True)
+def _without(data, offsets, rows, start, end, replacement, filling, filling_at):
+    """(out: uint8[], out_offsets: int64[rows + 1]): the rows without their spans, which are
+    ordered; filling[filling_at[i] : filling_at[i + 1]] stands in place of a span of replacement i.
+    """
+    n_rows = len(offsets) - 1
+    extra = 0
+    for s in range(len(rows)):
+        extra += filling_at[replacement[s] + 1] - filling_at[replacement[s]]
+    out = np.empty(offsets[n_rows] - offsets[0] + extra, np.uint8)
+    out_offsets = np.empty(n_rows + 1, np.int64)
+    at = 0
+    s = 0
+    for r in range(n_rows):
+        out_offsets[r] = at
+        base = offsets[r]
+        a = base
+        while s < len(rows) and rows[s] == r:
+            n = base + start[s] - a
+            out[at : at + n] = data[a : a + n]
+            at += n
+            for k in range(filling_at[replacement[s]], filling_at[replacement[s] + 1]):
+                out[at] = filling[k]
+                at += 1
+            a = base + end[s]
+            s += 1
+        n = offsets[r + 1] - a
+        out[at : at + n] = data[a : a + n]
+        at += n
+    out_offsets[n_rows] = at
+    return out[:at], out_offsets
+
+
+@njit(cache=True, nogil=True)
+def _marked_spans(mark, offsets, cut):
+    """(rows, start, end: int64[spans], rule: uint8[spans]): the runs of equal marks that are not 0,
+    in bytes of their rows; cut: bool[rows], rows to look at. A span's rule is its mark less one."""
+    spans = 0
+    for write in range(2):  # counted first, so that a batch with few cuts takes little memory
+        if write:
+            rows = np.empty(spans, np.int64)
+            start = np.empty(spans, np.int64)
+            end = np.empty(spans, np.int64)
+            rule = np.empty(spans, np.uint8)
+            spans = 0
+        for r in range(len(offsets) - 1):
+            if not cut[r]:
+                continue
+            before = np.uint8(0)
+            i, stop = offsets[r], offsets[r + 1]
+            while i < stop:
+                at = np.uint64(i - offsets[0])
+                if before == 0 and i + 8 <= stop and load8(mark, at) == 0:
+                    i += 8
+                    continue
+                m = mark[at]
+                i += 1
+                if m == before:
+                    continue
+                if write and before:
+                    end[spans - 1] = i - 1 - offsets[r]
+                if m:
+                    if write:
+                        rows[spans], start[spans], rule[spans] = r, i - 1 - offsets[r], m - 1
+                    spans += 1
+                before = m
+            if write and before:
+                end[spans - 1] = stop - offsets[r]
+    return rows, start, end, rule
+
+
+@njit(nogil=True)
+def mark_ends(data, a, z, mark, base, value):
+    """Marks the white space at both ends of what is left of data[a:z] (bytes whose mark is 0);
+    mark[i - base] belongs to byte i. Returns the bytes that are left."""
+    i = a
+    while i < z:
+        if mark[i - base]:
+            i += 1
+            continue
+        n = space_bytes(data, i, z)
+        if n == 0:
+            break
+        for k in range(i, i + n):
+            mark[k - base] = value
+        i += n
+    first = i
+    i = z
+    while i > first:
+        if mark[i - 1 - base]:
+            i -= 1
+            continue
+        k = i - 1
+        while k > first and (data[k] & 0xC0) == 0x80:
+            k -= 1
+        if space_bytes(data, k, i) == 0:
+            break
+        for m in range(k, i):
+            mark[m - base] = value
+        i = k
+    left = 0
+    for m in mark[first - base : i - base]:
+        left += m == 0
+    return left
+
+
+def cut(docs: Documents, spans: Spans) -> Documents:
+    """The batch without the spans (with their replacements in their places), on record."""
+    if len(spans.rows) == 0:
+        return docs
+    data, offsets = docs.buffers()
+    fillings = [text.encode() for text in spans.replacements]
+    filling = np.frombuffer(bytearray().join(fillings), np.uint8)
+    at = np.cumsum([0, *map(len, fillings)]).astype(np.int64)
+    # Of one type, whoever made them: for each other one the kernel would be compiled again.
+    columns = (spans.rows, spans.start, spans.end, spans.replacement)
+    rows, start, end, which = (np.ascontiguousarray(one, np.int64) for one in columns)
+    out, out_offsets = _without(data, offsets, rows, start, end, which, filling, at)
+    return docs.edit(text_array(out, out_offsets), spans)
+
+
+def cut_marked(
+    docs: Documents, mark: np.ndarray, rows: np.ndarray, rules: tuple[str, ...]
+) -> Documents:
+    """The batch without the marked bytes of some rows.
+
+    mark: uint8[bytes of the batch], 0 for what stays, i + 1 for what `rules[i]` cuts; rows:
+    bool[rows], the rows that are edited.
+    """
+    from curate.documents.documents import Spans
+
+    at, start, end, rule = _marked_spans(mark, docs.buffers()[1], rows)
+    return cut(docs, Spans(at, start, end, rule, rules, np.zeros(len(at), np.uint8)))

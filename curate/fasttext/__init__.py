@@ -1,1 +1,0 @@
-"""Supervised fastText models applied: files read and checked, features, scores. No training."""

@@ -1,0 +1,178 @@
+"""Inputs that are URLs, fetched into a folder and read there (in a recipe: `read: {fetch: DIR}`).
+
+A file lies under host and path of its URL, so what is there is of that URL; beside it stands
+`.NAME.json`, which says of which version. Like all that is fetched it is gone on with after a cut
+or a kill, and is not fetched again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import xxhash
+
+from curate.disk.inside import inside
+from curate.errors import RunFailed, UsageError
+from curate.fetch.download import download
+from curate.fetch.sources import Failed, Http, Refused, Source, Store
+from curate.fetch.transfer import Wanted, is_there
+from curate.fetch.wanted import listed_files, place_of
+from curate.formats.input_lists import LISTS, listed
+from curate.formats.inputs import format_by_name
+from curate.terminal.progress import Progress, say
+
+SUMS = (".sha256", ".md5")  # lists with checksums
+AT_ONCE = 8  # servers are asked about so many files at a time
+
+
+def is_url(given: str) -> bool:
+    """Whether an input is elsewhere."""
+    return "://" in given and not given.lower().startswith("file://")
+
+
+def is_web(given: str) -> bool:
+    """Whether it is a URL of HTTP(S)."""
+    return given.lower().startswith(("http://", "https://"))
+
+
+def wanted_inputs(given: str, folder: Path) -> list[Wanted]:
+    """The files that a URL means: itself, those of a list, of a pattern or a folder in a store."""
+    if given.lower().endswith(SUMS):
+        home = given.rpartition("/")[0] if is_url(given) else None
+        pairs = listed_files(given, home, _get)
+    elif is_web(given):
+        pairs = [(given, None)]
+    else:
+        pairs = [(url, None) for url in _stored(given)]
+    return [place(url, folder, checksum) for url, checksum in pairs]
+
+
+def place(url: str, folder: Path, checksum: str | None = None) -> Wanted:
+    """The file that a URL is in the folder; RunFailed where a link there leads out of it."""
+    target = folder / place_of(url)
+    query = urlsplit(url).query
+    if query:  # which may mean another file
+        target = target.parent / xxhash.xxh3_64_hexdigest(query.encode()) / target.name
+    inside(folder, target.relative_to(folder).as_posix(), url, follow=False)
+    return Wanted(url, target, checksum, note=target.with_name(f".{target.name}.json"))
+
+
+def _get(url: str, path: Path) -> None:
+    from curate.fetch.download import fetch_one
+
+    try:
+        fetch_one(Wanted(url, path))
+    except RunFailed as error:
+        raise RunFailed(f"{url}: {error}") from None
+
+
+def _stored(given: str) -> list[str]:
+    """A file, or those of known formats that a pattern or folder of a store means, by name."""
+    import fsspec
+
+    try:
+        fs, root = fsspec.core.url_to_fs(given)
+        if fs.isfile(root):
+            return [given]
+        pattern = any(c in root for c in "*?[")
+        names = sorted(fs.glob(root) if pattern else fs.find(root))
+    except ImportError as error:
+        raise UsageError(f"input {given}: {error}") from None
+    except Exception as error:  # each store has errors of its own
+        raise RunFailed(f"input {given}: {' '.join(str(error).split())[:200]}") from None
+    found = []
+    for name in names:
+        below = name[len(root) :] if not pattern else name.rpartition("/")[2]
+        hidden = any(piece.startswith((".", "_")) for piece in below.split("/") if piece)
+        if not hidden and format_by_name(name) and (not pattern or fs.isfile(name)):
+            found.append(fs.unstrip_protocol(name))
+    if not found:
+        raise UsageError(
+            f"input {given} matches no file" if pattern else f"input {given} holds no file"
+        )
+    return found
+
+
+def fetch_all(wanted: Sequence[Wanted], quiet: bool) -> None:
+    """Fetches what is not there; RunFailed names the first that did not come, all others did."""
+    missing = [w for w in wanted if not is_there(w)]
+    if not missing:
+        return
+    with Progress("fetch", len(missing), quiet) as progress:
+        outcome = download(
+            missing,
+            watch=lambda done, came: progress.update(done, f"{came / 1e6:,.0f} MB"),
+            say=say,
+        )
+    if outcome.failed:
+        url, reason = next(iter(outcome.failed.items()))
+        more = f" (and {len(outcome.failed) - 1} others)" if len(outcome.failed) > 1 else ""
+        raise RunFailed(
+            f"input {url}: {reason}{more}; what came is kept, the same command goes on from there"
+        )
+
+
+def local_inputs(given: Iterable[str], folder: str | None, quiet: bool, dry: bool) -> list[str]:
+    """The inputs with URLs as the files that they are in the folder, fetched where they are not
+    there. dry: UsageError where one would have to be fetched."""
+    given = list(given)
+    if folder is None:
+        return given
+    found: list[str | Wanted] = []
+    for one in given:
+        if one.endswith(LISTS):
+            lines = listed(one)
+            found += [w for line in lines for w in _either(line, folder)]
+        else:
+            found += _either(one, folder)
+    wanted = [one for one in found if isinstance(one, Wanted)]
+    if dry and (missing := [w for w in wanted if not is_there(w)]):
+        raise UsageError(
+            f"--dry-run: {len(missing)} inputs are not in {folder} yet ({missing[0].url} is the"
+            " first); a run fetches them"
+        )
+    fetch_all(wanted, quiet)
+    return [str(one.target) if isinstance(one, Wanted) else one for one in found]
+
+
+def _either(one: str, folder: str) -> Sequence[str | Wanted]:
+    elsewhere = is_url(one) or one.lower().endswith(SUMS)
+    return wanted_inputs(one, Path(folder)) if elsewhere else [one]
+
+
+def version(wanted: Wanted) -> str | None:
+    """Of which version the file that is there is, as `SIZE@TAG` (what the server called it); None
+    where nothing is on record."""
+    assert wanted.note is not None
+    try:
+        note = json.loads(wanted.note.read_text(encoding="utf-8"))
+        return f"{note['size']}@{note['validator'] or ''}" if note["url"] == wanted.url else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def versions_now(known: Mapping[str, str]) -> dict[str, str | None]:
+    """The versions as the servers have them. known: URL -> an earlier version, of which what a
+    server does not say is taken over; None where it says nothing at all."""
+    sources: dict[bool, Source] = {}
+    if any(is_web(url) for url in known):
+        sources[True] = Http(AT_ONCE)
+    if not all(is_web(url) for url in known):
+        sources[False] = Store()
+
+    def ask(url: str) -> str | None:
+        try:
+            size, tag = sources[is_web(url)].about(url)
+        except (Failed, Refused):
+            return None
+        if size is None and tag is None:
+            return None
+        before, _, tagged = known[url].partition("@")
+        return f"{before if size is None else size}@{tag or tagged}"
+
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="ask") as threads:
+        return dict(zip(known, threads.map(ask, known), strict=True))

@@ -1,0 +1,1 @@
+"""Looking at runs: reports, statistics, explanations, other thresholds, comparisons, forecasts."""

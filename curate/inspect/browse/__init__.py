@@ -1,0 +1,1 @@
+"""A run's documents in the browser."""

@@ -1,0 +1,224 @@
+"""A run's documents as pages of rows, found by words, rule, language, score and cluster.
+
+Every value that a reader types is a parameter of the query; names of columns are taken only from
+the files' own. One query at a time: DuckDB's connection is shared by the server's threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.disk.database import paths_literal
+from curate.errors import UsageError
+from curate.inspect.report.store import KEY, Store, opened
+from curate.run.homes import corpus_of
+
+PAGE = 50
+EXCERPT = 240  # characters of a text in a list
+MOST_PARTNERS = 6
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a reader asks for; empty strings ask for nothing.
+
+    words: text, id or URL hold them, in any case; status: kept or rejected; rule: `step.rule`;
+    column, least, most: of a score; cluster: `method:number`; page: from 0.
+    """
+
+    words: str = ""
+    status: str = ""
+    rule: str = ""
+    lang: str = ""
+    column: str = ""
+    least: float | None = None
+    most: float | None = None
+    cluster: str = ""
+    page: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A document in a list. score: the column that was asked for; place: file and row in it."""
+
+    id: str
+    url: str | None
+    lang: str | None
+    kept: bool
+    rules: tuple[str, ...]
+    score: float | None
+    excerpt: str
+    bytes: int
+    place: tuple[str, int]
+
+
+class Library:
+    """The documents of one run, opened by `library`."""
+
+    def __init__(self, out: Path, store: Store, record: dict[str, Any]) -> None:
+        self.out, self.store, self.record = out, store, record
+        self._lock = threading.Lock()
+        self.columns = sorted(n for n in store.columns if "." in n) or sorted(store.columns)
+        self.rules = sorted({r for s in record.get("stages", ()) for r in s.get("reasons", ())})
+        figures = record.get("figures") or {}
+        self.langs = [n for n in figures.get("languages", {}) if n != "(none)"]
+        kept, gone = paths_literal(store.kept), paths_literal(store.gone)
+        parts = []
+        for files, status in ((kept, True), (gone, False)):
+            named = "filename = 'file_', file_row_number = true, union_by_name = true"
+            reasons = "NULL" if status else "reasons"
+            scores = "".join(f", {self._held(n, status)} AS {_quoted(n)}" for n in self.columns)
+            parts.append(
+                f"SELECT id, text, url, lang, {status} AS kept_, file_, file_row_number AS row_,"
+                f" {reasons} AS reasons_{scores} FROM read_parquet({files}, {named})"
+            )
+        store.db.execute(f"CREATE VIEW all_rows AS {' UNION ALL '.join(parts)}")
+
+    def _held(self, column: str, kept: bool) -> str:
+        """The column, or null where files of that kind lack it."""
+        return _quoted(column) if column in self._names(kept) else "NULL::DOUBLE"
+
+    def _names(self, kept: bool) -> set[str]:
+        import pyarrow.parquet as pq
+
+        paths = self.store.kept if kept else self.store.gone
+        return {n for p in (paths[0], paths[-1]) for n in pq.read_schema(p).names}
+
+    def rows(self, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        """The result of a query, none beside it."""
+        with self._lock:
+            return self.store.rows(sql, values)
+
+    def find(self, query: Query) -> tuple[list[Row], bool]:
+        """(a page of documents in the order of the run, kept ones first; whether more follow).
+        UsageError where the query names what is not there."""
+        where, values = self._where(query)
+        score = _quoted(query.column) if query.column else "NULL"
+        return self._listed(
+            f"""SELECT *, {score} AS score_ FROM all_rows WHERE {where}
+            ORDER BY NOT kept_, file_, row_ LIMIT {PAGE + 1} OFFSET ?""",
+            [*values, query.page * PAGE],
+            query.page,
+        )
+
+    def _listed(self, sql: str, values: list[Any], page: int) -> tuple[list[Row], bool]:
+        found = self.rows(
+            f"""SELECT id, url, lang, kept_, [r.step || '.' || r.rule for r in reasons_],
+            score_::DOUBLE, left(coalesce(text, ''), {EXCERPT}), coalesce(strlen(text), 0),
+            file_, row_ FROM ({sql}) ORDER BY NOT kept_, file_, row_""",
+            values,
+        )
+        rows = [
+            Row(i or "", u, g, k, tuple(dict.fromkeys(r or ())), s, t, n, (f, at))
+            for i, u, g, k, r, s, t, n, f, at in found[:PAGE]
+        ]
+        return rows, len(found) > PAGE
+
+    def _where(self, query: Query) -> tuple[str, list[Any]]:
+        conditions: list[str] = ["true"]
+        values: list[Any] = []
+        if query.words:
+            held = [f"contains(lower(coalesce({n}, '')), lower(?))" for n in ("text", "id", "url")]
+            conditions.append(f"({' OR '.join(held)})")
+            values += [query.words] * 3
+        if query.status:
+            if query.status not in ("kept", "rejected"):
+                raise UsageError(f"status {query.status!r}: choose kept or rejected")
+            conditions.append("kept_" if query.status == "kept" else "NOT kept_")
+        if query.rule:
+            conditions.append("list_contains([r.step || '.' || r.rule for r in reasons_], ?)")
+            values.append(query.rule)
+        if query.lang:
+            conditions.append("lang = ?")
+            values.append(query.lang)
+        if query.column:
+            if query.column not in self.columns:
+                raise UsageError(f"no score {query.column!r} in this run")
+            conditions.append(f"{_quoted(query.column)} IS NOT NULL")
+            for sign, limit in ((">=", query.least), ("<=", query.most)):
+                if limit is not None:
+                    conditions.append(f"{_quoted(query.column)} {sign} ?")
+                    values.append(limit)
+        if query.cluster:
+            conditions.append("id IN (SELECT id FROM decisions WHERE method = ? AND cluster = ?)")
+            values += self._cluster(query.cluster)
+        return " AND ".join(conditions), values
+
+    def _cluster(self, given: str) -> list[Any]:
+        method, _, number = given.rpartition(":")
+        if not self.store.has_decisions:
+            raise UsageError("this run has no clusters: it had no dedup")
+        if not method or not number.isascii() or not number.isdigit() or len(number) > 18:
+            raise UsageError(f"cluster {given!r}: write method:number, as in minhash:12")
+        return [method, int(number)]
+
+    def place(self, name: str) -> tuple[str, int] | None:
+        """Where the document with that id stands."""
+        found = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
+        return (found[0][0], found[0][1]) if found else None
+
+    def partners(self, name: str) -> list[dict[str, Any]]:
+        """The decisions on a document, whole ones first, as rows of decisions.parquet."""
+        if not self.store.has_decisions:
+            return []
+        names = ["method", "cluster", "kept_id", "partner_id", "similarity", "span_start"]
+        names += ["span_end", "partner_corpus"]
+        rows = self.rows(
+            f"""SELECT {", ".join(names)} FROM decisions WHERE id = ?
+            ORDER BY span_start NULLS FIRST, method, cluster LIMIT 200""",
+            [name],
+        )
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def members(self, method: str, cluster: int, beside: str) -> list[str]:
+        """Other documents of a cluster, the first by a hash of their ids."""
+        rows = self.rows(
+            f"""SELECT DISTINCT id, {KEY} FROM decisions WHERE method = ? AND cluster = ?
+            AND id <> ? ORDER BY {KEY}, id LIMIT {MOST_PARTNERS}""",
+            [method, cluster, beside],
+        )
+        return [i for i, _ in rows]
+
+    def sample(self, each: int) -> dict[str, list[Row]]:
+        """Of the kept documents and of each rule's, those with the least hashes of their ids: the
+        same in every call and for every order of the input."""
+        shares = {"kept": ("kept_", [])} | {
+            rule: (
+                "list_contains([r.step || '.' || r.rule for r in reasons_], ?)",
+                [rule],
+            )
+            for rule in self.rules
+        }
+        return {
+            name: self._listed(
+                f"""SELECT *, NULL AS score_ FROM all_rows WHERE {where}
+                ORDER BY {KEY}, id LIMIT {min(each, PAGE)}""",
+                values,
+                0,
+            )[0]
+            for name, (where, values) in shares.items()
+        }
+
+
+@contextmanager
+def library(out: Path) -> Iterator[Library]:
+    """A finished run. UsageError where OUT is none."""
+    try:
+        record = corpus_of(out).record()
+    except (OSError, ValueError):
+        raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
+    with opened(out, ".spill-browse") as store:
+        if store is None:
+            raise UsageError(
+                f"{out} holds no corpus/ and rejected/: name the OUT of a run of filters"
+            )
+        yield Library(out, store, record)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,162 @@
+"""The text of a document as it was before the first edit, and what the edits made of it.
+
+Edits are recorded as places in the input of each step; what they cut is gone from the corpus. The
+text before stands in the stage before, or, for the first stage, in the run's input, which is read
+again up to the document. What comes out is shown only where the edits lead from it to the stored
+text, byte by byte: a file that has changed since is told by that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from curate.corpus.stage_files import part_path
+from curate.errors import CurateError
+
+MOST_BYTES = 4 << 20  # longer texts are shown without what was cut
+
+
+@dataclass(frozen=True)
+class Run:
+    """A piece of text. cut, put: the rule that took it out, or put it in; both: a later step took
+    out what an earlier one had put in."""
+
+    text: bytes
+    cut: str | None = None
+    put: str | None = None
+
+
+def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> list[Run] | None:
+    """The original with what each edit cut and put; None where that does not give the final text.
+
+    edits: as in the column `edits`, step by step, their places in the input of their step.
+    """
+    runs = [Run(original)]
+    step: str | None = None
+    of_step: list[dict[str, Any]] = []
+    for edit in [*edits, {"step": None}]:
+        if edit["step"] != step:
+            if of_step:
+                runs = _apply(runs, of_step)
+            step, of_step = edit["step"], []
+        of_step.append(edit)
+    return runs if b"".join(r.text for r in runs if not r.cut) == final else None
+
+
+def _apply(runs: list[Run], edits: list[dict[str, Any]]) -> list[Run]:
+    """One step's edits, by place."""
+    found: list[Run] = []
+    left = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]  # equals stay in their order
+    at = 0  # in the text as this step received it
+    for run in runs:
+        if run.cut:
+            found.append(run)
+            continue
+        rest = run.text
+        while rest:
+            edit = left[-1] if left else None
+            if edit is None or edit["start"] >= at + len(rest):
+                found.append(Run(rest, put=run.put))
+                at, rest = at + len(rest), b""
+                continue
+            before = max(0, edit["start"] - at)
+            if before:
+                found.append(Run(rest[:before], put=run.put))
+                at, rest = at + before, rest[before:]
+            inside = min(len(rest), max(0, edit["end"] - at))
+            rule = f"{edit['step']}.{edit['rule']}"
+            if inside:
+                found.append(Run(rest[:inside], cut=rule, put=run.put))
+                at, rest = at + inside, rest[inside:]
+            if at >= edit["end"]:
+                found += _put(edit, rule)
+                left.pop()
+    for edit in reversed(left):
+        found += _put(edit, f"{edit['step']}.{edit['rule']}")
+    return found
+
+
+def _put(edit: dict[str, Any], rule: str) -> list[Run]:
+    put = (edit.get("replacement") or "").encode("utf-8", "replace")
+    return [Run(put, put=rule)] if put else []
+
+
+class Originals:
+    """Finds texts as they were before their first edit. Small: one document, or a sample."""
+
+    def __init__(self, out: Path, record: dict[str, Any], most_parts: int = 16) -> None:
+        self.out, self.stages, self._left = out, record.get("stages", []), most_parts
+
+    def find(self, place: tuple[str, int], row: dict[str, Any]) -> bytes | None:
+        """The text before the first edit of the row that stands there; None where it is gone."""
+        edits = row.get("edits") or []
+        text = row.get("text")
+        if not edits or text is None or len(text) > MOST_BYTES:
+            return None
+        first = edits[0]["step"]
+        stage = next((i for i, s in enumerate(self.stages) if first in s["steps"]), None)
+        part = Path(place[0]).name[5:10]
+        if stage is None or not part.isdigit():
+            return None
+        try:
+            if stage > 0:
+                return self._kept(stage - 1, int(part), row["id"])
+            return self._read(int(part), self._number(int(part), row), first)
+        except (OSError, ValueError, KeyError, CurateError):
+            return None
+
+    def _folder(self, stage: int) -> Path:
+        return self.out / "stages" / str(self.stages[stage]["folder"])
+
+    def _kept(self, stage: int, part: int, name: str) -> bytes | None:
+        path = part_path(self._folder(stage), part, "kept")
+        found = pq.read_table(path, columns=["text"], filters=[("id", "=", name)])
+        text = found["text"][0].as_py() if found.num_rows == 1 else None
+        return None if text is None else text.encode()
+
+    def _number(self, part: int, row: dict[str, Any]) -> int:
+        """The document's number in its partition of the first stage. KeyError where it has none."""
+        folder = self._folder(0)
+        kept = pq.read_table(part_path(folder, part, "kept"), columns=["id"])["id"].to_pylist()
+        if row["id"] in kept:
+            keys = pq.read_table(part_path(folder, part, "keys"), columns=["_n"])["_n"]
+            return int(keys[kept.index(row["id"])].as_py())
+        gone = pq.read_table(part_path(folder, part, "rejected"), columns=["id", "_n"])
+        return int(gone["_n"][gone["id"].to_pylist().index(row["id"])].as_py())
+
+    def _read(self, part: int, number: int, first: str) -> bytes | None:
+        """The document as the step `first` received it, from the input."""
+        from curate.documents.documents import NUMBER
+        from curate.formats.inputs import InputPlan
+        from curate.formats.reading import PartitionReader, ReadSettings
+        from curate.steps.contracts import Step, step_class
+
+        if self._left <= 0:
+            return None
+        self._left -= 1
+        specs = sorted(self._folder(0).glob("stage*.json"))
+        spec = json.loads(specs[0].read_text(encoding="utf-8"))
+        steps = []
+        for identity in spec["steps"]:
+            if identity["label"] == first:
+                break
+            cls = step_class(identity["step"]).fitting(identity["settings"])
+            if issubclass(cls, Step) and not cls.only_measures:
+                steps.append(cls(**identity["settings"]).named(identity["label"]))
+        plan = InputPlan.load(spec["plan"])
+        for batch in PartitionReader(plan, part, ReadSettings(**spec["read"])):
+            numbers = batch.docs.table[NUMBER].to_pylist()
+            if number in numbers:
+                docs = type(batch.docs)(batch.docs.table.slice(numbers.index(number), 1))
+                for step in steps:
+                    step.open()
+                    docs = step.apply(docs.within(step.label))
+                text = docs.text[0].as_py()
+                return None if text is None else text.encode()
+        return None

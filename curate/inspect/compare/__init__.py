@@ -1,0 +1,1 @@
+"""Dedup methods side by side on one corpus."""

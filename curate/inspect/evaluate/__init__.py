@@ -1,0 +1,1 @@
+"""Methods, models and tokenizers held against known answers."""

@@ -1,0 +1,255 @@
+"""Copies planted in a corpus: of documents, whole or changed, of paragraphs and of runs of text.
+
+Each document is used for one plant at most, so that a plant is a pair: a region of an original and
+the region of another document that is its copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.errors import UsageError
+from curate.inspect.compare.corpus_sample import SCHEMA, batches, replaced_if_other
+from curate.text.near_copies import WORD, NearCopy, near_copy, number
+
+SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
+TOLERANCE = 0.01
+LEAST, MOST = 600, 40_000  # bytes of a document that takes part
+NEAR_WORDS = 200  # fewer and one word more or less moves the similarity by more than the tolerance
+PARAGRAPH = (120, 2000)  # characters
+RUN = (300, 1000)  # characters of a pasted run; these lengths too
+RESERVE = 6  # candidates a wanted document: not all have paragraphs, or enough words
+KINDS = ("exact", *(f"near {s:g}" for s in SIMILARITIES), "paragraph", "substring")
+
+Similarity = Callable[[str, str], float]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A document, and bytes of its text."""
+
+    id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Plant:
+    """original, copy: the same text twice (nearly, where kind is `near S`); similarity: as
+    measured, of word 5-grams, None for passages."""
+
+    kind: str
+    original: Region
+    copy: Region
+    similarity: float | None = None
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Plants, new documents (rows of SCHEMA), and the new texts of documents that got a passage."""
+
+    plants: list[Plant]
+    new: list[dict[str, Any]]
+    changed: dict[str, str]
+
+
+def plan(
+    base: Path,
+    untouched: Callable[[Iterable[str]], set[str]],
+    each: int,
+    seed: int,
+    similarity: Similarity,
+) -> Planted:
+    """Up to `each` plants of every kind.
+
+    untouched: of ids, those whose documents may be used (no copies of others, which would be found
+    instead of what is planted). UsageError where nothing could be planted.
+    """
+    rows = _candidates(base, untouched, RESERVE * each * (len(SIMILARITIES) + 5), seed)
+    words = _vocabulary(rows, seed)
+    if not rows or len(words) < 2:
+        raise UsageError(
+            f"nothing to plant copies of: no document of {LEAST} to {MOST:,} bytes is without"
+            " copies already"
+        )
+    found = Planted([], [], {})
+    refused: set[tuple[str, str]] = set()  # kind and document that do not go together
+    # One of each kind in turn, so that few documents make a few of everything.
+    for _ in range(each):
+        for kind in KINDS:
+            for row in rows:
+                if (kind, row["id"]) in refused:
+                    continue
+                rest = [r for r in rows if r is not row]
+                used = _plant(kind, row, rest, words, seed, similarity, found)
+                if used:
+                    rows = [r for r in rest if r["id"] not in used]
+                    break
+                refused.add((kind, row["id"]))
+    found.plants.sort(key=lambda p: KINDS.index(p.kind))
+    if not found.plants:
+        raise UsageError("nothing could be planted: the documents are too short or too few")
+    return found
+
+
+def _candidates(
+    base: Path, untouched: Callable[[Iterable[str]], set[str]], most: int, seed: int
+) -> list[dict[str, Any]]:
+    """Documents of a fair size in an order drawn by seed."""
+    ids: list[str] = []
+    for batch in batches(base, ["id", "text"]):
+        size = pc.binary_length(batch["text"])
+        fair = pc.and_(pc.greater_equal(size, LEAST), pc.less_equal(size, MOST))
+        ids += batch["id"].filter(fair).to_pylist()
+    fit = untouched(ids)
+    order = sorted((i for i in ids if i in fit), key=lambda i: number(seed, "order", i))[:most]
+    place = {name: n for n, name in enumerate(order)}
+    rows: list[dict[str, Any]] = []
+    for batch in batches(base):
+        mine = pc.is_in(batch["id"], pa.array(order, pa.string()))
+        rows += pa.Table.from_batches([batch.filter(mine)]).to_pylist()
+    return sorted(rows, key=lambda r: place[r["id"]])
+
+
+def _vocabulary(rows: Sequence[dict[str, Any]], seed: int) -> list[str]:
+    """Words of the corpus, in an order drawn by seed."""
+    found = {w.lower() for row in rows[:200] for w in WORD.findall(row["text"][:5000])}
+    words = [w for w in found if w.isalpha() and 3 <= len(w) <= 20]
+    return sorted(words, key=lambda w: number(seed, "word", w))
+
+
+def _plant(
+    kind: str,
+    row: dict[str, Any],
+    rest: Sequence[dict[str, Any]],
+    words: Sequence[str],
+    seed: int,
+    similarity: Similarity,
+    found: Planted,
+) -> set[str]:
+    """Adds a plant of that kind from the document; the ids that it used, none where it cannot."""
+    key = (seed, row["id"])
+    if kind == "exact":
+        _add_document(kind, row, NearCopy(row["text"], 1.0), found)
+        return {row["id"]}
+    if kind.startswith("near"):
+        if len(WORD.findall(row["text"])) < NEAR_WORDS:
+            return set()
+        target = float(kind.split()[1])
+        copy = near_copy(row["text"], target, words, key, similarity)
+        if abs(copy.similarity - target) > TOLERANCE:
+            return set()
+        _add_document(kind, row, copy, found)
+        return {row["id"]}
+    choose = _paragraph if kind == "paragraph" else _run
+    span = choose(row["text"], key)
+    if span is None:
+        return set()
+    passage = row["text"][slice(*span)]
+    host = next((r for r in rest if len(r["text"]) >= 2 * len(passage)), None)
+    if host is None:
+        return set()
+    _add_passage(kind, row, host, span, key, found)
+    return {row["id"], host["id"]}
+
+
+def _add_document(kind: str, row: dict[str, Any], copy: NearCopy, found: Planted) -> None:
+    """A new document that survivor policies like least: it has no date, and what they break ties by
+    sorts last. Else it could take over a passage that a third document kept until then, whose loss
+    would count as false."""
+    name = f"~planted-{len(found.new):05d}"
+    new = {"id": name, "text": copy.text, "url": _last_url(name), "source": "~planted"}
+    found.new.append({**row, **new, "date": None})
+    found.plants.append(
+        Plant(
+            kind,
+            Region(row["id"], 0, len(row["text"].encode())),
+            Region(name, 0, len(copy.text.encode())),
+            copy.similarity,
+        )
+    )
+
+
+def _last_url(name: str) -> str:
+    """A URL whose md5 is greater than those of nearly all others."""
+    tries = (f"https://planted.invalid/{name[1:]}/{n}" for n in count())
+    return next(
+        u
+        for u in tries
+        if hashlib.md5(u.encode(), usedforsecurity=False).digest()[:2] >= b"\xff\xf0"
+    )
+
+
+def _paragraph(text: str, key: object) -> tuple[int, int] | None:
+    """A line of fair length that is not most of the text and stands in it once."""
+    spans = []
+    at = 0
+    for line in text.split("\n"):
+        inner = line.strip()
+        if PARAGRAPH[0] <= len(inner) <= min(PARAGRAPH[1], len(text) // 2):
+            start = at + line.index(inner)
+            if text.count(inner) == 1:
+                spans.append((start, start + len(inner)))
+        at += len(line) + 1
+    return spans[number(key, "paragraph") % len(spans)] if spans else None
+
+
+def _run(text: str, key: object) -> tuple[int, int] | None:
+    """A run of characters from anywhere."""
+    size = RUN[0] + number(key, "size") % (RUN[1] - RUN[0] + 1)
+    if len(text) < 2 * size:
+        return None
+    start = number(key, "start") % (len(text) - size + 1)
+    return start, start + size
+
+
+def _add_passage(
+    kind: str,
+    row: dict[str, Any],
+    host: dict[str, Any],
+    span: tuple[int, int],
+    key: object,
+    found: Planted,
+) -> None:
+    """Puts the passage into the host: a paragraph as a line of its own, a run in mid-sentence."""
+    passage, text = row["text"][slice(*span)], host["text"]
+    if kind == "paragraph":
+        breaks = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+        at = breaks[number(key, "place") % len(breaks)]
+        inserted = f"{passage}\n"
+    else:
+        at = number(key, "place") % (len(text) + 1)
+        inserted = passage
+    found.changed[host["id"]] = text[:at] + inserted + text[at:]
+    start = len(text[:at].encode())
+    before = len(row["text"][: span[0]].encode())
+    size = len(passage.encode())
+    found.plants.append(
+        Plant(
+            kind,
+            Region(row["id"], before, before + size),
+            Region(host["id"], start, start + size),
+        )
+    )
+
+
+def write(base: Path, planted: Planted, path: Path) -> None:
+    """The corpus with what is planted: changed documents in their places, new ones at the end."""
+    with replaced_if_other(path) as writer:
+        for batch in batches(base):
+            table = pa.Table.from_batches([batch])
+            texts = table["text"].to_pylist()
+            new = [
+                planted.changed.get(name, text)
+                for name, text in zip(table["id"].to_pylist(), texts, strict=True)
+            ]
+            writer.write(table.set_column(1, "text", pa.array(new, pa.large_string())))
+        writer.write(pa.Table.from_pylist(planted.new, SCHEMA))

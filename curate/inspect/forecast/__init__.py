@@ -1,0 +1,1 @@
+"""Time, memory and money that a plan would take."""

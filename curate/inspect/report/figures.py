@@ -1,0 +1,82 @@
+"""The figures behind a report: what can be said of a run from the files in OUT.
+
+`Figures.dump` is what run.json keeps; texts of documents stay out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from curate.inspect.report import ages, duplicates, examples, rules, unsure
+from curate.inspect.report.ages import Ages
+from curate.inspect.report.duplicates import Method
+from curate.inspect.report.examples import Example
+from curate.inspect.report.rules import RuleFigures
+from curate.inspect.report.store import Store, opened
+from curate.inspect.report.unsure import Unsure
+
+MOST_LANGS = 20
+
+
+@dataclass
+class Figures:
+    """Everything that is counted; languages: label -> (kept, rejected)."""
+
+    rules: RuleFigures = field(default_factory=RuleFigures)
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+    duplicates: list[Method] = field(default_factory=list)
+    languages: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unsure: list[Unsure] = field(default_factory=list)
+    ages: Ages | None = None
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values, without texts."""
+        return {
+            **self.rules.dump(),
+            "duplicates": {m.name: m.dump() for m in self.duplicates},
+            **({"ages": self.ages.dump()} if self.ages else {}),
+            "languages": {k: {"kept": a, "rejected": b} for k, (a, b) in self.languages.items()},
+            **({"unsure": {u.lang: u.dump() for u in self.unsure}} if self.unsure else {}),
+        }
+
+
+def gather(
+    out: Path,
+    by_date: bool = False,
+    declared: Mapping[str, str] = MappingProxyType({}),
+    threads: int = 1,
+) -> Figures:
+    """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
+
+    by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
+    it looks at; threads: that may count, which changes nothing else.
+    """
+    found = Figures()
+    with opened(out, threads=threads) as store:
+        if store is None:
+            return found
+        found.rules = rules.gather(store, declared)
+        found.examples = examples.gather(store, found.rules.rules)
+        found.duplicates = duplicates.gather(store)
+        found.languages = _languages(store)
+        found.unsure = unsure.gather(store)
+        if by_date:
+            found.ages = ages.gather(store)
+    return found
+
+
+def _languages(store: Store) -> dict[str, tuple[int, int]]:
+    """The most frequent labels; nothing where no document has one."""
+    rows = store.rows(
+        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM (
+          SELECT lang, 1 AS kept, 0 AS gone FROM kept
+          UNION ALL SELECT lang, 0, 1 FROM gone)
+        GROUP BY lang ORDER BY count(*) DESC, lang LIMIT {MOST_LANGS}"""
+    )
+    if all(lang is None for lang, _, _ in rows):
+        return {}
+    return {"(none)" if lang is None else lang: (kept, gone) for lang, kept, gone in rows}

@@ -1,0 +1,1 @@
+"""Other thresholds on the scores that a run stored."""

@@ -1,0 +1,424 @@
+"""The answer in figures: kept before and after, each rule's share and curve, overlap, languages.
+
+Bytes are those of stored texts: of a rejected document before it would be cut. Tokens are bytes by
+the run's own ratio where it encoded shards, by a rule of thumb elsewhere (`tokens_measured`).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from curate.inspect.report.bins import Range, edges_of
+from curate.inspect.report.page_funnel import bytes_a_token
+from curate.inspect.whatif.ahead import THREADS, Reading
+from curate.inspect.whatif.dedups import Resolved, resolved
+from curate.inspect.whatif.question import Question, Rule, ask
+from curate.inspect.whatif.scores import Scores, read
+from curate.inspect.whatif.verdicts import Decider, Verdicts
+
+# Where values stand among a few thresholds: `np.searchsorted`, several times as fast.
+#
+# A binary search guesses wrong at every other step for values in no order. Here a value's cell,
+# of many equal ones, says about where it stands, and comparisons with the thresholds say exactly.
+
+CELLS = 4096
+CROWDED = 3  # thresholds in neighbouring cells: of more, a binary search is as fast
+
+
+class Places:
+    """Of sorted, different thresholds: float64[points]. side: as of `np.searchsorted`."""
+
+    def __init__(self, points: np.ndarray, side: Literal["left", "right"]) -> None:
+        self._points, self._side = points, side
+        self._low = points[0]
+        span = points[-1] - points[0]
+        with np.errstate(over="ignore"):
+            self._scale = (CELLS - 2) / span if span > 0 else 0.0
+        self._starts = np.zeros(0, np.int64)
+        if self._scale and np.isfinite(self._scale):
+            # A cell's least value less a cell: rounding moves no value as far.
+            starts = self._low + (np.arange(CELLS) - 2) / self._scale
+            self._starts = np.searchsorted(points, starts, "left")
+            if np.max(self._starts[4:] - self._starts[:-4]) > CROWDED:
+                self._starts = np.zeros(0, np.int64)
+        self._ends = np.append(points, np.nan)  # no value is above it
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """int64[values]: how many thresholds are below each (`left`), or not above it (`right`);
+        of NaN any number."""
+        if not len(self._starts) or len(values) < CELLS:
+            return np.searchsorted(self._points, values, self._side)
+        with np.errstate(over="ignore", invalid="ignore"):
+            cells = (values - self._low) * self._scale
+        cells += 1.0
+        np.nan_to_num(cells, copy=False, nan=0.0)
+        np.clip(cells, 0, CELLS - 1, out=cells)
+        at: np.ndarray = self._starts[cells.astype(np.int16)]
+        while True:
+            reached = self._ends[at]
+            further = reached < values if self._side == "left" else reached <= values
+            if not further.any():
+                return at
+            at += further
+
+
+MOST_LANGS = 20
+BLOCK = 1 << 16  # rows
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Documents and bytes of their texts."""
+
+    documents: int
+    bytes: int
+
+    def dump(self, ratio: float) -> dict[str, Any]:
+        """As JSON values, with tokens."""
+        tokens = round(self.bytes / ratio)
+        return {"documents": self.documents, "bytes": self.bytes, "tokens": tokens}
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is kept at a threshold, all other rules as asked; unmeasured ones come on top."""
+
+    threshold: float
+    kept: Amount
+    unmeasured: Amount
+
+
+@dataclass(frozen=True)
+class RuleFigures:
+    """alone: what only this rule holds back; marks: documents that it fails. rule: None where no
+    stored column and threshold decide it."""
+
+    name: str
+    marks: int
+    alone: Amount
+    rule: Rule | None
+    curve: list[Point] = field(default_factory=list)
+    scale: str = "linear"
+
+
+@dataclass(frozen=True)
+class Language:
+    """before, after: kept documents; unmeasured: those on top of them."""
+
+    before: Amount
+    after: Amount
+    unmeasured: Amount
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that is said; lost, gained: documents kept before or now alone."""
+
+    question: Question
+    ratio: float
+    measured_ratio: bool
+    documents: int
+    before: Amount
+    after: Amount
+    unmeasured: Amount
+    gained: Amount
+    lost: Amount
+    rules: list[RuleFigures]
+    overlap: dict[tuple[str, str], int]
+    languages: dict[str, Language]
+    resolved: list[Resolved]
+    notes: list[str]
+
+    def bounds(self) -> tuple[Amount, Amount]:
+        """The least and most that a run with these settings keeps, where dedups may decide
+        otherwise, and documents were never measured."""
+        after, more = self.after, self.unmeasured
+        gone = [sum(x) for x in zip(*((r.displaced[1], r.displaced_bytes) for r in self.resolved),
+                                    strict=True)] or [0, 0]  # fmt: skip
+        back = [sum(x) for x in zip(*((r.returned[1], r.returned_bytes) for r in self.resolved),
+                                    strict=True)] or [0, 0]  # fmt: skip
+        least = Amount(max(0, after.documents - gone[0]), max(0, after.bytes - gone[1]))
+        most = Amount(
+            after.documents + more.documents + back[0], after.bytes + more.bytes + back[1]
+        )
+        return least, most
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        ratio = self.ratio
+        least, most = self.bounds()
+        return {
+            "out": str(self.question.out),
+            "changes": {n: {"was": a, "now": b} for n, (a, b) in self.question.changes.items()},
+            "documents": self.documents,
+            "before": self.before.dump(ratio),
+            "after": {
+                "least": least.dump(ratio),
+                "by_stored_marks": self.after.dump(ratio),
+                "most": most.dump(ratio),
+                "unmeasured": self.unmeasured.dump(ratio),
+            },
+            "gained": self.gained.dump(ratio),
+            "lost": self.lost.dump(ratio),
+            "bytes_a_token": round(ratio, 4),
+            "tokens_measured": self.measured_ratio,
+            "rules": {r.name: self._rule(r) for r in self.rules},
+            "overlap": [[a, b, n] for (a, b), n in self.overlap.items()],
+            "languages": {
+                name: {
+                    "before": x.before.dump(ratio),
+                    "after": x.after.dump(ratio),
+                    "unmeasured": x.unmeasured.dump(ratio),
+                }
+                for name, x in self.languages.items()
+            },
+            "resolved": [
+                {
+                    "step": r.step,
+                    "admitted": r.admitted,
+                    "gone": r.gone,
+                    "kept": r.of[0],
+                    "displaced": list(r.displaced),
+                    "dropped": r.of[1],
+                    "returned": list(r.returned),
+                }
+                for r in self.resolved
+            ],
+            "measured_again": {n: why for n, (_, why) in self.question.again.items()},
+            "notes": self.notes,
+        }
+
+    def _rule(self, found: RuleFigures) -> dict[str, Any]:
+        said: dict[str, Any] = {"marks": found.marks, "alone": found.alone.dump(self.ratio)}
+        rule = found.rule
+        if rule is not None:
+            said |= {
+                "setting": rule.setting,
+                "column": rule.column(),
+                "was": rule.was.threshold,
+                "now": rule.now.threshold,
+                "above": rule.now.above,
+                "curve": [
+                    {
+                        "threshold": p.threshold,
+                        **p.kept.dump(self.ratio),
+                        "unmeasured": p.unmeasured.documents,
+                    }
+                    for p in found.curve
+                ],
+            }
+        return said
+
+
+def answer(out: Path, sets: tuple[str, ...] = (), early: Reading | None = None) -> Answer:
+    """What the run in OUT would have kept with these settings. early: as in scores.py. UsageError
+    as in question.py."""
+    question = ask(out, sets)
+    scores = read(question.corpus, question.columns, early)
+    decider = Decider(question, scores)
+    now = decider.decide()
+    was = np.arange(len(scores)) < scores.kept
+    ratio, measured = bytes_a_token(question.record)
+    kept, unmeasured = now.kept, now.unmeasured
+    others = resolved(question, decider, now)
+
+    def of(mask: np.ndarray) -> Amount:
+        return Amount(int(np.count_nonzero(mask)), int(scores.bytes[mask].sum()))
+
+    return Answer(
+        question,
+        ratio,
+        measured,
+        len(scores),
+        of(was),
+        of(kept),
+        of(unmeasured),
+        of(kept & ~was),
+        of(was & ~kept),
+        _rules(question, decider, now),
+        _overlap(now),
+        _languages(scores, was, kept, unmeasured),
+        others,
+        _notes(question, now, others),
+    )
+
+
+def _rules(question: Question, decider: Decider, now: Verdicts) -> list[RuleFigures]:
+    """Rules of thresholds in the order of the steps, then all others."""
+    limited = {r.name: r for r in question.rules if r.name in decider.trusted}
+    names = [*limited, *(n for n in now.fails if n not in limited)]
+    with ThreadPoolExecutor(THREADS) as pool:  # numpy works outside of Python's lock
+        return list(pool.map(lambda n: _rule(n, limited.get(n), decider, now), names))
+
+
+def _rule(name: str, rule: Rule | None, decider: Decider, now: Verdicts) -> RuleFigures:
+    fails = now.fails.get(name)
+    curve, scale = _curve(rule, decider, now) if rule else ([], "linear")
+    if fails is None:  # off
+        return RuleFigures(name, 0, Amount(0, 0), rule, curve, scale)
+    alone = np.flatnonzero((now.number == 1) & fails)
+    share = Amount(len(alone), int(now.scores.bytes[alone].sum()))
+    return RuleFigures(name, int(np.count_nonzero(fails)), share, rule, curve, scale)
+
+
+def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], str]:
+    """What is kept at 40 thresholds and at the old and new one, and on which scale they lie."""
+    limit, column = rule.now, now.scores.columns[rule.column()]
+    if not limit.setting:
+        return [], "linear"
+    given = [t for t in (rule.was.threshold, limit.threshold) if t is not None]
+    found = _thresholds(column, given, rule.column() in now.scores.integers)
+    if found is None:
+        return [], "linear"
+    points, scale = found
+    counted = _passing(rule, decider, now, points)
+    table = [
+        Point(float(t), Amount(int(a), int(b)), Amount(int(c), int(d)))
+        for t, a, b, c, d in zip(points, *counted, strict=True)
+    ]
+    return table, scale
+
+
+def _thresholds(
+    column: np.ndarray, given: list[float], integer: bool
+) -> tuple[np.ndarray, str] | None:
+    """(thresholds, scale) that span a column's values; None where it has none."""
+    known = column[np.isfinite(column)]
+    if not len(known):
+        return None
+    ends = np.array([known.min(), known.max()], np.float64)
+    shape = Range(integer)
+    shape.add(ends)
+    bins = edges_of(shape, given)
+    edges = bins.edges + 0.5 if bins.edges[0] % 1 == 0.5 else bins.edges
+    points = np.unique(np.concatenate([np.round(edges, 6), given]))
+    return (points[points >= 0] if min(*given, *ends) >= 0 else points), bins.scale
+
+
+def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) -> list[np.ndarray]:
+    """[documents, bytes, documents unmeasured, bytes unmeasured] that pass at each point, in
+    blocks: a million rows at once would be new memory for every step of it."""
+    scores, limit = now.scores, rule.now
+    column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
+    # The first threshold, in the order of points, at which a value is on the other side.
+    places = Places(points, "right" if limit.above == limit.closed else "left")
+    after = _after(decider, rule)
+    only = None if limit.only is None else scores.columns[rule.column(limit.only)]
+    documents = np.zeros(2 * (end + 1), np.int64)
+    size = np.zeros(2 * (end + 1), np.float64)
+    for start in range(0, len(scores), BLOCK):
+        block = slice(start, start + BLOCK)
+        number = now.number[block]
+        passes = number == 0 if fails is None else number == fails[block]
+        for other in after:
+            assert other.now.threshold is not None
+            judged = scores.columns[other.column()][block]
+            passes &= ~other.now.over(judged, other.now.threshold)
+        rows = np.flatnonzero(passes)
+        values = column[block][rows]
+        at = places.of(values)
+        free = np.isnan(values)
+        if only is not None:
+            free |= ~(only[block][rows] > 0)
+        # What the rule never saw, or may not count for, is not its to drop.
+        free |= decider.until[block][rows] < rule.at
+        at[free] = 0 if limit.above else end
+        at += (end + 1) * ~now.whole[block][rows]
+        documents += np.bincount(at, minlength=2 * (end + 1))
+        size += np.bincount(at, scores.bytes[block][rows], minlength=2 * (end + 1))
+    counted = []
+    for heights in (documents[: end + 1], size[: end + 1], documents[end + 1 :], size[end + 1 :]):
+        below = np.cumsum(heights)[:end]
+        counted.append(below if limit.above else heights.sum() - below)
+    return counted
+
+
+def _after(decider: Decider, rule: Rule) -> list[Rule]:
+    """Rules of the same step that judge what this rule leaves."""
+    rules = decider.question.rules
+    return [r for r in rules if r.step == rule.step and r.now.unless == rule.now.rule]
+
+
+def _overlap(now: Verdicts) -> dict[tuple[str, str], int]:
+    """How many documents two rules fail together, the most first."""
+    # Bits instead of bytes: a pair of a million documents is then 125 kB.
+    packed = {n: np.packbits(m) for n, m in now.fails.items() if m.any()}
+    names = sorted(packed)
+    found = {}
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            both = int(_ONES[packed[a] & packed[b]].sum())
+            if both:
+                found[a, b] = both
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1).astype(np.uint8)
+
+
+def _languages(
+    scores: Scores, was: np.ndarray, kept: np.ndarray, unmeasured: np.ndarray
+) -> dict[str, Language]:
+    """The most frequent labels; nothing where no document has one."""
+    if not scores.langs:
+        return {}
+    names = ["(none)", *scores.langs]
+    counted = []
+    for mask in (was, kept, unmeasured):
+        at = scores.lang[mask] + 1
+        documents = np.bincount(at, minlength=len(names))
+        size = np.bincount(at, scores.bytes[mask], minlength=len(names)).astype(np.int64)
+        counted.append((documents, size))
+    every = np.bincount(scores.lang + 1, minlength=len(names))
+    order = sorted(range(len(names)), key=lambda i: (-int(every[i]), names[i]))
+    return {
+        names[i]: Language(*(Amount(int(d[i]), int(b[i])) for d, b in counted))
+        for i in order[:MOST_LANGS]
+        if every[i]
+    }
+
+
+def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[str]:
+    """What these figures cannot say."""
+    notes = []
+    for setting, (at, why) in question.again.items():
+        reach = int(np.count_nonzero(_reaches(question, now, at)))
+        notes.append(
+            f"{setting}: {why}, so stored scores do not decide it; it may keep or drop each of the"
+            f" {reach:,} documents that reach {question.steps[at]}; --apply measures them again"
+        )
+    for one in others:
+        notes.append(
+            f"{one.step} decides over other documents now: {one.admitted:,} more may reach it,"
+            f" {one.gone:,} no longer do. Its marks are taken as they were; of the {one.of[0]:,}"
+            f" others that it kept {_range(one.displaced)} may go, of the {one.of[1]:,} that it"
+            f" dropped {_range(one.returned)} come back; --apply resolves it again"
+        )
+    notes += question.corpus.notes
+    rows = int(np.count_nonzero(now.unmeasured))
+    if rows:
+        notes.append(
+            f"{rows:,} documents pass these rules, but steps behind an edit, a cut or a dedup never"
+            " measured them: between none and all of them are kept; --apply measures them"
+        )
+    return notes
+
+
+def _range(bounds: tuple[int, int]) -> str:
+    least, most = bounds
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _reaches(question: Question, now: Verdicts, at: int) -> np.ndarray:
+    """bool[rows]: no step before that place fails it."""
+    stays = np.ones(len(now.scores), np.bool_)
+    places = {label: i for i, label in enumerate(question.steps)}
+    for name, mask in now.fails.items():
+        if places.get(name.partition(".")[0], -1) < at:
+            stays &= ~mask
+    return stays

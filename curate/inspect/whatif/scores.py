@@ -1,0 +1,176 @@
+"""The scores that a run stored, as arrays: one row a document, kept ones first.
+
+Only the columns that rules look at are read, and of the texts only how long they are; those
+lengths are written down beside the run, since reading texts takes longer than all the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.corpus.manifests import MANIFESTS
+from curate.disk.atomic import replacing
+from curate.errors import UsageError
+from curate.inspect.report.bins import numeric_columns
+from curate.inspect.whatif.ahead import Reading
+from curate.run.homes import Corpus
+
+FEW = 4096  # texts at once: to get memory for more of them takes longer than to read them
+SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of all documents of a run.
+
+    kept: how many of the rows stand in corpus/. columns: name -> float64[rows], NaN where nothing
+    was measured; integers: those of whole numbers. lang: int[rows], an index into
+    `langs`, -1 for none. bytes: int64[rows] of text.
+    primary: int[rows], an index into `rules` of the first reason, -1 for kept ones. marks: rule ->
+    int64[marked], the rows that the rule marked.
+    """
+
+    kept: int
+    columns: dict[str, np.ndarray]
+    integers: frozenset[str]
+    langs: list[str]
+    lang: np.ndarray
+    bytes: np.ndarray
+    rules: list[str]
+    primary: np.ndarray
+    marks: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+
+def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -> Scores:
+    """The named columns of a finished run. early: what is being read of it already. UsageError
+    where OUT has no documents."""
+    out, kept_files, gone_files = corpus.out, corpus.kept, corpus.gone
+    if not kept_files or not gone_files:
+        raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: name the OUT of one")
+    wanted = list(dict.fromkeys(columns))
+    paths = [*kept_files, *gone_files]
+    try:
+        if early is None or early.paths != paths or not early.numbers.keys() >= set(wanted):
+            early = Reading(kept_files, gone_files, wanted)
+        sizes = _sizes(corpus, paths, early.pool)
+        tables = early.tables()
+        early.close()
+    except (pa.ArrowInvalid, OSError, EOFError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise UsageError(f"{out} cannot be read ({said}): run its recipe again") from None
+    if early.starts[-1] != len(sizes):
+        raise UsageError(f"{out / SIZES} does not fit the run: remove it and ask again")
+    first = int(early.starts[len(kept_files)])
+    langs, lang = _langs(tables)
+    rules, primary, marks = _reasons(tables[len(kept_files) :], first)
+    whole = numeric_columns(pq.read_schema(paths[0])) | numeric_columns(pq.read_schema(paths[-1]))
+    integers = frozenset(n for n in wanted if whole.get(n))
+    numbers = {n: early.numbers[n] for n in wanted}
+    return Scores(first, numbers, integers, langs, lang, sizes, rules, primary, marks)
+
+
+def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:
+    """int64[rows]: bytes of the texts, from the file of an earlier call where it is of this run."""
+    out, digest = corpus.out, hashlib.sha256()
+    for folder, name in MANIFESTS.items():
+        manifest = out / folder / name
+        digest.update(manifest.read_bytes() if manifest.exists() else b"")
+    for path in paths:  # a folder without manifests is known by its files
+        found = path.stat()
+        digest.update(json.dumps([path.name, found.st_size, found.st_mtime_ns]).encode())
+    key = digest.digest()
+    stored = out / (HOME_SIZES if corpus.is_home else SIZES)
+    if stored.exists():
+        data = stored.read_bytes()
+        if data[: len(key)] == key and len(data) % 8 == 0:
+            return np.frombuffer(data, np.int64, offset=len(key))
+    sizes = np.concatenate(list(pool.map(_lengths, paths)))
+    try:
+        with replacing(stored) as aside:
+            aside.write_bytes(key + sizes.tobytes())
+    except PermissionError:  # somebody else's run: it can be read all the same
+        pass
+    return sizes
+
+
+def _lengths(path: Path) -> np.ndarray:
+    found = [np.zeros(0, np.int64)]
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(FEW, columns=["text"], use_threads=False):
+            size = pc.fill_null(pc.binary_length(batch.column(0)), 0)
+            found.append(size.to_numpy(zero_copy_only=False).astype(np.int64))
+    return np.concatenate(found)
+
+
+def _langs(tables: list[pa.Table]) -> tuple[list[str], np.ndarray]:
+    column = pa.chunked_array(
+        [
+            chunk
+            for t in tables
+            for chunk in (
+                t["lang"].chunks
+                if "lang" in t.column_names
+                else [pa.nulls(t.num_rows, pa.string())]
+            )
+        ],
+        pa.string(),
+    )
+    coded = column.combine_chunks().dictionary_encode()
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.combine_chunks()
+    at = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    return coded.dictionary.to_pylist(), at.astype(np.int64)
+
+
+def _reasons(
+    tables: list[pa.Table], first_row: int
+) -> tuple[list[str], np.ndarray, dict[str, np.ndarray]]:
+    """(rules, primary: int[rows], marks) of the rejected documents' lists of reasons."""
+    names: dict[str, int] = {}
+    rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    start = first_row
+    for table in tables:
+        for lists in table["reasons"].chunks:
+            count = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+            flat = lists.flatten()
+            rows.append(np.repeat(np.arange(start, start + len(lists)), count))
+            codes.append(_codes(flat, names))
+            start += len(lists)
+    row, code = np.concatenate(rows), np.concatenate(codes)
+    primary = np.full(start, -1, np.int64)
+    if len(row):
+        first = np.flatnonzero(np.diff(row, prepend=-1))
+        primary[row[first]] = code[first]
+    order = np.argsort(code, kind="stable")
+    ends = np.searchsorted(code[order], np.arange(len(names) + 1))
+    marks = {n: row[order[ends[c] : ends[c + 1]]] for n, c in names.items()}
+    return list(names), primary, marks
+
+
+def _codes(reasons: pa.StructArray, names: dict[str, int]) -> np.ndarray:
+    """int64[reasons]: the index of `step.rule` in names, which learns new ones."""
+    parts = []
+    for field in ("step", "rule"):
+        coded = reasons.field(field).dictionary_encode()
+        parts.append((coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)))
+    (steps, step), (rules, rule) = parts
+    both = step.astype(np.int64) * max(1, len(rules)) + rule
+    table = np.zeros(max(1, len(steps) * len(rules)), np.int64)
+    for pair in np.unique(both).tolist():
+        name = f"{steps[pair // len(rules)]}.{rules[pair % len(rules)]}"
+        table[pair] = names.setdefault(name, len(names))
+    found: np.ndarray = table[both]
+    return found

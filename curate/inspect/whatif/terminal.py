@@ -1,0 +1,148 @@
+"""The answer for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from curate.inspect.whatif.figures import Amount, Answer, Point, RuleFigures
+from curate.pages.charts import short
+from curate.pages.html import number, plain
+from curate.run.funnel import amount
+
+if TYPE_CHECKING:
+    from curate.run.outcome import Measured
+
+MOST_RULES = 40
+MATRIX = 10
+POINTS = 5  # thresholds beside each rule; --json has all
+WIDE_POINTS = 14  # of a changed one, each on its line
+NAME = 38
+
+
+def text(found: Answer) -> str:
+    """What is kept before and now, the rules, their overlap, the languages."""
+    lines = [_asked(found), ""]
+    lines += _kept(found)
+    for one in found.rules:
+        if one.rule is not None and one.rule.was != one.rule.now:
+            lines += ["", *_changed(one, found)]
+    lines += ["", *_rules(found)]
+    lines += _matrix(found)
+    lines += _languages(found)
+    lines += [f"\n{note}" for note in found.notes]
+    return "\n".join(lines)
+
+
+def measured(stages: list[Measured]) -> list[str]:
+    """Of each stage how many documents `--apply` measured anew, took over and sketched."""
+    lines = []
+    for one in stages:
+        line = f"{one.stage}: measured {one.measured:,} of {one.documents:,} documents"
+        line += f" ({one.why})" if one.why else f", took over {one.taken:,}"
+        if one.sketched:
+            line += f", sketched {one.sketched:,}"
+            line += f" ({one.why_sketched})" if one.why_sketched else ""
+        lines.append(line)
+    return lines
+
+
+def _asked(found: Answer) -> str:
+    changes = ", ".join(
+        f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in found.question.changes.items()
+    )
+    return f"{found.question.out}: {changes or 'the settings of the run (--set changes them)'}"
+
+
+def _value(value: Any) -> str:
+    return plain("none" if value is None else str(value), 60)
+
+
+def _kept(found: Answer) -> list[str]:
+    tokens = "tokens" if found.measured_ratio else "tokens (estimate)"
+    lines = [f"{'':<26}{'documents':>12}{'text':>12}{tokens:>20}"]
+    rows = [("kept before", found.before), ("kept now", found.after)]
+    rows += [("  new among them", found.gained), ("  no longer kept", found.lost)]
+    if found.unmeasured.documents:
+        rows.append(("and of these up to all", found.unmeasured))
+    least, most = found.bounds()
+    if found.resolved:
+        rows += [("at least, by dedups", least), ("at most, by dedups", most)]
+    for label, of in rows:
+        cells = f"{of.documents:>12,}{amount(of.bytes):>12}{short(of.bytes / found.ratio):>20}"
+        lines.append(f"{label:<26}{cells}")
+    return lines
+
+
+def _limit(one: RuleFigures) -> str:
+    if one.rule is None or one.rule.now.threshold is None:
+        return "off" if one.rule is not None else ""
+    now = one.rule.now
+    return f"{('>' if now.above else '<') + ('=' if now.closed else '')} {number(now.threshold)}"
+
+
+def _few(curve: list[Point], most: int, given: list[float | None]) -> list[Point]:
+    """Points at even distances, and those at the given thresholds."""
+    if len(curve) <= most:
+        return curve
+    at = {round(i * (len(curve) - 1) / (most - 1)) for i in range(most)}
+    at |= {i for i, p in enumerate(curve) if p.threshold in given}
+    return [curve[i] for i in sorted(at)]
+
+
+def _changed(one: RuleFigures, found: Answer) -> list[str]:
+    assert one.rule is not None
+    was, now = one.rule.was.threshold, one.rule.now.threshold
+    lines = [f"{one.rule.setting}: kept at other limits ({plain(one.rule.column())})"]
+    for p in _few(one.curve, WIDE_POINTS, [was, now]):
+        which = "  now" if p.threshold == now else "  before" if p.threshold == was else ""
+        more = (
+            f" to {p.kept.documents + p.unmeasured.documents:,}" if p.unmeasured.documents else ""
+        )
+        size = f"{amount(p.kept.bytes):>10}{short(p.kept.bytes / found.ratio):>9}"
+        lines.append(f"{number(p.threshold):>12}{p.kept.documents:>12,}{size}{more}{which}")
+    return lines
+
+
+def _rules(found: Answer) -> list[str]:
+    wide = min(NAME, max([len(r.name) for r in found.rules[:MOST_RULES]], default=4)) + 2
+    head = f"{'rule':<{wide}}{'drops':>10}{'marks':>10}{'alone':>10}{'its text':>10}"
+    lines = [f"{head}  kept at other limits"]
+    shown = [r for r in found.rules if r.marks or r.rule is not None]
+    for one in shown[:MOST_RULES]:
+        share: Amount = one.alone
+        cells = f"{_limit(one):>10}{one.marks:>10,}{share.documents:>10,}{amount(share.bytes):>10}"
+        few = _few(one.curve, POINTS, [])
+        points = ", ".join(f"{number(p.threshold)}: {short(p.kept.documents)}" for p in few)
+        lines.append(f"{plain(one.name, NAME):<{wide}}{cells}  {points}")
+    if len(shown) > MOST_RULES:
+        lines.append(f"and {len(shown) - MOST_RULES} more (--json has all)")
+    return lines
+
+
+def _matrix(found: Answer) -> list[str]:
+    """Of a row's documents, how many percent the rule of a column fails too."""
+    rules = sorted((r for r in found.rules if r.marks), key=lambda r: (-r.marks, r.name))[:MATRIX]
+    if len(rules) < 2 or not found.overlap:
+        return []
+    wide = min(NAME, max(len(r.name) for r in rules)) + 5
+    lines = ["", "overlap: of a row's documents, how many % the rule of a column fails too"]
+    lines.append(" " * wide + "".join(f"{i + 1:>5}" for i in range(len(rules))))
+    for i, a in enumerate(rules):
+        cells = ""
+        for b in rules:
+            both = found.overlap.get((min(a.name, b.name), max(a.name, b.name)), 0)
+            cells += f"{'-':>5}" if a is b else f"{100 * both / a.marks:>5.0f}" if both else " " * 5
+        lines.append(f"{f'{i + 1:>2} {plain(a.name, NAME)}':<{wide}}{cells}")
+    return lines
+
+
+def _languages(found: Answer) -> list[str]:
+    if not found.languages:
+        return []
+    lines = ["", f"{'language':<14}{'before':>12}{'now':>12}{'unmeasured':>12}{'text now':>12}"]
+    for name, of in found.languages.items():
+        counts = (
+            f"{of.before.documents:>12,}{of.after.documents:>12,}{of.unmeasured.documents:>12,}"
+        )
+        lines.append(f"{plain(name, 12):<14}{counts}{amount(of.after.bytes):>12}")
+    return lines

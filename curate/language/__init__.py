@@ -1,1 +1,0 @@
-"""Which language a text is in: fastText models, found, checked, run, trained, evaluated."""

@@ -1,1 +1,0 @@
-"""n-gram language models: trained, stored, and used to say how expected a text is."""

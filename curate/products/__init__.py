@@ -1,0 +1,1 @@
+"""Products of a corpus: tokenizers, shards, models, exports."""

@@ -1,0 +1,76 @@
+"""The product `export`: a corpus as JSON lines, every column, for tools that read no parquet."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from datetime import datetime, timezone
+from typing import IO, Any, ClassVar, Literal
+
+import orjson
+from pydantic import Field
+
+from curate.disk.atomic import replacing
+from curate.disk.inside import remove
+from curate.steps.contracts import Product, ProductContext
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON does not have: times as ISO text in UTC, bytes as hexadecimal."""
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+class Export(Product):
+    """OUT/jsonl/part-00000.jsonl.zst and so on; reading them again gives the same documents."""
+
+    name: ClassVar[str] = "export"
+    makes: ClassVar[str] = "export"
+
+    compression: Literal["zst", "gz", "none"] = "zst"
+    part_bytes: int = Field(256 << 20, ge=1, description="JSON bytes of a part, about")
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        folder = context.out / "jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            remove(old, inside=context.out)
+        documents = size = 0
+        lines = self._lines(context)
+        line = next(lines, None)
+        part = 0
+        while line is not None or part == 0:
+            ending = "" if self.compression == "none" else f".{self.compression}"
+            with ExitStack() as stack:
+                target = folder / f"part-{part:05d}.jsonl{ending}"
+                raw = stack.enter_context(open(stack.enter_context(replacing(target)), "wb"))
+                out = stack.enter_context(self._packed(raw))
+                written = 0
+                while line is not None and written < self.part_bytes:
+                    out.write(line)
+                    written += len(line)
+                    documents += 1
+                    line = next(lines, None)
+                size += written
+            part += 1
+        return {"documents": documents, "bytes": size}
+
+    def _lines(self, context: ProductContext) -> Iterator[bytes]:
+        options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATETIME
+        for batch in context.corpus(None):
+            for row in batch.to_pylist():
+                kept = {k: v for k, v in row.items() if v is not None}
+                yield orjson.dumps(kept, default=_plain, option=options)
+
+    def _packed(self, raw: IO[bytes]) -> AbstractContextManager[Any]:
+        if self.compression == "gz":
+            return gzip.GzipFile("", "wb", 6, raw, mtime=0)
+        if self.compression == "zst":
+            import zstandard
+
+            return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
+        return nullcontext(raw)

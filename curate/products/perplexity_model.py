@@ -1,0 +1,104 @@
+"""The product `perplexity_model`: an n-gram model trained on the corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from curate.disk.atomic import write_text
+from curate.errors import UsageError
+from curate.scoring.perplexity.sentences import Unit, Variant
+from curate.steps.contracts import Product, ProductContext
+from curate.text.buffers import as_large_string
+
+FILE = "perplexity.bin"
+
+
+class PerplexityModel(Product):
+    """perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
+
+    name: ClassVar[str] = "perplexity_model"
+    makes: ClassVar[str] = "perplexity_model"
+
+    order: int = Field(5, ge=2, le=6, description="words of the longest n-grams")
+    variant: Variant = Field("plain", description="lines as they are, or CCNet's normal form")
+    unit: Unit = Field("whitespace", description="what a word is; pieces: with pieces or vocab")
+    pieces: str | None = Field(None, description="a SentencePiece model that cuts texts")
+    vocab: int | None = Field(None, ge=8, description="pieces to train first; none: none")
+    prune: tuple[int, ...] = Field((0,), description="largest counts left out, one an order")
+    min_count: int = Field(1, ge=1, description="rarer words are <unk>; not for pieces")
+    discount_fallback: bool = Field(False, description="0.5, 1, 1.5 where there are no discounts")
+    memory_mib: int = Field(1024, ge=1, description="memory for sorting n-grams")
+    arpa: bool = Field(False, description="write perplexity.arpa too")
+
+    @field_validator("prune", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """`0,0,1` as a list."""
+        if isinstance(value, str):
+            return tuple(int(v) for v in value.split(","))
+        return (value,) if isinstance(value, int) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way_to_cut(cls, values: Any) -> Any:
+        """Naming pieces is choosing them."""
+        if isinstance(values, dict) and (values.get("pieces") or values.get("vocab")):
+            if values.get("pieces") and values.get("vocab"):
+                raise ValueError("pieces: name a model, or train one with vocab, not both")
+            values = {"unit": "pieces", **values}
+            if values["unit"] != "pieces":
+                raise ValueError(f"unit {values['unit']} needs neither pieces nor vocab")
+        elif isinstance(values, dict) and values.get("unit") == "pieces":
+            raise ValueError("unit pieces: name a SentencePiece model (pieces), or give vocab")
+        return values
+
+    def resources(self) -> list[str]:
+        return [self.pieces] if self.pieces else []
+
+    def identity(self) -> dict[str, Any]:
+        """Without what decides no byte: memory."""
+        found = super().identity()
+        del found["settings"]["memory_mib"]
+        self._smoothing().pruned()  # before anything is read
+        return found
+
+    def _smoothing(self) -> Any:
+        from curate.scoring.perplexity.train import Smoothing
+
+        return Smoothing(
+            self.order, self.prune, self.min_count, self.discount_fallback, self.memory_mib
+        )
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from curate.scoring.perplexity.train import train
+
+        def texts() -> Iterator[pa.LargeStringArray]:
+            for batch in context.corpus():
+                yield as_large_string(batch.column("text"))
+
+        pieces = b""
+        if self.pieces:
+            try:
+                pieces = Path(self.pieces).read_bytes()
+            except OSError as error:
+                raise UsageError(f"cannot read {self.pieces}: {error.strerror}") from None
+        elif self.vocab:
+            from curate.scoring.perplexity.pieces import train_pieces
+
+            pieces = train_pieces(texts, self.variant, self.vocab)
+            (context.out / "pieces.model").write_bytes(pieces)
+        card = train(texts, context.out, FILE, self._smoothing(), self.variant, self.unit, pieces)
+        card = {"file": FILE, "variant": self.variant, "unit": self.unit, **card}
+        write_text(context.out / "card.json", json.dumps(card, indent=1) + "\n")
+        if self.arpa:
+            from curate.scoring.perplexity.arpa import write_arpa
+            from curate.scoring.perplexity.model_file import read_model
+
+            write_arpa(context.out / "perplexity.arpa", read_model(context.out / FILE))
+        return {"card": card}

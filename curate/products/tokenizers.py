@@ -1,0 +1,224 @@
+"""The products as recipe steps: thin settings over tokenize_kit."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from curate.disk.inside import remove
+from curate.disk.memory import peak_bytes
+from curate.errors import UsageError, as_failure
+from curate.steps.contracts import Product, ProductContext, sha256
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenize_kit.learn.options import TrainingOptions
+
+
+class TokenizerProduct(Product):
+    """Trains tokenizers on the corpus: tokenizer.json and tokenizer_card.json, of several sizes in
+    a folder each."""
+
+    name: ClassVar[str] = "tokenizer"
+    makes: ClassVar[str] = "tokenizer"
+
+    model: str = "bpe"
+    backend: str | None = Field(None, description="who learns; none: own, or sentencepiece")
+    vocab: int | tuple[int, ...] = 32_000
+    pattern: str | None = None
+    regex: tuple[str, ...] = Field((), description="in place of a pattern")
+    graphemes: bool = False
+    digits: str | None = Field(None, description="none: the pattern's own; single without pattern")
+    forbid: tuple[str, ...] = Field((), description="strings that no token spans")
+    newlines: str | None = Field(None, description="single or runs; none: as the pattern")
+    space_runs: int = Field(0, description="runs of 2 to so many spaces are tokens")
+    script_boundaries: bool = False
+    dictionary: str | None = Field(None, description="file of Thai, Lao, Khmer, Burmese words")
+    space_token: str | None = Field(None, description="every space becomes it")
+    normalise: str = "none"
+    chat_template: str | None = Field(None, description="file, for tokenizer_config.json")
+    special_tokens: tuple[str, ...] = ("<|endoftext|>",)
+    reserved: int = 0
+    pad_to: int = 1
+    min_frequency: int = 2
+    max_token_length: int | None = Field(None, description="bytes; characters but for bpe")
+    character_coverage: float | None = Field(None, description="share of text; none: 0.9995")
+    sample_bytes: int | None = Field(None, description="of text, drawn by its hash")
+    seed: int = 0
+    weights: str | None = Field(None, description="column=value:weight,...; *: other values")
+    temperature: float | None = None
+    by: str | None = Field(None, description="column of temperature; none: lang")
+
+    @field_validator("vocab", mode="before")
+    @classmethod
+    def _sizes(cls, value: Any) -> Any:
+        """`5000,32000` of a command line as numbers."""
+        if isinstance(value, str):
+            try:
+                found = tuple(int(size) for size in value.split(","))
+            except ValueError:
+                raise ValueError(f"{value!r}: give one number or several, as 5000,32000") from None
+            return found if len(found) > 1 else found[0]
+        return value
+
+    @model_validator(mode="after")
+    def _checked(self) -> TokenizerProduct:
+        from tokenize_kit.errors import TokenizerError
+
+        try:
+            self._options()
+        except TokenizerError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _options(self) -> TrainingOptions:
+        from tokenize_kit.learn.options import TrainingOptions
+
+        settings = self.model_dump(exclude={"vocab"})
+        sizes = (self.vocab,) if isinstance(self.vocab, int) else self.vocab
+        return TrainingOptions(sizes=sizes, **settings)
+
+    def identity(self) -> dict[str, Any]:
+        files = {"dictionary": self.dictionary, "chat_template": self.chat_template}
+        read = {name: sha256(Path(path)) for name, path in files.items() if path}
+        return super().identity() | read
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from tokenize_kit.errors import TokenizerError
+        from tokenize_kit.learn.training import train_on_corpus
+
+        stages: list[dict[str, Any]] = []
+
+        def report(what: str, seconds: float | None) -> None:
+            peak = peak_bytes()
+            spent = "" if seconds is None else f": {seconds:.1f} s"
+            context.say(f"{what}{spent}; peak memory {peak / 2**20:,.0f} MiB")
+            if seconds is not None:
+                stages.append({"stage": what, "seconds": round(seconds, 3), "peak_bytes": peak})
+
+        options = self._options()
+        column = options.column or "lang"
+        names = ["text", column] if column in ("id", "source", "lang") else None
+        try:
+            cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
+        except TokenizerError as error:
+            raise as_failure(error) from None
+        said = [line for card in cards for line in card["warnings"]]
+        warnings = list(dict.fromkeys(said))
+        found: dict[str, Any] = {"card": cards[0], "warnings": warnings, "stages": stages}
+        return found if len(cards) == 1 else found | {"cards": cards}
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
+    """The documents, without their edits. Refuses one whose text a step has changed where `column`
+    has ranges of it: they are of the text before."""
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        names = batch.schema.names
+        if "edits" in names and column in names:
+            changed = pc.fill_null(pc.list_value_length(batch["edits"]), 0)
+            for row in pc.indices_nonzero(changed).to_pylist():
+                value = batch[column][row].as_py()
+                if value in (True, False, None, "true", "false", [], "[]"):
+                    continue  # of the document as a whole, or of nothing
+                step = batch["edits"][row][0]["step"].as_py()
+                raise UsageError(
+                    f"document {batch['id'][row]}: the step {step} changed its text, so the ranges"
+                    f" in {column} no longer fit; encode the documents before that step, or without"
+                    " a loss mask"
+                )
+        yield batch.select([name for name in names if name != "edits"])
+
+
+class ShardsProduct(Product):
+    """Encodes the corpus into token shards (docs/architecture.md, Token shards)."""
+
+    name: ClassVar[str] = "shards"
+    makes: ClassVar[str] = "shards"
+    needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
+
+    tokenizer: str | None = Field(None, description="folder or file; none: the recipe's own")
+    pattern: str | None = Field(None, description="of a .tiktoken file: how text is cut")
+    shard_tokens: int = Field(100_000_000, ge=1)
+    val_fraction: float = Field(0.0, ge=0, lt=1, description="of the documents, by hash of the id")
+    shuffle: int | None = Field(None, ge=0, lt=1 << 64, description="seed; none: order of input")
+    bos: bool = False
+    eos: bool = True
+    format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = "llmcurate"
+    loss_mask: str | None = Field(None, description="column: which characters count in training")
+
+    def _own(self) -> Path:
+        path = Path(self.tokenizer or "")
+        return path / "tokenizer.json" if path.is_dir() else path
+
+    def identity(self) -> dict[str, Any]:
+        digest = sha256(self._own()) if self.tokenizer else None
+        return super().identity() | {"tokenizer": digest}
+
+    @staticmethod
+    def _clear_others(context: ProductContext) -> None:
+        """Removes what a stopped run of this stage with another input or other settings has left:
+        nothing will go on from there."""
+        stage = context.out.name.rpartition("-")[0]
+        for left in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
+            if left.parent != context.out:
+                remove(left, inside=context.out.parent)
+                context.say(
+                    "begun anew: the input or a setting is not that of the run that was stopped"
+                )
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from tokenize_kit.errors import TokenizerError
+        from tokenize_kit.shards.writer import Layout, encode_shards
+
+        if self.tokenizer:
+            path = self._own()
+        elif "tokenizer" in context.inputs:
+            path = context.inputs["tokenizer"] / "tokenizer.json"
+            if not path.is_file():
+                raise UsageError(
+                    "shards: the recipe trains tokenizers of several sizes; name the one to use,"
+                    " as tokenizer: OUT/32000, in a run of its own"
+                )
+        else:
+            raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
+        try:
+            layout = Layout(
+                shard_tokens=self.shard_tokens,
+                append_eos=self.eos,
+                prepend_bos=self.bos,
+                val_fraction=self.val_fraction,
+                shuffle=self.shuffle,
+                form=self.format,
+                pattern=self.pattern,
+                loss_mask=self.loss_mask,
+            )
+            columns = ["id", "source", "lang", "text"]
+            if self.loss_mask is not None:
+                columns += [name for name in (self.loss_mask, "edits") if name not in columns]
+            self._clear_others(context)
+            documents = context.corpus(columns)
+            if self.loss_mask is not None:
+                documents = _unchanged(documents, self.loss_mask)
+            manifest = encode_shards(
+                documents, path, context.out, layout, context.workers, context.say
+            )
+        except TokenizerError as error:
+            raise as_failure(error) from None
+        keys = (
+            "documents",
+            "tokens",
+            "bytes",
+            "dtype",
+            "vocab_size",
+            "format",
+            "val",
+            "loss_tokens",
+        )
+        return {k: manifest[k] for k in keys if k in manifest}

@@ -1,1 +1,0 @@
-"""How good a text is by a classifier: models trained, evaluated, explained, and the step."""

@@ -1,1 +1,0 @@
-"""What happened to every document, as one page."""

@@ -1,0 +1,1 @@
+"""Runs of recipes: plan, stages, ledger, decisions, assembly, records."""

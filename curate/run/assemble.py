@@ -1,0 +1,154 @@
+"""OUT/corpus, OUT/rejected and OUT/decisions.parquet from the stages of a finished run."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.corpus.manifests import (
+    MANIFESTS,
+    file_ids_hash,
+    sha256,
+)
+from curate.corpus.stage_files import (
+    changed_ids,
+    kept_paths,
+    part_path,
+    public,
+    read_kept,
+    with_ids,
+)
+from curate.disk.atomic import replacing, sync_folder
+from curate.disk.database import database, literal
+from curate.disk.inside import remove
+from curate.disk.parquet_writer import conform, writing
+from curate.documents.documents import REASON_COLUMNS
+
+BATCH_ROWS = 1000
+DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"
+OTHER_CORPUS = "partner_corpus"
+
+
+def rejected_schema(folders: list[Path]) -> pa.Schema:
+    """All stages' rejected columns: documents and annotations first, reasons last."""
+    schema = pa.unify_schemas(
+        [public(pq.read_schema(part_path(f, 0, "rejected")).empty_table()).schema for f in folders]
+    )
+    fields = [f for f in schema if f.name not in REASON_COLUMNS]
+    return pa.schema([*fields, *(schema.field(n) for n in REASON_COLUMNS)])
+
+
+def _copied(source: Path, target: Path) -> dict[str, Any]:
+    """Copies a stage's file as it is."""
+    digest = hashlib.sha256()
+    with replacing(target) as aside, open(source, "rb") as old, open(aside, "wb") as new:
+        while block := old.read(1 << 20):
+            digest.update(block)
+            new.write(block)
+    return {"documents": pq.read_metadata(source).num_rows, "sha256": digest.hexdigest()}
+
+
+def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> dict[str, Any]:
+    """Writes what a stage kept, with settled ids."""
+    with writing(target) as writer:
+        writer.write(pq.read_schema(part_path(folder, part, "kept")).empty_table())
+        for table in read_kept(folder, part, BATCH_ROWS):
+            writer.write(public(with_ids(table, changed)))
+    return {"documents": writer.rows, "sha256": sha256(target)}
+
+
+def _rejected(
+    folders: list[Path], part: int, changed: dict[int, str], schema: pa.Schema, target: Path
+) -> dict[str, Any]:
+    """Writes what all stages rejected, in one schema."""
+    size = 0
+    with writing(target) as writer:
+        writer.write(schema.empty_table())
+        for folder in folders:
+            mine = changed if folder == folders[0] else {}
+            with pq.ParquetFile(part_path(folder, part, "rejected")) as file:
+                for group in range(file.num_row_groups):
+                    table = with_ids(file.read_row_group(group, use_threads=False), mine)
+                    writer.write(conform(public(table), schema))
+                    size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
+    return {"documents": writer.rows, "text_bytes": size, "sha256": sha256(target)}
+
+
+def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `assemble_partition` reads and writes."""
+    part, folders = payload["part"], [Path(f) for f in payload["folders"]]
+    rejected = [str(part_path(folder, part, "rejected")) for folder in folders]
+    written = [str(Path(payload[k]) / f"part-{part:05d}.parquet") for k in ("corpus", "rejected")]
+    reads = [payload["ids"], *kept_paths(folders[-1], part), *rejected]
+    return {"reads": reads, "writes": written}
+
+
+def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
+    """One partition's part of corpus and rejected. folders: the stages' folders in order;
+    kept_bytes: text of the documents that the last one kept."""
+    began = time.process_time()
+    part = payload["part"]
+    folders = [Path(f) for f in payload["folders"]]
+    changed = changed_ids(payload["ids"], part)
+    name = f"part-{part:05d}.parquet"
+    schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(payload["rejected_schema"])))
+    target = Path(payload["corpus"]) / name
+    if changed and len(folders) == 1:
+        kept = _renamed(folders[0], part, changed, target)
+    else:
+        kept = _copied(part_path(folders[-1], part, "kept"), target)
+    kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": file_ids_hash(target)}
+    rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
+    cpu = time.process_time() - began
+    return {"kept": kept, "rejected": {"name": name, **rejected}, "cpu": cpu}
+
+
+def clear_unfinished(out: Path) -> None:
+    """Removes what a killed run left beside corpus/ and rejected/."""
+    for name in MANIFESTS:
+        for path in (out / f".{name}-new", out / f".{name}-old"):
+            remove(path, inside=out)
+    for path in (*out.glob(".spill-*"), *out.glob("stages/*/.spill-*")):
+        remove(path, inside=out)
+
+
+def swap(new: Path, old: Path) -> None:
+    """Puts a complete folder in the place of another."""
+    aside = old.with_name(f".{old.name}-old")
+    remove(aside, inside=old.parent)
+    if old.exists():
+        old.rename(aside)
+    new.rename(old)
+    sync_folder(old.parent)
+    remove(aside, inside=old.parent)
+
+
+def write_decisions(parts: list[Path], out: Path) -> None:
+    """OUT/decisions.parquet: the decisions of every CorpusStep, in their order; with the column
+    partner_corpus where one of them was against earlier corpora."""
+    named = [OTHER_CORPUS in pq.read_schema(path).names for path in parts]
+    selects = []
+    for nth, (path, known) in enumerate(zip(parts, named, strict=True)):
+        corpus = OTHER_CORPUS if known else f"NULL::VARCHAR AS {OTHER_CORPUS}"
+        source = f"read_parquet({literal(path)})"
+        # What neither goes nor is in a cluster is a measure for the step alone.
+        of = f'{source} WHERE "drop" OR cluster IS NOT NULL'
+        selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {of}")
+    columns = f"{DECISIONS}, {OTHER_CORPUS}" if any(named) else DECISIONS
+    union = " UNION ALL ".join(selects)
+    with database(out.parent / ".spill-decisions") as db, replacing(out) as aside:
+        db.execute(
+            f"COPY (SELECT {columns} FROM ({union}) ORDER BY nth, part, n, span_start)"
+            f" TO {literal(aside)} (FORMAT parquet)"
+        )
+
+
+def schema_hex(schema: pa.Schema) -> str:
+    """A schema as text, for a task's payload."""
+    return str(schema.serialize().to_pybytes().hex())

@@ -1,0 +1,183 @@
+"""Build a product from the corpus, once, and put its files at OUT's root."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.direct import DirectInput
+from curate.disk.inside import all_inside, inside, remove, remove_files
+from curate.run.ledger import Ledger
+from curate.run.plan import ProductStage, RunPlan, stage_folder
+from curate.steps.contracts import Product, ProductContext
+from curate.terminal.progress import Progress, say
+
+BATCH_ROWS = 500
+COLUMNS = ["id", "source", "lang", "text"]
+
+
+def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
+    """Columns (None: all) of the corpus in a folder."""
+    for path in sorted(folder.glob("part-*.parquet")):
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
+
+
+def build_product(
+    plan: RunPlan,
+    stage: ProductStage,
+    inputs: dict[str, ProductStage],
+    out: Path,
+    ledger: Ledger,
+    quiet: bool,
+    workers: int = 1,
+) -> dict[str, Any]:
+    """The product's record; builds it unless the ledger has it and its files are in place."""
+    product = stage.product
+    in_place = getattr(product, "in_place", False)
+    folder = out if in_place else stage_folder(out, stage.folder_name)
+    found = ledger.stage_result(stage.key)
+    current = ledger.stage_result(f"published:{product.makes}") or {}
+    if found and _all_there(folder, found["files"], ledger):
+        if current.get("key") == stage.key and _all_there(out, found["files"], ledger):
+            return found
+        if not in_place:
+            _publish(stage, out, ledger)
+            return found
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus, direct = out / "corpus", None
+    if "corpus" in inputs:  # a product made another corpus of what was there
+        made = stage_folder(out, inputs["corpus"].folder_name)
+        corpus = next(p for p in (made / "mix", made / "corpus") if p.is_dir())
+    elif product.reads_corpus and not plan.stages:
+        direct = DirectInput(plan.inputs, plan.recipe.read)
+    say(f"{product.label}: building", quiet)
+    steps = int(getattr(product, "steps", 0))
+    began = time.perf_counter()
+    lineage = _lineage(product, inputs)
+    related = lineage is not None and current.get("lineage") == lineage
+    fresh = in_place and bool(current) and current.get("key") != stage.key and not related
+    if fresh:
+        _clear(product.makes, out, ledger)
+    if in_place:
+        # From here on what stands there is this product's, unfinished.
+        begun: dict[str, Any] = {"key": stage.key, "lineage": lineage, "files": []}
+        ledger.commit_stage(f"published:{product.makes}", begun)
+    with Progress(product.label, steps, quiet or not steps) as progress:
+        context = ProductContext(
+            out=folder,
+            corpus=lambda columns=COLUMNS: (
+                direct.batches(columns) if direct else corpus_batches(corpus, columns)
+            ),
+            inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
+            fresh=fresh,
+            workers=workers,
+            beside=bool(plan.stages),
+            say=lambda line: say(f"{product.label}: {line}", quiet),
+            progress=lambda event: progress.update(event.get("step", 0), _figures(event)),
+        )
+        result = product.build(context)
+    if direct:
+        direct.write_corrupt(folder / "corrupt.jsonl")
+        result["input"] = direct.tally
+    for warning in result.get("warnings", []):
+        say(f"{product.label}: {warning}", quiet)
+    files = _files(out, IN_PLACE) if in_place else _files(folder)
+    record = {
+        "label": product.label,
+        "makes": product.makes,
+        "seconds": round(time.perf_counter() - began, 3),
+        "files": files,
+        **result,
+    }
+    ledger.commit_stage(stage.key, record)
+    if in_place:
+        ledger.commit_stage(f"published:{product.makes}", {**begun, "files": files})
+    else:
+        _publish(stage, out, ledger)
+    return record
+
+
+IN_PLACE = (
+    *("checkpoints", "metrics.jsonl", "spikes.json", "tensorboard"),
+    *("sample.txt", "train.json", "shards.json", "tokenizer.json"),
+)
+
+
+def _figures(event: dict[str, Any]) -> str:
+    """A training step, for a progress line."""
+    loss, timing = event.get("loss"), event.get("timing", {})
+    parts = [f"loss {loss:.3f}" if loss is not None else "loss: none"]
+    if "tokens_per_second" in timing:
+        parts.append(f"{timing['tokens_per_second']:,.0f} tokens/s")
+    if "mfu" in timing:
+        parts.append(f"MFU {timing['mfu']:.1%}")
+    elif "flops_per_second" in timing:
+        parts.append(f"{timing['flops_per_second'] / 1e12:.3g} TFLOP/s")
+    return ", ".join(parts)
+
+
+def _lineage(product: Product, inputs: dict[str, ProductStage]) -> str | None:
+    """A hash of what a product of other settings must share to be gone on from."""
+    shared = product.lineage()
+    if shared is None:
+        return None
+    whole = [shared, {kind: stage.key for kind, stage in inputs.items()}]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _clear(makes: str, out: Path, ledger: Ledger) -> None:
+    """Removes what a product of other settings left in OUT, so that nothing resumes from it."""
+    ledger.commit_stage(f"published:{makes}", {"key": None, "files": []})
+    for name in IN_PLACE[:-1]:  # the tokenizer is the same, or written anew
+        remove(out / name, inside=out, must=True)
+
+
+def _all_there(out: Path, files: list[str], ledger: Ledger) -> bool:
+    return all(path.exists() for path in all_inside(out, files, ledger.path))
+
+
+def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
+    """Relative paths of all files below root (below the given entries of it)."""
+    tops = [root / n for n in names] if names else [root]
+    found = []
+    for top in tops:
+        paths = [top] if top.is_file() else sorted(top.rglob("*"))
+        found += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
+    return [f for f in found if not Path(f).name.startswith(".")]
+
+
+def _publish(stage: ProductStage, out: Path, ledger: Ledger) -> None:
+    """Links (or copies) the product's files to OUT's root; those of its kind there go."""
+    folder, key = stage_folder(out, stage.folder_name), f"published:{stage.product.makes}"
+    files = _files(folder)
+    before = (ledger.stage_result(key) or {}).get("files", [])
+    all_inside(out, before, ledger.path)
+    # Until all files stand there, what stands there is of no product.
+    ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})
+    gone = (n for n in before if n not in files or Path(n).name == "manifest.json")
+    remove_files((out / name for name in gone), inside=out)
+    # Manifests come last, that of the root after those of its folders.
+    manifest_last = sorted(
+        files, key=lambda f: (Path(f).name == "manifest.json", f == "manifest.json", f)
+    )
+    for name in manifest_last:
+        target = inside(out, name, follow=False)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_name(f".part-{os.getpid()}-{target.name}")
+        aside.unlink(missing_ok=True)
+        try:
+            os.link(folder / name, aside)
+        except OSError:
+            shutil.copyfile(folder / name, aside)
+        aside.replace(target)
+    ledger.commit_stage(key, {"key": stage.key, "files": files})

@@ -1,0 +1,336 @@
+"""Run a recipe: map its stages, settle ids, resolve corpus steps, assemble, build products.
+
+Every unit of work commits by writing aside, fsync, rename, then a ledger row; so a run that was
+killed anywhere goes on with what is missing and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from curate.corpus import indexes, manifests
+from curate.disk.atomic import clear_temporary
+from curate.disk.inside import all_inside, remove
+from curate.engines.base import Engine, Task
+from curate.engines.choose import check_engine, open_engine
+from curate.engines.exchange import check_exchange, open_exchange
+from curate.errors import RunFailed, UsageError, disk_error, name_file
+from curate.formats.inputs import InputPlan, plan_inputs
+from curate.run import assemble, deaths
+from curate.run.ledger import Ledger
+from curate.run.outcome import Options, Outcome
+from curate.run.plan import RunPlan, decisions_path, plan_run, stage_folder
+from curate.run.stages import Stages
+from curate.steps.recipe import Recipe
+from curate.terminal.progress import Progress, say
+
+# Ctrl-C that works while compiled code has the main thread.
+#
+# Python raises KeyboardInterrupt only between two steps of its own; training a tokenizer or a
+# long query can keep it from doing so for minutes. What a run leaves when it ends anywhere is
+# safe, so after a grace period the process simply ends.
+
+GRACE_SECONDS = 3.0
+EXIT_CODE = 130  # 128 + SIGINT, as shells give it
+
+
+@contextmanager
+def prompt() -> Iterator[None]:
+    """Within, an interrupt that raised nothing for GRACE_SECONDS ends the process.
+
+    Does nothing outside the main thread, or where the caller handles SIGINT in its own way.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    over = threading.Event()
+
+    def watch() -> None:
+        while number := os.read(told, 1):
+            if number[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
+                print("stopped; the same command goes on from here", file=sys.stderr, flush=True)
+                os._exit(EXIT_CODE)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(tell)
+        watcher.join()
+        os.close(told)
+
+
+Report = Callable[[Outcome, int], None]
+
+
+def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> Outcome:
+    """Runs a plan into `out`; resumes, reuses. report: writes run.json and the pages of the
+    finished run, before the ledger has it as done."""
+    check_engine(options.engine, options.address, options.exchange)
+    for notice in plan.inputs.notices:
+        say(notice, options.quiet)
+    _check_out(plan, out)
+    if options.exchange:
+        check_exchange(options.exchange)
+        out = out.resolve()  # a worker's own folder has files by the driver's paths
+    try:
+        ledger = Ledger(out)
+        try:
+            with prompt():
+                return _Run(plan, out, options, ledger).go(report)
+        finally:
+            ledger.close()
+    except OSError as error:
+        name_file(error, out)
+        raise disk_error(error) or error from None
+
+
+def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
+    """The stages of a recipe over its inputs."""
+    began = time.process_time()
+    plan = _made_plan(recipe, inputs)
+    plan.cpu = time.process_time() - began
+    return plan
+
+
+def _made_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
+    given = inputs or list(recipe.input)
+    if recipe.brings_corpus:
+        if given:
+            raise UsageError(f"recipe {recipe.name} names its own sources: leave {given[0]} out")
+        return plan_run(recipe, InputPlan((), ()))
+    if not given:
+        raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
+    if recipe.read.fetch is not None:
+        from curate.formats.fetched import local_inputs
+
+        given = local_inputs(given, recipe.read.fetch, quiet=True, dry=False)
+    return plan_run(recipe, plan_inputs(given, recipe.read.partition_bytes))
+
+
+def _check_out(plan: RunPlan, out: Path) -> None:
+    """UsageError where the run would overwrite its own input, or files that no run wrote."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
+    if not plan.stages:
+        _check_mixed(plan, out)
+        return
+    _check_apart((file.path for file in plan.inputs.files), out)
+    for name, manifest in manifests.MANIFESTS.items():
+        folder = out / name
+        ours = (out / "ledger.db").exists() or (folder / manifest).exists()
+        if not ours and folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(
+                f"{folder} holds files that llmcurate did not write; name another folder as OUT"
+            )
+
+
+def _check_apart(paths: Iterable[str], out: Path) -> None:
+    """UsageError where a file that is read lies in OUT."""
+    home = out.resolve()
+    for path in paths:
+        if "://" not in path and home in Path(path).resolve().parents:
+            raise UsageError(f"input {path} lies in OUT {out}; name another folder as OUT")
+
+
+def _check_mixed(plan: RunPlan, out: Path) -> None:
+    """UsageError where a product would write its corpus over one that it did not make."""
+    makers = [p for p in plan.recipe.products if p.makes == "corpus"]
+    for maker in makers:
+        _check_apart(maker.own_files(), out)
+    manifest = out / "corpus" / manifests.MANIFESTS["corpus"]
+    if makers and (out / "corpus").is_dir() and any((out / "corpus").iterdir()):
+        mine = manifest.is_file() and makers[0].name in json.loads(manifest.read_text("utf-8"))
+        if not mine:
+            raise UsageError(f"{out / 'corpus'} holds another corpus; name another folder as OUT")
+
+
+def done_before(out: Path) -> dict[str, set[int]]:
+    """Committed partitions by stage key, and finished products, without taking the lock."""
+    import sqlite3
+
+    path = out / "ledger.db"
+    if not path.exists():
+        return {}
+    have: dict[str, set[int]] = {}
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        for stage, part in db.execute("SELECT stage, part FROM parts"):
+            have.setdefault(stage, set()).add(part)
+        for (stage,) in db.execute("SELECT stage FROM stages"):
+            have.setdefault(stage, set())
+    finally:
+        db.close()
+    return have
+
+
+class _Run:
+    def __init__(self, plan: RunPlan, out: Path, options: Options, ledger: Ledger) -> None:
+        self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
+        self.outcome = Outcome(out, plan)
+        self.stages = Stages(plan, out, options, ledger, self.outcome)
+        self.parts = len(plan.inputs.partitions)
+
+    def go(self, report: Report) -> Outcome:
+        began = time.perf_counter()
+        last = self.ledger.last_run()
+        if last == (self.plan.digest, True) and self._restore():
+            self.outcome.nothing_new = True
+            return self.outcome
+        if last and last[0] != self.plan.digest:
+            self._say_what_changes()
+        elif last and not last[1]:
+            say(f"resuming the unfinished run in {self.out}", self.options.quiet)
+        self.ledger.begin_run(self.plan.digest)
+        clear_temporary(self.out)
+        assemble.clear_unfinished(self.out)
+        with self._engine() as engine:
+            for stage in self.plan.stages:
+                self.stages.run(stage, engine)
+            if self.plan.stages:
+                self._assemble(engine)
+                indexes.keep(self.out, self.stages.indexes())
+                self.outcome.kept_ids = manifests.kept_ids(self.out)
+        self._products()
+        self.outcome.seconds = time.perf_counter() - began
+        report(self.outcome, self.options.count())
+        self.ledger.end_run()
+        return self.outcome
+
+    def _engine(self) -> Engine:
+        options = self.options
+        inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
+        exchange = open_exchange(options.exchange, self.out, options.quiet)
+        ours = [] if exchange else [str(self.ledger.path)]
+        return open_engine(
+            options.engine,
+            options.address,
+            (options.workers, options.count()),
+            self.parts,
+            self.ledger.beat,
+            [*ours, *inputs[:1]],
+            exchange,
+        )
+
+    # -- what is there already -------------------------------------------------------------
+
+    def _restore(self) -> bool:
+        """The record of the finished run, where its files are still in place."""
+        path = self.out / "run.json"
+        if not all((self.out / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
+            return False
+        if self.plan.stages and not self._assembled(self.plan.corpus_key):
+            return False
+        if self.plan.stages and not indexes.all_kept(self.out, self.stages.indexes()):
+            return False
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for product in record["products"]:
+            if not all(f.exists() for f in all_inside(self.out, product["files"], path)):
+                return False
+        self.outcome.stages, self.outcome.products = record["stages"], record["products"]
+        self.outcome.seconds = record["totals"]["seconds"]
+        if self.plan.stages:
+            self.outcome.kept_ids = manifests.kept_ids(self.out)
+        return True
+
+    def _say_what_changes(self) -> None:
+        names = [(s.key, s.folder_name) for s in self.plan.stages]
+        names += [(p.key, p.folder_name) for p in self.plan.products]
+        again = [n for key, n in names if self.ledger.stage_result(key) is None]
+        kept = [n for key, n in names if self.ledger.stage_result(key) is not None]
+        if kept:
+            say(f"reusing {', '.join(kept)}", self.options.quiet)
+        if again:
+            say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
+
+    # -- corpus and rejected ---------------------------------------------------------------
+
+    def _assemble(self, engine: Engine) -> None:
+        key = self.plan.corpus_key
+        folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
+        decided = [decisions_path(self.out, s) for s in self.plan.stages if s.sketch]
+        if self._assembled(key):
+            return
+        corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
+        for folder in (corpus, rejected):
+            remove(folder, inside=self.out)
+            folder.mkdir()
+        schema = assemble.schema_hex(assemble.rejected_schema(folders))
+        last = self.ledger.done_parts(self.plan.stages[-1].key)
+        tasks: list[Task] = [
+            {
+                "part": p,
+                "folders": [str(f) for f in folders],
+                "ids": str(folders[0] / "ids.parquet"),
+                "corpus": str(corpus),
+                "rejected": str(rejected),
+                "rejected_schema": schema,
+                "kept_bytes": last[p]["bytes_out"],
+            }
+            for p in range(self.parts)
+        ]
+        results: dict[int, dict[str, Any]] = {}
+        with Progress("assemble", self.parts, self.options.quiet) as progress:
+            again = deaths.once_more("the assembly")
+            for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
+                results[task["part"]] = result
+                progress.update()
+        self.outcome.driver["assembling"] = sum(r["cpu"] for r in results.values())
+        for kind, name, folder in (("kept", "corpus", corpus), ("rejected", "rejected", rejected)):
+            files = [results[p][kind] for p in range(self.parts)]
+            manifests.write_manifest(folder, manifests.MANIFESTS[name], files, key)
+        self._check_counts(results)
+        if decided:
+            assemble.write_decisions(decided, self.out / "decisions.parquet")
+        else:
+            (self.out / "decisions.parquet").unlink(missing_ok=True)
+        assemble.swap(rejected, self.out / "rejected")
+        assemble.swap(corpus, self.out / "corpus")
+
+    def _assembled(self, key: str) -> bool:
+        decided = any(s.sketch for s in self.plan.stages)
+        if decided and not (self.out / "decisions.parquet").exists():
+            return False
+        return all(manifests.is_complete(self.out / name, key) for name in manifests.MANIFESTS)
+
+    def _check_counts(self, results: dict[int, dict[str, Any]]) -> None:
+        totals = self.outcome.totals()
+        for kind, have in (("kept", totals["kept"]), ("rejected", totals["rejected"])):
+            if sum(r[kind]["documents"] for r in results.values()) != have:
+                raise RunFailed(f"{kind} documents do not add up; remove {self.out} and run again")
+        if totals["read"] != totals["kept"] + totals["rejected"]:
+            raise RunFailed(f"read is not kept + rejected; remove {self.out} and run again")
+
+    # -- products and records --------------------------------------------------------------
+
+    def _products(self) -> None:
+        from curate.run.build import build_product
+
+        for stage in self.plan.products:
+            before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
+            record = build_product(
+                self.plan,
+                stage,
+                before,
+                self.out,
+                self.ledger,
+                self.options.quiet,
+                self.options.count(),
+            )
+            self.outcome.products.append(record)

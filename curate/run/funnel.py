@@ -1,0 +1,170 @@
+"""The funnel: how many documents went into each step and how many it dropped, as rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from curate.inspect.report.training_data import table
+from curate.mix.table import text as mix_lines
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step. dropped: documents whose first reason is this step's; rules: by rule.
+
+    text_in, payload_in, text_out, worked: bytes (run/worker/traces.py); None where not recorded.
+    """
+
+    step: str
+    before: int
+    dropped: int
+    rules: dict[str, int]
+    cut: dict[str, int]
+    cut_bytes: int
+    seconds: float
+    text_in: int | None = None
+    payload_in: int = 0
+    text_out: int | None = None
+    worked: int = 0
+
+    @property
+    def after(self) -> int:
+        """Documents that go on."""
+        return self.before - self.dropped
+
+
+def rows(record: dict[str, Any]) -> list[Row]:
+    """The steps of all stages in order, the reader and the engine where they dropped anything."""
+    found: list[Row] = []
+    for stage in record["stages"]:
+        left = stage["read"]
+        labels = ["read", *stage["steps"], "engine"]
+        for label in labels:
+            rules = _of_step(stage["primary"], label)
+            cut = _of_step(stage["cut"], label)
+            if label in ("read", "engine") and not rules:
+                continue
+            dropped = sum(rules.values())
+            size = sum(_of_step(stage["cut_bytes"], label).values())
+            seconds = stage["seconds"].get(label, 0.0)
+            volumes = {
+                "text_in": stage.get("text_in", {}).get(label),
+                "payload_in": stage.get("payload_in", {}).get(label, 0),
+                "text_out": stage.get("text_out", {}).get(label),
+                "worked": stage.get("worked", {}).get(label, 0),
+            }
+            found.append(Row(label, left, dropped, rules, cut, size, seconds, **volumes))
+            left -= dropped
+    return found
+
+
+def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
+    """Counts by rule of one step, the largest first."""
+    mine = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
+    return dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
+
+
+def amount(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return ""
+
+
+def text(record: dict[str, Any]) -> str:
+    """The funnel for a terminal."""
+    t = record["totals"]
+    skipped = ", ".join(f"{n} {k}" for k, n in sorted(t["skipped_by_type"].items()))
+    lines = []
+    if record["stages"]:
+        lines.append(
+            f"read {t['read']} documents ({amount(t['bytes_in'])}),"
+            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
+        )
+        if skipped:
+            lines.append(f"  skipped: {skipped[:200]}")
+        wide = max([16, *(len(r.step) + 2 for r in rows(record))])
+        lines.append(f"  {'step':<{wide}}{'in':>9}{'dropped':>9}{'out':>9}  reasons")
+        for row in rows(record):
+            reasons = ", ".join(f"{k} {n}" for k, n in list(row.rules.items())[:5])
+            if row.cut_bytes:
+                reasons += f"{'; ' if reasons else ''}cut {amount(row.cut_bytes)} of text"
+            lines.append(
+                f"  {row.step:<{wide}}{row.before:>9}{row.dropped:>9}{row.after:>9}  {reasons}"
+            )
+        lines.append(
+            f"kept {t['kept']} documents ({amount(t['bytes_out'])} of text),"
+            f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
+        )
+        if any(stage.get("decided") for stage in record["stages"]):
+            lines.append(f"hash of the kept ids: {t['kept_ids']}")
+    elif t["read"]:
+        rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t["by_rule"].items())
+        refused = f", {t['rejected']} refused ({rules})" if t["rejected"] else ""
+        lines.append(
+            f"read {t['read']} documents ({amount(t['bytes_in'])}){refused},"
+            f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
+        )
+    for product in record["products"]:
+        lines.append(product_line(product))
+        if product["makes"] == "corpus":
+            lines += mix_lines(product["mix"])
+        if product["makes"] == "model":
+            lines += table(product["summary"])
+    lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]
+    return "\n".join(lines)
+
+
+def product_line(product: dict[str, Any]) -> str:
+    """What a product is, in one line."""
+    if product["makes"] == "tokenizer":
+        cards = product.get("cards", [product["card"]])
+        vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
+        text = amount(cards[0].get("bytes", 0))
+        return f"{product['label']}: {vocab} tokens from {text} of text"
+    if product["makes"] == "shards":
+        ratio = product["bytes"] / max(1, product["tokens"])
+        line = (
+            f"{product['label']}: {product['tokens']} tokens of {product['documents']} documents,"
+            f" {ratio:.2f} bytes a token"
+        )
+        if val := product.get("val"):
+            line += f"; held out {val['tokens']} tokens of {val['documents']}"
+        return line
+    if product["makes"] == "model":
+        s = product["summary"]
+        bits = s["bits_per_byte"]  # None: nothing says how many bytes the text has
+        held = f"{bits:.2f} bits a byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
+        return (
+            f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
+            f" {s['steps']} steps, loss {s['first_loss']:.2f} -> {s['last_loss']:.2f},"
+            f" {held} on held-out text"
+        )
+    if product["makes"] == "language_model":
+        card = product["card"]
+        right = card["held_out"]["accuracy"]
+        measured = "nothing held out" if right is None else f"{100 * right:.2f} % of held-out right"
+        return (
+            f"{product['label']}: {len(card['labels'])} labels, {card['lines']['train']} lines,"
+            f" {amount(card['bytes'])}, {measured}"
+        )
+    if product["makes"] == "perplexity_model":
+        card = product["card"]
+        return (
+            f"{product['label']}: {sum(card['counts'])} n-grams to order {card['order']} over"
+            f" {card['vocabulary']} words, from {card['tokens']} words, {amount(card['bytes'])}"
+        )
+    if product["makes"] == "corpus":
+        return (
+            f"{product['label']}: {product['documents']} documents ({amount(product['bytes'])} of"
+            f" text) in {len(product['files']) - 1} parts under {product['folder']}/"
+        )
+    if product["makes"] == "export":
+        return (
+            f"{product['label']}: {product['documents']} documents in"
+            f" {len(product['files'])} files under jsonl/"
+        )
+    return f"{product['label']}: done"

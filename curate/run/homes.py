@@ -1,0 +1,164 @@
+"""Where the documents of an OUT or of a refresh's HOME lie: snapshots, runs, files.
+
+A HOME's documents are those of its current snapshot, and what the runs rejected that it came from;
+each of these has decisions of its own. Runs of other lines (after a rollback) do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.corpus.manifests import MANIFESTS
+from curate.errors import RunFailed, UsageError
+from curate.run.records import read_record
+
+FILE = "refresh.db"
+FOLDER, CURRENT = "corpus", "current"
+_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d(-\d+)?", re.ASCII)
+_PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
+RUNS, IDS = "runs", "ids.parquet"
+
+
+def checked_name(name: object, source: Path) -> str:
+    """The name of a refresh as the file has it; RunFailed for one that no refresh gives."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RunFailed(
+            f"{source} names a refresh {str(name)[:100]!r}, as none is ever called: nothing was"
+            " done with it; put back a copy of that file, or begin a new HOME"
+        )
+    return name
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
+    try:
+        found: dict[str, Any] = json.loads((folder / MANIFESTS["corpus"]).read_text("utf-8"))
+        for name in found["files"]:
+            if not _PART.fullmatch(name):
+                raise ValueError(f"it names {name[:100]!r}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFailed(
+            f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
+            " --rollback, or --rebuild"
+        ) from None
+    return found
+
+
+def runs_that_read(home: Path, name: str) -> list[Path]:
+    """The runs of a HOME that gave the id, else all of them, the newest first; none where the
+    folder is no HOME."""
+    import pyarrow.parquet as pq
+
+    if not (home / FILE).is_file():
+        return []
+    runs = sorted((p for p in (home / RUNS).glob("[!.]*") if (p / IDS).exists()), reverse=True)
+    mine = [r for r in runs if pq.read_table(r / IDS, filters=[("id", "=", name)]).num_rows]
+    return mine or runs
+
+
+def current_line(home: Path) -> tuple[Path, list[Path]] | None:
+    """(the current snapshot, the runs that it came from, the first one first); None where the
+    folder is no HOME. Takes no lock: what a refresh does meanwhile changes neither. UsageError
+    where there is no snapshot yet."""
+    import sqlite3
+
+    if not (home / FILE).is_file():
+        return None
+    link = home / CURRENT
+    if not link.is_symlink() or not link.is_dir():
+        raise UsageError(f"{home} has no snapshot yet: refresh it first")
+    db = sqlite3.connect(f"file:{home / FILE}?mode=ro", uri=True)
+    try:
+        rows = db.execute("SELECT name, kind, base FROM refreshes").fetchall()
+    except sqlite3.Error as error:
+        raise UsageError(f"{home / FILE} cannot be read ({error})") from None
+    finally:
+        db.close()
+    known = {checked_name(name, home / FILE): (kind, base) for name, kind, base in rows}
+    runs: list[Path] = []
+    name: str | None = checked_name(link.readlink().name, link)
+    while name is not None and name in known:
+        kind, base = known[name]
+        if kind != "forget":
+            runs.insert(0, home / RUNS / name)
+        name = base
+    if not runs:
+        raise UsageError(f"{home} knows no run of its snapshot: {link.readlink().name}")
+    return home / FOLDER / link.readlink().name, runs
+
+
+def kept_folder(out: Path) -> Path:
+    """What a run kept: OUT/corpus, or for one of a HOME the current snapshot."""
+    current = out.parent.parent / CURRENT
+    if not (out / "corpus").is_dir() and out.parent.name == RUNS and current.is_dir():
+        return current
+    return out / "corpus"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """run: the folder with recipe.yaml and run.json, of a HOME that of the last run; kept, gone:
+    files of documents; decisions: files, of a HOME one a run; notes: what is not counted."""
+
+    out: Path
+    run: Path
+    kept: list[Path]
+    gone: list[Path]
+    decisions: list[Path]
+    runs: list[Path]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_home(self) -> bool:
+        """Whether several runs share it."""
+        return self.run != self.out
+
+    def record(self) -> dict[str, Any]:
+        """run.json; of a HOME the last one, with the rules and languages of all."""
+        found = read_record(self.run)
+        for run in self.runs[:-1]:
+            other = read_record(run)
+            for mine, its in zip(found["stages"], other["stages"], strict=False):
+                mine["reasons"] = its["reasons"] | mine["reasons"]
+            figures = found.get("figures") or {}
+            langs = (other.get("figures") or {}).get("languages", {})
+            found["figures"] = figures | {"languages": langs | figures.get("languages", {})}
+        return found
+
+
+def corpus_of(out: Path) -> Corpus:
+    """The files of a run's folder, which may be none, or of a HOME. UsageError for a single run of
+    a HOME, which has no corpus of its own."""
+    line = current_line(out)
+    if line is None:
+        home = out.parent.parent
+        if out.parent.name == RUNS and (home / FILE).is_file() and not (out / "corpus").is_dir():
+            raise UsageError(f"{out} shares its corpus with other refreshes: name {home}")
+        runs, snapshot = [out], out / "corpus"
+    else:
+        snapshot, runs = line
+    gone = [p for run in runs for p in sorted((run / "rejected").glob("part-*.parquet"))]
+    return Corpus(
+        out,
+        runs[-1],
+        sorted(snapshot.glob("part-*.parquet")),
+        gone,
+        [run / "decisions.parquet" for run in runs if (run / "decisions.parquet").exists()],
+        runs,
+        () if line is None else _notes(snapshot),
+    )
+
+
+def _notes(snapshot: Path) -> tuple[str, ...]:
+    found = manifest(snapshot)
+    removed, superseded = found.get("removed", 0), found.get("superseded", 0)
+    if not removed and not superseded:
+        return ()
+    return (
+        f"not counted: {removed:,} documents that were to be forgotten, {superseded:,} that newer"
+        " versions of their pages replaced, and that these may come back",
+    )

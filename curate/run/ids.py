@@ -1,0 +1,134 @@
+"""Ids that only the whole input settles, after the first stage.
+
+A document without an own id is `path-relative-to-IN#ordinal`; where its file was read in slices,
+a slice knows the ordinals of its own documents only. A repeated id gets `~2`, `~3` in input order.
+Both are found here, once, out of core; the stage's files stay as they are, and whoever reads them
+next takes the settled ids from `ids.parquet` (part, _n, id; changed documents only).
+
+A run that goes on from earlier ones repeats their ids too, and gets the numbers that a run over all
+of their inputs would give. What earlier runs gave is read in one pass and looked up among this
+run's ids, so memory is for these alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.corpus.stage_files import part_path
+from curate.disk.atomic import replacing
+from curate.disk.database import database, literal, paths_literal
+from curate.documents.documents import NUMBER
+from curate.formats.inputs import InputPlan
+from curate.run.plan import EarlierIds
+
+ISSUED = "issued.parquet"  # all ids of a run that others go on from
+# What stands before the last `~number` of an id, and the number.
+_SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
+
+
+def _slices(plan: InputPlan) -> pa.Table:
+    """part, slice (in the partition), file, position (in the input), rel."""
+    rows = [
+        (p, i, s.file, s.start, plan.files[s.file].rel)
+        for p, partition in enumerate(plan.partitions)
+        for i, s in enumerate(partition)
+    ]
+    names = ["part", "slice", "file", "start", "rel"]
+    return pa.table([list(c) for c in zip(*rows, strict=True)], names=names)
+
+
+def _earlier(db: Any, earlier: EarlierIds | None) -> None:
+    """The view `given` of the ids that earlier runs gave, and the table `before` of those among
+    them that documents of this one have too."""
+    files = list(earlier.files) if earlier else []
+    source = f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
+    db.execute(f"CREATE VIEW given AS SELECT id FROM {source}")
+    db.execute("CREATE TABLE before AS SELECT DISTINCT id FROM given SEMI JOIN named USING (id)")
+
+
+def settle_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None) -> int:
+    """Writes folder/ids.parquet, and issued.parquet where runs go on from each other; returns how
+    many documents got another id."""
+    files = [part_path(folder, p, "ids") for p in range(len(plan.partitions))]
+    with database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
+        db.register("slices", _slices(plan))
+        db.execute(
+            f"""CREATE VIEW seen AS
+            SELECT CAST(regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1) AS INTEGER)
+                   AS part, {NUMBER} AS n, own, slice, ordinal
+            FROM read_parquet({paths_literal(files)}, filename = true)"""
+        )
+        # Documents of the same file in earlier slices.
+        db.execute(
+            """CREATE TABLE bases AS
+            WITH counted AS (SELECT part, slice, count(*) AS size FROM seen GROUP BY ALL)
+            SELECT part, slice, rel,
+                   coalesce(sum(coalesce(size, 0)) OVER (
+                     PARTITION BY file ORDER BY start
+                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS base
+            FROM slices LEFT JOIN counted USING (part, slice)"""
+        )
+        db.execute(
+            """CREATE VIEW named AS
+            SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
+                   coalesce(own, rel || '#' || (ordinal + base)) AS id
+            FROM seen JOIN bases USING (part, slice)"""
+        )
+        db.execute("CREATE TABLE changed AS SELECT part, n, id FROM named WHERE moved")
+        _earlier(db, earlier)
+        db.execute(
+            """CREATE TABLE repeated AS
+            SELECT part, n, id FROM named
+            WHERE id IN (SELECT id FROM named GROUP BY id HAVING count(*) > 1)
+            OR id IN (SELECT id FROM before)"""
+        )
+        # Numbers that documents of their own carry already (`a~2` beside two of `a`) are left to
+        # them; so every new id is new, as what stands before its last `~number` is its old one.
+        db.execute(
+            f"""CREATE TABLE taken AS
+            WITH split AS (
+              SELECT DISTINCT {_SPLIT} AS s
+              FROM (SELECT id FROM named UNION ALL SELECT id FROM given) WHERE contains(id, '~'))
+            SELECT s.id AS id, s.k::BIGINT AS k FROM split
+            WHERE s.k <> '' AND s.id IN (SELECT id FROM repeated)"""
+        )
+        db.execute(
+            """CREATE TABLE numbers AS
+            WITH sizes AS (
+              SELECT id, count(*) AS size, coalesce(any_value(t.ks), []) AS ks
+              FROM repeated LEFT JOIN (SELECT id, list(k) AS ks FROM taken GROUP BY id) t USING (id)
+              WHERE id IN (SELECT id FROM taken) GROUP BY id),
+            free AS (SELECT id, unnest(range(2, size + len(ks) + 2)) AS k FROM sizes)
+            SELECT free.id, free.k, row_number() OVER (PARTITION BY free.id ORDER BY free.k) AS nth
+            FROM free ANTI JOIN taken ON free.id = taken.id AND free.k = taken.k"""
+        )
+        db.execute(
+            """CREATE TABLE fresh AS
+            WITH numbered AS (
+              SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) - 1
+                     + (id IN (SELECT id FROM before))::BIGINT AS nth
+              FROM repeated)
+            SELECT part, n, numbered.id || '~' || coalesce(numbers.k, nth + 1) AS id
+            FROM numbered LEFT JOIN numbers USING (id, nth) WHERE nth > 0"""
+        )
+        db.execute(
+            "DELETE FROM changed USING fresh"
+            " WHERE changed.part = fresh.part AND changed.n = fresh.n"
+        )
+        db.execute("INSERT INTO changed SELECT part, n, id FROM fresh")
+        if earlier is not None:
+            with replacing(folder / ISSUED) as issued:
+                db.execute(
+                    f"""COPY (SELECT coalesce(changed.id, named.id) AS id
+                    FROM named LEFT JOIN changed USING (part, n) ORDER BY part, n)
+                    TO {literal(issued)} (FORMAT parquet)"""
+                )
+        db.execute(
+            f"""COPY (SELECT part::INTEGER AS part, n::BIGINT AS {NUMBER}, id FROM changed
+            ORDER BY part, n) TO {literal(aside)} (FORMAT parquet)"""
+        )
+        count: int = db.execute("SELECT count(*) FROM changed").fetchone()[0]
+    return count

@@ -1,0 +1,163 @@
+"""The ledger of an OUT folder: which partitions and stages are done, and who works there now."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from curate.disk.publish import url_of
+from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
+
+STALE_SECONDS = 300  # a holder on another machine that has not written for so long is dead
+BEAT_SECONDS = 10
+
+LOCK = """
+CREATE TABLE IF NOT EXISTS lock (
+  one INTEGER PRIMARY KEY CHECK (one = 1), pid INTEGER, created REAL, host TEXT, since TEXT,
+  beat REAL);
+"""
+_TABLES = f"""{LOCK}
+CREATE TABLE IF NOT EXISTS parts (
+  stage TEXT, part INTEGER, result TEXT, PRIMARY KEY (stage, part));
+CREATE TABLE IF NOT EXISTS stages (stage TEXT PRIMARY KEY, result TEXT);
+CREATE TABLE IF NOT EXISTS runs (number INTEGER PRIMARY KEY, plan TEXT, done INTEGER, note TEXT);
+"""
+
+
+def _created(pid: int) -> float | None:
+    """When the process started, None where there is none (or only a zombie)."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
+
+
+class Ledger:
+    """One SQLite file; the lock is held from `open` to `close`."""
+
+    file = "ledger.db"
+    tables = _TABLES
+
+    def __init__(self, out: Path) -> None:
+        if url := url_of(out):
+            raise UsageError(f"OUT {url}: this command writes into a folder; give one")
+        self.path = out / self.file
+        out.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(self.tables)
+        except sqlite3.OperationalError as error:
+            raise self._failure(error) from None
+        except sqlite3.DatabaseError as error:
+            raise RunFailed(
+                f"{self.path} is damaged ({error}); move it away to start afresh"
+            ) from None
+        self._beat = 0.0
+        self._take()
+
+    def _take(self) -> None:
+        me, host = os.getpid(), socket.gethostname()
+        self._write("BEGIN IMMEDIATE")
+        try:
+            row = self._db.execute("SELECT pid, created, host, since, beat FROM lock").fetchone()
+            if row:
+                pid, created, other, since, beat = row
+                if other == host:
+                    now = _created(pid)
+                    alive = now is not None and abs(now - created) < 2 and pid != me
+                else:
+                    alive = time.time() - beat < STALE_SECONDS
+                if alive:
+                    raise LockHeld(
+                        f"{self.path.parent} is in use by process {pid} on {other}, started"
+                        f" {since}; wait for it, or stop it and run again"
+                    )
+            since = datetime.now().astimezone().isoformat(timespec="seconds")
+            self._db.execute("DELETE FROM lock")
+            self._db.execute(
+                "INSERT INTO lock VALUES (1, ?, ?, ?, ?, ?)",
+                (me, _created(me), host, since, time.time()),
+            )
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+
+    def _write(self, sql: str, values: tuple[Any, ...] = ()) -> None:
+        try:
+            self._db.execute(sql, values)
+        except sqlite3.OperationalError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: sqlite3.OperationalError) -> CurateError:
+        full = disk_error(error)
+        return full or RunFailed(
+            f"{self.path} cannot be read or written ({error}): see that its folder has space and"
+            " may be written, and run again"
+        )
+
+    def beat(self) -> None:
+        """Says now and then that the holder lives."""
+        if time.monotonic() - self._beat > BEAT_SECONDS:
+            self._beat = time.monotonic()
+            self._write("UPDATE lock SET beat = ?", (time.time(),))
+
+    def done_parts(self, stage: str) -> dict[int, dict[str, Any]]:
+        """Results of the committed partitions of a stage."""
+        rows = self._db.execute("SELECT part, result FROM parts WHERE stage = ?", (stage,))
+        return {part: json.loads(result) for part, result in rows}
+
+    def commit_part(self, stage: str, part: int, result: dict[str, Any]) -> None:
+        """Records a partition whose files are in place."""
+        self._write(
+            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (stage, part, json.dumps(result))
+        )
+
+    def forget_part(self, stage: str, part: int) -> None:
+        """Takes a record back whose files are gone."""
+        self._write("DELETE FROM parts WHERE stage = ? AND part = ?", (stage, part))
+
+    def stage_result(self, stage: str) -> dict[str, Any] | None:
+        """The record of a finished stage, None where it is not finished."""
+        row = self._db.execute("SELECT result FROM stages WHERE stage = ?", (stage,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def commit_stage(self, stage: str, result: dict[str, Any]) -> None:
+        """Records a stage as finished."""
+        self._write("INSERT OR REPLACE INTO stages VALUES (?, ?)", (stage, json.dumps(result)))
+
+    def last_run(self) -> tuple[str, bool] | None:
+        """(plan hash, finished) of the newest run in this folder."""
+        row = self._db.execute("SELECT plan, done FROM runs ORDER BY number DESC LIMIT 1")
+        found = row.fetchone()
+        return (found[0], bool(found[1])) if found else None
+
+    def begin_run(self, plan: str) -> None:
+        """Notes a run; an unfinished one of the same plan goes on under its number."""
+        last = self.last_run()
+        if last is None or last[0] != plan:
+            self._write("INSERT INTO runs (plan, done) VALUES (?, 0)", (plan,))
+        else:
+            self._write("UPDATE runs SET done = 0 WHERE number = (SELECT max(number) FROM runs)")
+
+    def end_run(self) -> None:
+        """Notes that the newest run is finished."""
+        self._write("UPDATE runs SET done = 1 WHERE number = (SELECT max(number) FROM runs)")
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        # On a full disk the row stays; the next holder sees that this process is gone.
+        with suppress(sqlite3.OperationalError):
+            self._db.execute("DELETE FROM lock WHERE pid = ?", (os.getpid(),))
+        self._db.close()

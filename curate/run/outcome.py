@@ -1,0 +1,148 @@
+"""How to run, and what a run did: the counts for run.json, `--json` and the terminal."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.errors import RunFailed
+from curate.run.plan import MapStage, RunPlan
+from curate.run.worker.traces import KINDS, cut_examples
+
+
+@dataclass
+class Options:
+    """How to run; nothing here changes a byte of the output."""
+
+    workers: int = 0  # 0: as many as there are cores
+    quiet: bool = False
+    engine: str = "local"  # where the partitions are worked on: local, ray
+    address: str | None = None  # of a Ray cluster
+    exchange: str | None = None  # URL through which its machines pass files, where they share none
+
+    def count(self) -> int:
+        """Worker processes on this machine."""
+        if self.workers:
+            return self.workers
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How many documents a stage's steps saw in this run, and of how many it made sketches; the
+    others are as an earlier run left them. documents: that reached the stage; taken: over from
+    there; why, why_sketched: why an earlier run did not help."""
+
+    stage: str
+    documents: int
+    measured: int
+    taken: int
+    sketched: int
+    why: str
+    why_sketched: str
+
+    @classmethod
+    def of(cls, stage: MapStage, record: dict[str, Any], counted: Counter[str]) -> Measured:
+        """From the stage's record and the counts of the partitions that were worked on."""
+        measured, sketched = counted["measured"], counted["sketched"]
+        return cls(
+            stage.folder_name,
+            record["read"],
+            measured,
+            record["read"] - measured,
+            sketched,
+            stage.why if measured else "",
+            stage.why_sketched if sketched else "",
+        )
+
+
+@dataclass
+class Outcome:
+    """What a run did, for `run.json`, `--json` and the terminal."""
+
+    out: Path
+    plan: RunPlan
+    nothing_new: bool = False
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    products: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    # CPU seconds of what is no stage's: planning, assembling (workers), the report.
+    driver: dict[str, float] = field(default_factory=dict)
+    published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
+    kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
+    measured: list[Measured] = field(default_factory=list)  # of each stage
+
+    def totals(self) -> dict[str, Any]:
+        """The counts of the whole run; by_rule counts documents by the rule that dropped them."""
+        # Without a step on documents, a product read the input itself and kept count.
+        direct = [p["input"] for p in self.products if p.get("input")][:1]
+        stages = self.stages or direct
+        first = stages[0] if stages else {}
+        last = stages[-1] if stages else {}
+        by_rule: Counter[str] = Counter()
+        for stage in stages:
+            by_rule.update(stage["primary"])
+        return {
+            "read": first.get("read", 0),
+            "kept": last.get("kept", 0),
+            "rejected": sum(s["rejected"] for s in stages),
+            "skipped": sum(first.get("skipped", {}).values()),
+            "skipped_by_type": first.get("skipped", {}),
+            "corrupt": first.get("corrupt", 0),
+            "bytes_in": first.get("bytes_in", 0),
+            "bytes_out": last.get("bytes_out", 0),
+            "seconds": round(self.seconds, 3),
+            "kept_ids": self.kept_ids,
+            "by_rule": dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
+        }
+
+    def paths(self) -> dict[str, str]:
+        """What the run left and where."""
+        at = self.published["url"] if self.published else str(self.out)
+        names = ("run.json", "report.html", "corpus", "rejected", "decisions.parquet")
+        paths = {n.split(".")[0]: f"{at}/{n}" for n in names if (self.out / n).exists()}
+        for stage in self.plan.stages:
+            for name in stage.sketch.leaves() if stage.sketch else ():
+                paths[name.split(".")[0]] = f"{at}/{name}"
+        for product in self.products:
+            if product["makes"] == "corpus":
+                paths[product["folder"]] = f"{at}/{product['folder']}"
+            else:
+                paths[product["makes"]] = at
+        return paths
+
+
+def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """One record of a stage from those of its partitions."""
+    record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels}
+    for name in ("read", "kept", "rejected", "bytes_in", "bytes_out", "corrupt"):
+        record[name] = sum(r[name] for r in results)
+    for name in ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds"):
+        total: Counter[str] = Counter()
+        for r in results:
+            total.update(r[name])
+        record[name] = {k: round(v, 3) for k, v in sorted(total.items())}
+    for name in KINDS:  # absent from partitions that an older version did
+        of_steps: Counter[str] = Counter()
+        for r in results:
+            of_steps.update(r.get(name, {}))
+        record[name] = dict(of_steps)
+    if all("cpu" in r for r in results):
+        for name in ("cpu", "written"):
+            amounts: Counter[str] = Counter()
+            for r in results:
+                amounts.update(r[name])
+            record[name] = {k: round(v, 3) for k, v in sorted(amounts.items())}
+        starts = [r["cpu"]["start"] for r in results]
+        record["start"] = [min(starts, default=0.0), max(starts, default=0.0)]
+    record["cut_examples"] = cut_examples(results)
+    record["corrupt_examples"] = [e for r in results for e in r["corrupt_examples"]][:100]
+    record["peak_bytes"] = max((r["peak_bytes"] for r in results), default=0)
+    if record["read"] != record["kept"] + record["rejected"]:
+        raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
+    return record

@@ -1,0 +1,216 @@
+"""A recipe over an input as stages: what is computed, under which name, and what is reused.
+
+A stage's name carries a hash of its input's fingerprint, its steps' settings and versions; so a
+changed step leaves the stages before it as they are. A stage ends before a CorpusStep's decisions
+are applied and where the recipe says `cut`; the first one also before a step that decides by ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from curate.disk.inside import inside
+from curate.errors import UsageError
+from curate.formats.inputs import InputPlan
+from curate.steps.contracts import CorpusStep, Product, Step
+from curate.steps.recipe import Recipe
+
+LAYOUT = 3  # raised when stage files of older versions can no longer be read
+
+
+def _hash(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([LAYOUT, *parts]).encode()).hexdigest()[:16]
+
+
+@dataclass
+class MapStage:
+    """Documents to documents. apply: decided before it; sketch: resolved after it; reuse: where an
+    earlier run with other settings stored what its steps measure (inspect/whatif/apply.py); why:
+    why there is no such place; why_sketched: why its sketches there are of no help."""
+
+    index: int
+    key: str
+    apply: CorpusStep | None
+    steps: list[Step]
+    sketch: CorpusStep | None = None
+    reuse: dict[str, Any] | None = None
+    why: str = ""
+    why_sketched: str = ""
+
+    @property
+    def folder_name(self) -> str:
+        """`00-extract+c4-<hash>`."""
+        labels = [self.apply.label] if self.apply else []
+        labels += [s.label for s in self.steps]
+        title = "+".join(labels).replace("#", "_")[:60] or "read"
+        return f"{self.index:02d}-{title}-{self.key}"
+
+    @cached_property
+    def sketch_key(self) -> str:
+        """Names the sketches; empty without one. Known once: files behind a step are hashed."""
+        return _hash(self.key, self.sketch.sketch_identity()) if self.sketch else ""
+
+    @cached_property
+    def folder_key(self) -> str:
+        """Names the folder of the step that resolves the sketches."""
+        return _hash(self.sketch_key, self.sketch.folder_identity()) if self.sketch else ""
+
+    @cached_property
+    def decisions_key(self) -> str:
+        """Names the decisions over the sketches."""
+        return _hash(self.folder_key, self.sketch.identity()) if self.sketch else ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The steps whose reasons this stage records."""
+        return ([self.apply.label] if self.apply else []) + [s.label for s in self.steps]
+
+
+@dataclass
+class ProductStage:
+    """A product and the earlier products it is made from."""
+
+    index: int
+    key: str
+    product: Product
+    inputs: dict[str, int] = field(default_factory=dict)  # kind -> index among product stages
+
+    @property
+    def folder_name(self) -> str:
+        """`03-tokenizer-<hash>`."""
+        return f"{self.index:02d}-{self.product.label.replace('#', '_')}-{self.key}"
+
+
+@dataclass(frozen=True)
+class EarlierIds:
+    """Ids that earlier runs gave, which a refresh gives to no other document. files: parquet with
+    a column `id`; digest: names what is in them."""
+
+    files: tuple[Path, ...]
+    digest: str
+
+
+@dataclass
+class RunPlan:
+    """Everything that a run will do. earlier: where ids go on from those of earlier runs; then all
+    ids of this one are left in the first stage's folder, too. cpu: seconds that planning took."""
+
+    recipe: Recipe
+    inputs: InputPlan
+    stages: list[MapStage]
+    products: list[ProductStage]
+    earlier: EarlierIds | None = None
+    cpu: float = 0.0
+
+    @property
+    def digest(self) -> str:
+        """Changes when any output may change."""
+        keys = [s.key + s.decisions_key for s in self.stages] + [p.key for p in self.products]
+        return _hash(self.inputs.fingerprint(), keys)
+
+    @property
+    def corpus_key(self) -> str:
+        """The key of the corpus that products are built from."""
+        return self.stages[-1].key if self.stages else self.inputs.fingerprint()[:16]
+
+
+def plan_run(
+    recipe: Recipe,
+    inputs: InputPlan,
+    earlier: EarlierIds | None = None,
+    on_paper: bool = False,
+) -> RunPlan:
+    """Cuts the recipe into stages. UsageError where steps cannot work on this input.
+
+    on_paper: a plan that is not to be run, whose stages have no keys: what decides them, such as
+    the content of models, is not looked for.
+    """
+    _check_extraction(recipe, inputs)
+    gone_on_from = [earlier.digest] if earlier and earlier.files else []
+    key = _hash(inputs.fingerprint(), recipe.read.model_dump(mode="json"), *gone_on_from)
+    stages: list[MapStage] = []
+    current: list[Step] = []
+    pending: CorpusStep | None = None
+
+    def close(sketch: CorpusStep | None) -> None:
+        nonlocal key, current, pending
+        if on_paper:
+            key = ""
+        else:
+            before = pending.identity() if pending else None
+            key = _hash(key, before, [s.identity() for s in current])
+        stages.append(MapStage(len(stages), key, pending, current, sketch))
+        current, pending = [], sketch
+
+    for position, step in enumerate(recipe.steps):
+        if isinstance(step, Product):
+            break
+        if position in recipe.cuts and (current or pending):
+            close(None)
+        if isinstance(step, CorpusStep):
+            close(step)
+        else:
+            assert isinstance(step, Step)
+            if step.by_id and not stages:
+                close(None)
+            current.append(step)
+    if current or pending:
+        close(None)
+    made = _product_stages(recipe, key, len(stages), on_paper)
+    return RunPlan(recipe, inputs, stages, made, earlier)
+
+
+def _product_stages(
+    recipe: Recipe, corpus_key: str, start: int, on_paper: bool
+) -> list[ProductStage]:
+    products: list[ProductStage] = []
+    made: dict[str, int] = {}
+    for product in recipe.products:
+        needs = (*product.needs, "corpus") if product.reads_corpus else product.needs
+        inputs = {kind: made[kind] for kind in needs if kind in made}
+        parents = [products[i].key for i in inputs.values()]
+        own = product.reads_corpus and "corpus" not in inputs
+        key = ""
+        if not on_paper:
+            key = _hash(corpus_key if own else "", product.identity(), parents)
+        made[product.makes] = len(products)
+        products.append(ProductStage(start + len(products), key, product, inputs))
+    return products
+
+
+def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
+    names = [s.name for s in recipe.steps]
+    if "extract" in names:
+        for step in recipe.steps[names.index("extract") + 1 :]:
+            if isinstance(step, Step) and step.before_extract:
+                raise UsageError(
+                    f"step `{step.label}` reads pages as they came: put it before `extract`"
+                )
+        return
+    for file in inputs.files:
+        packed = file.format == "html" or (file.format == "archive" and ".wet" not in file.rel)
+        if packed:
+            raise UsageError(
+                f"input {file.path} holds web pages, not text: begin the recipe with the step"
+                " `extract`"
+            )
+
+
+def stage_folder(out: Path, name: str) -> Path:
+    """Where a stage keeps its files; RunFailed where a link leads out of OUT."""
+    return inside(out, f"stages/{name}")
+
+
+def sketch_kind(stage: MapStage) -> str:
+    """The name of the stage's sketch files; empty without one."""
+    return f"sketch-{stage.sketch_key}" if stage.sketch else ""
+
+
+def decisions_path(out: Path, stage: MapStage) -> Path:
+    """Where the decisions over a stage's sketches are."""
+    return stage_folder(out, stage.folder_name) / f"decisions-{stage.decisions_key}.parquet"

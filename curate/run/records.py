@@ -1,0 +1,101 @@
+"""run.json and corrupt.jsonl: the record of a run, written and read."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from curate.disk.atomic import replacing, write_text
+from curate.disk.memory import peak_bytes
+from curate.run.plan import stage_folder
+from curate.version import __version__
+
+if TYPE_CHECKING:
+    from curate.run.outcome import Outcome
+    from curate.steps.contracts import Settings
+
+LIBRARIES = (
+    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "matplotlib", "tokenizers", "torch"
+)  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    found = {"llmcurate": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def record(outcome: Outcome) -> dict[str, Any]:
+    """The content of run.json."""
+    plan = outcome.plan
+    return {
+        "recipe": plan.recipe.name,
+        "description": plan.recipe.description,
+        "plan": plan.digest,
+        "versions": _versions(),
+        "inputs": [
+            {"path": f.path, "format": f.format, "bytes": f.size} for f in plan.inputs.files
+        ],
+        "steps": [_step(s) for s in plan.recipe.steps],
+        "partitions": len(plan.inputs.partitions),
+        "notices": [*plan.inputs.notices, *(n for s in plan.recipe.steps for n in s.notes())],
+        "totals": outcome.totals(),
+        "stages": outcome.stages,
+        "driver": driver_costs(outcome),
+        "products": outcome.products,
+    }
+
+
+def driver_costs(outcome: Outcome) -> dict[str, Any]:
+    """CPU seconds beside the stages, by work, and the most memory of the process that drives."""
+    spent = {"planning": outcome.plan.cpu, **outcome.driver}
+    return {"cpu": {k: round(v, 3) for k, v in spent.items()}, "peak_bytes": peak_bytes()}
+
+
+def write_corrupt(outcome: Outcome) -> None:
+    """OUT/corrupt.jsonl: file, offset and what is wrong, of everything that could not be read."""
+    target = outcome.out / "corrupt.jsonl"
+    if not outcome.plan.stages:
+        return  # the product that read the input wrote it
+    if not outcome.stages[0]["corrupt"]:
+        target.unlink(missing_ok=True)
+        return
+    folder = stage_folder(outcome.out, outcome.plan.stages[0].folder_name)
+    with replacing(target) as aside, open(aside, "w", encoding="utf-8") as f:
+        for path in sorted(folder.glob("part-*.corrupt.parquet")):
+            for batch in pq.ParquetFile(path).iter_batches():
+                for row in batch.to_pylist():
+                    f.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _step(step: Settings) -> dict[str, Any]:
+    """Name, settings and the first sentence of what the step says of itself."""
+    about = (type(step).__doc__ or "").strip().split("\n\n")[0]
+    return {
+        "label": step.label,
+        "name": step.name,
+        "about": " ".join(about.split()),
+        "settings": step.model_dump(mode="json"),
+    }
+
+
+def write_record(path: Path, data: dict[str, Any]) -> None:
+    """Writes a record as JSON."""
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    # Names of files may hold bytes that are no UTF-8.
+    write_text(path, text.encode("utf-8", "replace").decode("utf-8") + "\n")
+
+
+def read_record(out: Path) -> dict[str, Any]:
+    """OUT's run.json."""
+    data: dict[str, Any] = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    return data

@@ -1,0 +1,202 @@
+"""The stages of a run, one after the other: partitions mapped, ids settled, dedups decided.
+
+What is done is in the ledger and in the stage's folder; where both have it, it is taken as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from curate.corpus import indexes
+from curate.corpus.sketches import SketchedCorpus
+from curate.corpus.stage_files import part_path
+from curate.disk.atomic import clear_temporary, write_text
+from curate.disk.inside import inside
+from curate.engines.base import Engine, Task
+from curate.run import deaths
+from curate.run.ledger import Ledger
+from curate.run.outcome import Measured, Options, Outcome, sum_up
+from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
+from curate.run.worker.specification import named_files, relative_paths
+from curate.terminal.progress import Progress, say
+
+
+class Stages:
+    """Runs the stages of a plan into OUT, and adds a record of each to the outcome."""
+
+    def __init__(
+        self, plan: RunPlan, out: Path, options: Options, ledger: Ledger, outcome: Outcome
+    ) -> None:
+        self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
+        self.outcome = outcome
+        self.parts = len(plan.inputs.partitions)
+
+    def run(self, stage: MapStage, engine: Engine) -> None:
+        """One stage, and what the step behind it decides."""
+        folder = stage_folder(self.out, stage.folder_name)
+        folder.mkdir(parents=True, exist_ok=True)
+        clear_temporary(folder)
+        spec = self._write_spec(stage, folder)
+        first = ("ids",) if stage.index == 0 else ()
+        done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
+        missing = [p for p in range(self.parts) if p not in done]
+        sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
+        unread = [] if stage.reuse else self._prepare(stage, folder)
+        tasks = self._tasks(stage, spec, missing)
+        measured: Counter[str] = Counter()
+        with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
+            progress.update(len(done))
+            for task, result in engine.map(
+                "curate.run.worker.partition:run_partition",
+                tasks,
+                deaths.search(self.plan, stage, self.options.quiet),
+            ):
+                done[task["part"]] = result
+                measured.update({k: result[k] for k in ("measured", "sketched")})
+                self.ledger.commit_part(stage.key, task["part"], result)
+                if stage.sketch:
+                    self.ledger.commit_part(stage.sketch_key, task["part"], {})
+                    sketched[task["part"]] = {}
+                progress.update(note=f"{sum(r['kept'] for r in done.values())} kept")
+        if stage.sketch:
+            left: list[Task] = [
+                {"spec": str(spec), "part": p} for p in range(self.parts) if p not in sketched
+            ]
+            again = deaths.once_more(stage.folder_name)
+            for task, result in engine.map(
+                "curate.run.worker.partition:sketch_partition", left, again
+            ):
+                measured["sketched"] += result["sketched"]
+                self.ledger.commit_part(stage.sketch_key, task["part"], result)
+        clear_temporary(folder)  # what workers that died left
+        record = sum_up(stage, [done[p] for p in range(self.parts)])
+        for found in unread:  # of files beside the input
+            record["corrupt"] += found["corrupt"]
+            record["corrupt_examples"] += found["places"]
+        if stage.index == 0:
+            record["renamed"], record["settle_cpu"] = self._once(
+                stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
+            )
+        if stage.sketch:
+            from curate.run.resolve import guard
+
+            record["decides"] = stage.sketch.label
+            record["decided"], record["decided_cpu"] = self._once(
+                stage.decisions_key + ":resolved",
+                decisions_path(self.out, stage),
+                lambda: self._resolve(stage, record, engine),
+            )
+            if "written" in record:
+                record["written"]["decisions"] = decisions_path(self.out, stage).stat().st_size
+            guard(stage.sketch, record["decided"])
+            decided = record["decided"].get("seconds")
+            if decided is not None:
+                record["seconds"][f"{stage.sketch.label}: deciding"] = decided
+        self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
+        self.outcome.stages.append(record)
+        self.outcome.measured.append(Measured.of(stage, record, measured))
+
+    def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
+        """What steps do once for all workers; what could not be read."""
+        found = []
+        for step in stage.steps:
+            file = step.prepared(folder)
+            if file is not None:
+                work = partial(step.prepare, file)
+                found.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
+        return found
+
+    def _tasks(self, stage: MapStage, spec: Path, parts: list[int]) -> list[Task]:
+        """A stage that is decided anew without its input needs what was recorded of that."""
+        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in parts]
+        if stage.reuse and stage.index == 0:
+            was = self.ledger.done_parts(stage.reuse["key"])
+            tasks = [t | {"was": was.get(t["part"])} for t in tasks]
+        return tasks
+
+    def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
+        """Committed partitions whose files are still there."""
+        done = self.ledger.done_parts(key) if key else {}
+        for part in list(done):
+            if part >= self.parts or not all(part_path(folder, part, k).exists() for k in kinds):
+                self.ledger.forget_part(key, part)
+                del done[part]
+        return done
+
+    def _write_spec(self, stage: MapStage, folder: Path) -> Path:
+        first = stage.index == 0
+        before = None if first else self.plan.stages[stage.index - 1]
+        previous = stage_folder(self.out, before.folder_name) if before else None
+        spec = {
+            "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
+            "files": named_files([stage.apply, *stage.steps, stage.sketch]),
+            "input": str(previous) if previous else None,
+            "plan": self.plan.inputs.dump() if first else None,
+            "read": self.plan.recipe.read.model_dump(mode="json"),
+            "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
+            "apply": stage.apply.identity() if stage.apply else None,
+            "decisions": str(decisions_path(self.out, before)) if before and stage.apply else None,
+            "steps": [s.identity() for s in stage.steps],
+            "sketch": stage.sketch.identity() if stage.sketch else None,
+            "sketch_kind": sketch_kind(stage),
+            "reuse": stage.reuse,
+        }
+        path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
+        write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
+        return path
+
+    def _once(self, key: str, file: Path, work: Callable[[], Any]) -> tuple[Any, float | None]:
+        """The recorded result under the key while its file stands, or that of the work; and the
+        CPU seconds that it took (None: an older version did it)."""
+        found = self.ledger.stage_result(key)
+        if found is None or not file.exists():
+            began = time.process_time()
+            value = work()
+            found = {"value": value, "cpu": round(time.process_time() - began, 3)}
+            self.ledger.commit_stage(key, found)
+        return found["value"], found.get("cpu")
+
+    def _settle(self, folder: Path) -> int:
+        from curate.run.ids import settle_ids
+
+        return settle_ids(self.plan.inputs, folder, self.plan.earlier)
+
+    def _own(self, stage: MapStage) -> Path:
+        return inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
+
+    def _corpus(self, stage: MapStage) -> SketchedCorpus:
+        folder = stage_folder(self.out, stage.folder_name)
+        return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
+
+    def _resolve(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> dict[str, Any]:
+        from curate.run.resolve import resolve
+
+        assert stage.sketch is not None
+        label = stage.sketch.label
+        say(f"{label}: resolving", self.options.quiet)
+        before = engine.cpu
+        found = resolve(
+            stage.sketch,
+            self._corpus(stage),
+            self._own(stage),
+            decisions_path(self.out, stage),
+            (record["kept"], record["bytes_out"]),
+            self.options.count(),
+            lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
+        )
+        return {**found, "tasks_cpu": round(engine.cpu - before, 3)}
+
+    def indexes(self) -> list[indexes.Made]:
+        """What the plan's dedups leave for later runs to compare with."""
+        return [
+            indexes.Made(stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage))
+            for stage in self.plan.stages
+            if stage.sketch is not None
+        ]

@@ -1,0 +1,1 @@
+"""One process and one partition: read, apply the steps, write."""

@@ -1,0 +1,236 @@
+"""What a worker does with one partition of a stage: read, apply the steps, write what was decided.
+
+A stage's folder holds, for partition 7, `part-00007.kept.parquet` and `.keys.parquet` (see
+stage_files.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`
+(first stage) and `.corrupt.parquet` (if anything was). All are in place before the ledger says that
+the partition is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.stage_files import (
+    changed_ids,
+    kept_paths,
+    kept_schema,
+    part_path,
+    read_kept,
+    with_ids,
+)
+from curate.disk.atomic import replacing
+from curate.disk.memory import peak_bytes
+from curate.disk.parquet_writer import writing
+from curate.documents.documents import EDIT, NUMBER, Documents
+from curate.engines import worker
+from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
+from curate.run.worker.specification import Work, load_spec, ready, sketch_rows, written_kinds
+
+if TYPE_CHECKING:
+    from curate.inspect.whatif.reused import Reused
+
+READING = (-1, -1)  # what a worker says it works on while it reads
+CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
+
+
+def sketch_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `sketch_partition` reads and writes."""
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    folder = Path(spec["folder"])
+    reads = [payload["spec"], *spec["files"], *kept_paths(folder, part)]
+    return {"reads": reads, "writes": [str(part_path(folder, part, spec["sketch_kind"]))]}
+
+
+def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
+    """Sketches of what an earlier run kept of one partition (its stage is reused)."""
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    folder = Path(spec["folder"])
+    ready(spec, "sketch")
+    start = time.perf_counter()
+    with writing(part_path(folder, part, spec["sketch_kind"])) as writer:
+        schema = kept_schema(folder, part)
+        writer.write(sketch_rows(spec["sketch"], schema.empty_table(), part))
+        for table in read_kept(folder, part, spec["read"].batch_rows):
+            writer.write(sketch_rows(spec["sketch"], table, part))
+    seconds = {spec["sketch"].label: round(time.perf_counter() - start, 4)}
+    return {"seconds": seconds, "sketched": writer.rows}
+
+
+def _with_edits(docs: Documents) -> Documents:
+    """Every stage's rows carry an edits column, so that all partitions have one schema."""
+    if "edits" in docs.table.column_names:
+        return docs
+    return Documents(docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT))))
+
+
+def _empty(spec: dict[str, Any], part: int) -> Documents:
+    """No document, in the schema of this stage's input."""
+    if spec["plan"] is None:
+        return Documents(kept_schema(Path(spec["input"]), part).empty_table())
+    from curate.formats.columns import schema
+
+    fields = [*schema(spec["plan"].columns), (NUMBER, pa.int64())]
+    return Documents(pa.schema(fields).empty_table())
+
+
+def _single(work: Work, docs: Documents, careful: list[int]) -> Documents:
+    """The batch through the steps, the suspected rows one at a time, each announced."""
+    numbers = docs.table[NUMBER].to_numpy()
+    if not ((numbers >= careful[0]) & (numbers <= careful[1])).any():
+        return work.steps(docs)
+    for row, n in enumerate(numbers):
+        worker.beat(int(n), int(n))
+        work.rehearse(Documents(docs.table.slice(row, 1).combine_chunks()))
+    worker.beat(int(numbers[0]), int(numbers[-1]))
+    return work.steps(docs)
+
+
+def _without(docs: Documents, quarantine: dict[str, str]) -> tuple[Documents, Documents | None]:
+    """(the batch without quarantined documents, those documents)."""
+    numbers = docs.table[NUMBER].to_numpy()
+    bad = np.isin(numbers, [int(n) for n in quarantine])
+    if not bad.any():
+        return docs, None
+    held = Documents(docs.table.filter(pa.array(bad)), step="engine")
+    details = [quarantine[str(n)] for n in numbers[bad]]
+    held = held.drop(np.ones(len(held), np.bool_), "quarantine", detail=details)
+    return Documents(docs.table.filter(pa.array(~bad)).combine_chunks()), held
+
+
+def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """What `run_partition` reads beside the input, and writes; may: where there is reason to."""
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    folder = Path(spec["folder"])
+    reads = [payload["spec"], *spec["files"]]
+    if spec["input"]:
+        reads += kept_paths(Path(spec["input"]), part)
+    reads += [spec["ids"]] if spec["ids"] else []
+    reads += [spec["decisions"]] if spec["decisions"] else []
+    reads += [str(file) for step in spec["steps"] if (file := step.prepared(folder)) is not None]
+    if spec.get("reuse"):
+        from curate.inspect.whatif.reused import stored_files
+
+        reads += stored_files(spec, part)
+    kinds = written_kinds(spec).values()
+    corrupt = [str(part_path(folder, part, "corrupt"))] if spec["plan"] else []
+    return {
+        "reads": list(dict.fromkeys(reads)),
+        "writes": [str(part_path(folder, part, kind)) for kind in kinds],
+        "may": corrupt,
+    }
+
+
+def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
+    """One partition of the stage specified in the file payload["spec"].
+
+    careful: [first, last] numbers to run one at a time, after a worker died on that batch;
+    quarantine: number -> why, documents that killed their worker twice.
+    """
+    cpu_began = time.process_time()
+    spec, part = load_spec(payload["spec"]), payload["part"]
+    careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
+    work = Work(spec, part, cpu_began)
+    reuse = _reused(spec, payload) if spec.get("reuse") and not careful else None
+    account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
+    done = False
+    began = time.perf_counter()
+    try:
+        if reuse is None:
+            work.commit(work.steps(_with_edits(_empty(spec, part))))
+        else:
+            reuse.begin(work)
+        work.started()
+        if spec["plan"]:
+            work.writers["ids"].write(ID_SCHEMA.empty_table())
+        if reuse is not None and reuse.unread is not None:
+            account = reuse.write(work)
+        else:
+            for docs in _read(work, account, quarantine):
+                if reuse is not None:
+                    reuse.decide(work, docs)
+                else:
+                    work.commit(_single(work, docs, careful) if careful else work.steps(docs))
+                worker.beat(*READING)
+        done = True
+    finally:
+        work.close(failed=not done)
+    steps_seconds = sum(work.seconds.values())
+    work.seconds["read"] = max(0.0, time.perf_counter() - began - steps_seconds)
+    work.lap("read")
+    return {
+        "read": work.read,
+        "kept": work.kept,
+        "rejected": work.rejected,
+        "measured": work.measured,
+        "sketched": work.sketched,
+        "bytes_out": work.bytes_out,
+        **account,
+        "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
+        "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
+        "written": work.written(),
+        "peak_bytes": peak_bytes(),
+        **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},
+        "cut_examples": work.traces.cuts,
+    }
+
+
+def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> Iterator[Documents]:
+    """The batches of the stage's input. account: gets what the input was."""
+    spec, part = work.spec, work.part
+    reader = PartitionReader(spec["plan"], part, spec["read"]) if spec["plan"] else None
+    changed = changed_ids(spec["ids"], part)
+    sizes = []
+    batches: Iterator[Any] = (
+        iter(reader) if reader else read_kept(Path(spec["input"]), part, spec["read"].batch_rows)
+    )
+    for batch in batches:
+        if isinstance(batch, Batch):
+            work.writers["ids"].write(batch.ids)
+            sizes.append(len(batch.ids))
+            if batch.refused is not None:
+                work.commit(_keep_marks(batch.refused), reading=True)
+            docs = batch.docs
+        else:
+            docs = Documents(with_ids(batch, changed))
+        if len(docs) == 0:
+            continue
+        numbers = docs.table[NUMBER]
+        worker.beat(numbers[0].as_py(), numbers[-1].as_py())
+        docs = _with_edits(docs)
+        if quarantine:
+            docs, held = _without(docs, quarantine)
+            if held is not None:
+                work.commit(held, reading=True)
+        yield docs
+    if reader is None:
+        return
+    found = reader.account
+    if found.corrupt:
+        with replacing(part_path(work.folder, part, "corrupt")) as aside:
+            pq.write_table(pa.Table.from_pylist(found.corrupt, CORRUPT), aside)
+    account |= {
+        "bytes_in": found.bytes_in,
+        "skipped": found.skipped,
+        "corrupt": len(found.corrupt),
+        "corrupt_examples": found.corrupt[:20],
+        "batches": sizes,
+    }
+
+
+def _reused(spec: dict[str, Any], payload: dict[str, Any]) -> Reused:
+    from curate.inspect.whatif.reused import Reused
+
+    return Reused(spec, payload)
+
+
+def _keep_marks(docs: Documents) -> Documents:
+    """Rows refused by the reader, in the schema of the stage."""
+    table = docs.table.append_column("edits", pa.nulls(len(docs), pa.list_(EDIT)))
+    return Documents(table, drops=docs.drops)

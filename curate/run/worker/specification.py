@@ -1,0 +1,293 @@
+"""What a worker does partitions with: the stage's specification with its steps, and the files that
+a partition's documents go into.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.stage_files import keys, part_path, public
+from curate.disk.parquet_writer import TableWriter, conform
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.rejected import counts
+from curate.errors import RunFailed
+from curate.formats.inputs import InputPlan
+from curate.formats.reading import ReadSettings
+from curate.run.worker.traces import Traces
+from curate.steps.contracts import CorpusStep, Settings, Step, step_class
+from curate.text.buffers import one_array
+
+
+def load_spec(path: str) -> dict[str, Any]:
+    """The stage's specification; `ready` opens its steps, once a worker."""
+    return _load(path, Path(path).stat().st_mtime_ns)
+
+
+def relative_paths(spec: dict[str, Any], folder: Path, join: Callable[..., str]) -> dict[str, Any]:
+    """The specification with its paths as from its own folder (`os.path.relpath`), or back again
+    (`absolute`): so it holds wherever the stages' folders lie."""
+
+    def moved(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        return {k: join(v, folder) if k in names and v else v for k, v in found.items()}
+
+    found = moved(spec, ("input", "ids", "decisions"))
+    if found.get("reuse"):
+        found["reuse"] = moved(found["reuse"], ("folder", "input", "decisions"))
+    return found
+
+
+def absolute(path: str, folder: Path) -> str:
+    """A path as from `folder`, without the steps up."""
+    return os.path.normpath(folder / path)
+
+
+def named_files(steps: Iterable[Settings | None]) -> list[str]:
+    """The files that steps read where they work, but for those that are read once for all."""
+    found: list[str] = []
+    for step in steps:
+        prepared = isinstance(step, Step) and step.prepared(Path()) is not None
+        if step is not None and not prepared:
+            found += [name for name in step.resources() if "://" not in name]
+    return list(dict.fromkeys(found))
+
+
+def moved(value: Any, files: Sequence[str], root: str) -> Any:
+    """Settings in which the files that they name, alone or as a folder or a pattern with {lang},
+    lie below `root` by their absolute paths."""
+    if isinstance(value, dict):
+        return {moved(k, files, root): moved(v, files, root) for k, v in value.items()}
+    if isinstance(value, list):
+        return [moved(v, files, root) for v in value]
+    if not isinstance(value, str):
+        return value
+    mark, path = "", value
+    if value not in files and (found := re.match(r"@|[^/=]+=", value)):  # @PATH, NAME=PATH
+        mark, path = found[0], value[found.end() :]
+    head, pattern, _ = path.partition("{")
+    above = head if pattern or head.endswith("/") else f"{head}/"
+    if path in files or (path and any(name.startswith(above) for name in files)):
+        return mark + root + os.path.normpath(Path.cwd() / path)
+    return value
+
+
+@lru_cache(maxsize=4)
+def _load(path: str, stamp: int) -> dict[str, Any]:
+    folder = Path(path).parent
+    spec = relative_paths(orjson.loads(Path(path).read_bytes()), folder, absolute)
+    spec["folder"] = str(folder)
+    here = str(folder.absolute())
+    if here != spec["home"] and here.endswith(spec["home"]):  # in a worker's own folder
+        root = here.removesuffix(spec["home"])
+        for kind in ("steps", "apply", "sketch"):
+            spec[kind] = moved(spec[kind], spec["files"], root)
+    spec["steps"] = [_made(s) for s in spec["steps"]]
+    for kind in ("apply", "sketch"):
+        spec[kind] = _made(spec[kind]) if spec[kind] else None
+    spec["closed"] = ["apply", "steps", "sketch"]
+    if spec.get("reuse"):  # the same steps under other limits; nothing measures with them
+        spec["reuse"]["steps"] = [_made(s) for s in spec["reuse"]["steps"]]
+    spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
+    spec["read"] = ReadSettings(**spec["read"])
+    return spec
+
+
+def _made(identity: dict[str, Any]) -> Any:
+    settings = identity["settings"]
+    cls = step_class(identity["step"]).fitting(settings)
+    return cast(Any, cls(**settings)).named(identity["label"])
+
+
+def ready(spec: dict[str, Any], *kinds: str) -> None:
+    """Opens the stage's steps of these kinds, which are about to be used."""
+    for kind in kinds:
+        if kind in spec["closed"]:
+            spec["closed"].remove(kind)
+            if kind == "steps":
+                for step in spec["steps"]:
+                    step.open_in(Path(spec["folder"]))
+            elif spec[kind] is not None:
+                spec[kind].open()
+
+
+def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
+    """The step's sketch of kept rows, with their keys."""
+    rows = step.sketch(Documents(kept).within(step.label))
+    rows = rows.append_column("part", pa.array(np.full(kept.num_rows, part, np.int32)))
+    rows = rows.append_column("n", one_array(kept[NUMBER]))
+    return rows.append_column("id", one_array(kept["id"]))
+
+
+def written_kinds(spec: dict[str, Any]) -> dict[str, str]:
+    """The kinds of files that every partition has, as records name them and as files do."""
+    kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
+    if spec["sketch"]:
+        kinds["sketch"] = spec["sketch_kind"]
+    if spec["plan"]:
+        kinds["ids"] = "ids"
+    return kinds
+
+
+class Work:
+    """One partition on its way through a stage."""
+
+    def __init__(self, spec: dict[str, Any], part: int, cpu_began: float) -> None:
+        self.spec, self.part = spec, part
+        self.folder = Path(spec["folder"])
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.cpu: dict[str, float] = defaultdict(float)  # by label, of this process
+        self._lap = cpu_began
+        self.totals: dict[str, Counter[str]] = {
+            k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
+        }
+        self.read = self.kept = self.rejected = self.bytes_out = 0
+        self.measured = self.sketched = 0  # documents
+        self.schemas: tuple[pa.Schema, pa.Schema] | None = None  # of kept and rejected rows
+        self.traces = Traces(part)
+        self.writers = {
+            k: TableWriter(part_path(self.folder, part, kind))
+            for k, kind in written_kinds(spec).items()
+        }
+
+    def steps(self, docs: Documents, traced: bool = True, first: int = 0) -> Documents:
+        """The batch through every step of the stage from place `first` on."""
+        ready(self.spec, "apply", "steps")
+        corpus_step: CorpusStep | None = self.spec["apply"]
+        chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
+        for step in (*chain, *self.spec["steps"])[first:]:
+            start = time.perf_counter()
+            self.lap("read")
+            before = docs
+            entering = docs.within(step.label)
+            if step is corpus_step:
+                docs = corpus_step.apply(entering, self.decided(docs))
+            else:
+                docs = step.apply(entering)
+            self.seconds[step.label] += time.perf_counter() - start
+            self.lap(step.label)
+            if traced:
+                self.traces.step(step.label, before, docs)
+        return docs
+
+    def decided(self, docs: Documents) -> pa.Table:
+        """The decisions on the documents of a batch."""
+        if not hasattr(self, "_decisions"):
+            self._decisions = pq.read_table(
+                self.spec["decisions"], filters=[("part", "=", self.part)]
+            )
+            self._numbers = self._decisions["n"].to_numpy()
+        wanted = docs.table[NUMBER].to_numpy()
+        if len(wanted) == 0:
+            return self._decisions.slice(0, 0)
+        first, last = np.searchsorted(self._numbers, [wanted[0], wanted[-1] + 1])
+        mine = self._decisions.slice(int(first), int(last - first))
+        known = np.isin(self._numbers[first:last], wanted)  # not those in quarantine
+        return mine if known.all() else mine.filter(pa.array(known))
+
+    def rehearse(self, docs: Documents) -> None:
+        """Everything that a worker does with documents, except writing."""
+        kept = self.steps(docs, traced=False).split()[0]
+        if self.spec["sketch"]:
+            ready(self.spec, "sketch")
+            sketch_rows(self.spec["sketch"], kept, self.part)
+
+    def commit(self, docs: Documents, *, reading: bool = False) -> None:
+        """Splits the batch and writes both streams."""
+        start = time.perf_counter()
+        kept, rejected = docs.split()
+        if self.schemas is None:
+            self.schemas = kept.schema, rejected.schema
+        self.write(kept, rejected, counts(docs, rejected), len(docs), start, reading)
+        if not reading:
+            self.measured += len(docs)
+            self.sketch(kept)
+
+    def write(
+        self,
+        kept: pa.Table,
+        rejected: pa.Table,
+        counted: dict[str, dict[str, int]],
+        read: int,
+        start: float,
+        reading: bool,
+    ) -> None:
+        """Writes documents of both streams, or those alone that are refused in reading; counted: as
+        verdicts.counts has it; read: how many there are; start: since when they are worked on."""
+        self.read += read
+        self.kept += kept.num_rows
+        self.rejected += rejected.num_rows
+        if kept.num_rows + rejected.num_rows != read:
+            raise RunFailed(f"partition {self.part}: documents were lost between two steps")
+        for key, values in counted.items():
+            self.totals[key].update(values)
+        self.writers["rejected"].write(rejected)
+        if reading:
+            return
+        self.writers["kept"].write(public(kept))
+        self.writers["keys"].write(keys(kept))
+        self.bytes_out += _text_size(kept)
+        self.seconds["write"] += time.perf_counter() - start
+        self.lap("write")
+
+    def sketch(self, kept: pa.Table, others: Sequence[pa.Table] = ()) -> None:
+        """Writes the sketches of kept documents, among others that there are already."""
+        step: CorpusStep | None = self.spec["sketch"]
+        if step is None:
+            return
+        start = time.perf_counter()
+        tables = list(others)
+        if kept.num_rows or not tables:
+            ready(self.spec, "sketch")
+            tables.insert(0, sketch_rows(step, kept, self.part))
+        rows = pa.concat_tables([conform(t, tables[0].schema) for t in tables])
+        if len(tables) > 1:
+            rows = rows.sort_by("n").combine_chunks()
+        self.writers["sketch"].write(rows)
+        self.sketched += kept.num_rows
+        self.seconds[step.label] += time.perf_counter() - start
+        self.lap(step.label)
+        self.traces.counters["worked"][step.label] += _text_size(kept)
+
+    def lap(self, label: str) -> None:
+        """The CPU time since the last lap was this label's."""
+        now = time.process_time()
+        self.cpu[label] += now - self._lap
+        self._lap = now
+
+    def started(self) -> None:
+        """What came before the first document (compiled code, models, files) is the start's."""
+        self.lap("read")
+        self.cpu = defaultdict(float, {"start": sum(self.cpu.values())})
+
+    def written(self) -> dict[str, int]:
+        """Bytes of each kind of file, once they are closed."""
+        kinds = written_kinds(self.spec).items()
+        return {k: part_path(self.folder, self.part, f).stat().st_size for k, f in kinds}
+
+    def close(self, failed: bool) -> None:
+        """Closes all files, also where one of them cannot be finished."""
+        problem: BaseException | None = None
+        for writer in self.writers.values():
+            try:
+                writer.close(failed or problem is not None)
+            except BaseException as error:
+                problem = problem or error
+        if problem is not None and not failed:
+            raise problem
+
+
+def _text_size(table: pa.Table) -> int:
+    """Bytes of text."""
+    offsets = Documents(table).buffers()[1]
+    return int(offsets[-1] - offsets[0])

@@ -1,0 +1,114 @@
+"""What a step did to the documents that went through it: bytes in and out, and examples of cuts.
+
+Kept for the report. Both depend on documents alone, not on batches or workers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import xxhash
+
+from curate.documents.documents import Documents
+
+KINDS = ("text_in", "payload_in", "text_out", "worked")
+CUT_EXAMPLES = 3  # of each rule
+SAMPLED_PARTS = 16  # partitions that give examples of cuts: the records of a run stay small
+CUT_BYTES, AROUND_BYTES = 240, 80
+
+
+class Traces:
+    """Counters by step label, in bytes of UTF-8.
+
+    text_in: text of the documents that no earlier step of the stage had marked; payload_in: their
+    payloads where they had no text yet; text_out: text of those that this step left unmarked too;
+    worked: all that lay before the step, marked documents included (what its seconds went into).
+    """
+
+    def __init__(self, part: int) -> None:
+        self.counters: dict[str, Counter[str]] = {k: Counter() for k in KINDS}
+        self.cuts: dict[str, list[dict[str, Any]]] = {}
+        self._sampled = part < SAMPLED_PARTS
+
+    def step(self, label: str, before: Documents, after: Documents) -> None:
+        """One batch before and after the step of that label."""
+        if len(before) == 0:
+            return
+        size, payload = _text_bytes(before), _payload_bytes(before)
+        going = ~before.marked()
+        self.counters["text_in"][label] += int(size[going].sum())
+        self.counters["payload_in"][label] += int(payload[going].sum())
+        self.counters["worked"][label] += int(size.sum() + payload.sum())
+        left = ~after.marked()
+        self.counters["text_out"][label] += int(_text_bytes(after)[left].sum())
+        if self._sampled and len(after.edits) > len(before.edits):
+            self._sample_cuts(label, before, after, left)
+
+    def _sample_cuts(
+        self, label: str, before: Documents, after: Documents, left: np.ndarray
+    ) -> None:
+        data, offsets = before.buffers()
+        spans = after.edits[-1][1]
+        for code, rule in enumerate(spans.rules):
+            mine = np.flatnonzero((spans.rule == code) & left[spans.rows])
+            if len(mine) == 0:
+                continue
+            rows = np.unique(spans.rows[mine])
+            view = memoryview(data)  # type: ignore[arg-type]
+            keys = [xxhash.xxh3_64_intdigest(view[offsets[r] : offsets[r + 1]]) for r in rows]
+            found = self.cuts.get(f"{label}.{rule}", [])
+            for at in np.argsort(np.array(keys, np.uint64), kind="stable")[:CUT_EXAMPLES]:
+                row = int(rows[at])
+                of_row = mine[spans.rows[mine] == row]
+                longest = of_row[np.argmax((spans.end - spans.start)[of_row])]
+                text = bytes(data[offsets[row] : offsets[row + 1]])
+                example = _excerpt(text, int(spans.start[longest]), int(spans.end[longest]))
+                if example["cut"].strip():
+                    put = spans.replacements[int(spans.replacement[longest])]
+                    found.append({"key": keys[at], **example, "put": put})
+            if found:
+                self.cuts[f"{label}.{rule}"] = smallest(found)
+
+
+def smallest(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The examples with the smallest keys (hashes of texts): a sample that no order changes."""
+    return sorted({e["key"]: e for e in examples}.values(), key=lambda e: e["key"])[:CUT_EXAMPLES]
+
+
+def cut_examples(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The examples by `step.rule` of all partitions of a stage."""
+    rules = sorted({rule for r in results for rule in r.get("cut_examples", {})})
+    return {
+        rule: smallest([e for r in results for e in r.get("cut_examples", {}).get(rule, [])])
+        for rule in rules
+    }
+
+
+def _excerpt(text: bytes, start: int, end: int) -> dict[str, Any]:
+    def plain(piece: bytes) -> str:
+        return piece.decode("utf-8", "ignore")
+
+    return {
+        "before": plain(text[max(0, start - AROUND_BYTES) : start]),
+        "cut": plain(text[start : min(end, start + CUT_BYTES)]),
+        "bytes": end - start,
+        "after": plain(text[end : end + AROUND_BYTES]),
+    }
+
+
+def _text_bytes(docs: Documents) -> np.ndarray:
+    size: np.ndarray = np.diff(docs.buffers()[1])
+    return size
+
+
+def _payload_bytes(docs: Documents) -> np.ndarray:
+    """int64[rows]: bytes of the payloads of documents without text."""
+    if "payload" not in docs.table.column_names:
+        return np.zeros(len(docs), np.int64)
+    size = pc.fill_null(pc.binary_length(docs.table["payload"]), 0).to_numpy().astype(np.int64)
+    without = docs.text.is_null().to_numpy(zero_copy_only=False)
+    found: np.ndarray = np.where(without, size, 0)
+    return found

@@ -1,1 +1,0 @@
-"""What a plan would take at another size, from what an earlier run took."""

@@ -1,0 +1,1 @@
+"""Models that score documents: language, quality, perplexity, fastText."""

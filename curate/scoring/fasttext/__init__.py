@@ -1,0 +1,1 @@
+"""FastText models applied, without training."""

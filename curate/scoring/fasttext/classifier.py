@@ -1,0 +1,417 @@
+"""A supervised fastText model that labels lines, many at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from curate.errors import UsageError
+from curate.scoring.fasttext.explaining import Share, explain
+from curate.scoring.fasttext.features import (
+    END_WORD,
+    begins_as_label,
+    bucket_of,
+    entry_among,
+    hashed,
+    next_word,
+    row_among,
+    same,
+    signed,
+    word_ngram,
+)
+from curate.scoring.fasttext.hidden import Memory, add_rows, hidden_of, memory, scratch_for
+from curate.scoring.fasttext.reading import DECODED, HS, SIGMOID, Output, Rows, Weights, read_model
+from kernel_cache import njit
+
+# From hidden vectors to labels: the losses' outputs and the best k of them, as fastText has them.
+#
+# `Loss::predict`, `findKBest`, `HierarchicalSoftmaxLoss::dfs` and `std_log` at version 0.9.2, the
+# heap as libstdc++ keeps it, so that ties fall the same way.
+
+# Loss's table of the logistic function.
+_STEPS, _MOST = 512, 8
+_x = np.arange(_STEPS + 1, dtype=np.float32) * np.float32(2 * _MOST) / np.float32(_STEPS)
+_TABLE = (1.0 / (1.0 + np.exp(-(_x - np.float32(_MOST))).astype(np.float64))).astype(np.float32)
+
+
+@njit(nogil=True, inline="always")
+def std_log(x: float | np.floating) -> np.float32:
+    """fastText's logarithm, of at least 1e-5."""
+    return np.float32(math.log(np.float64(np.float32(x)) + 1e-5))
+
+
+@njit(nogil=True)
+def dot(output: Output, row: int, hidden: np.ndarray) -> np.float32:
+    """A row of the output matrix times hidden, in float32, from left to right."""
+    total = np.float32(0)
+    for d in range(len(hidden)):
+        total += output.dense[row, d] * hidden[d]
+    return total * output.norms[row]
+
+
+@njit(nogil=True)
+def _logistic(x: np.float32) -> np.float32:
+    """By the table, as ns and ova have it."""
+    if x < -_MOST:
+        return np.float32(0)
+    if x > _MOST:
+        return np.float32(1)
+    if math.isnan(x):
+        return x
+    step = (x + np.float32(_MOST)) * np.float32(_STEPS) / np.float32(_MOST) / np.float32(2)
+    return _TABLE[np.int64(step)]
+
+
+@njit(nogil=True)
+def _branch(x: np.float32) -> np.float32:
+    """The logistic function as hs has it: without a table."""
+    return np.float32(1.0 / np.float64(np.float32(1) + math.exp(-x)))
+
+
+@njit(nogil=True)
+def outputs(output: Output, hidden: np.ndarray, out: np.ndarray) -> None:
+    """Fills out: float32[labels] with the probabilities by ns, ova or softmax."""
+    labels = len(out)
+    for label in range(labels):
+        out[label] = dot(output, label, hidden)
+    if output.kind == SIGMOID:
+        for label in range(labels):
+            out[label] = _logistic(out[label])
+        return
+    most = out[0]
+    for label in range(labels):
+        most = max(out[label], most)
+    total = np.float32(0)
+    for label in range(labels):
+        out[label] = np.float32(math.exp(out[label] - most))
+        total += out[label]
+    for label in range(labels):
+        out[label] /= total
+
+
+@njit(nogil=True)
+def log_scores(output: Output, hidden: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
+    """Fills out: float32[labels] with the logarithms that fastText's predictions have, of all
+    labels; work: float32[2 * labels] is overwritten."""
+    labels = len(out)
+    if output.kind != HS:
+        outputs(output, hidden, out)
+        for label in range(labels):
+            out[label] = std_log(out[label])
+        return
+    work[2 * labels - 2] = 0
+    for node in range(2 * labels - 2, labels - 1, -1):  # parents have greater numbers
+        f = _branch(dot(output, node - labels, hidden))
+        work[output.left[node]] = work[node] + std_log(1.0 - np.float64(f))
+        work[output.right[node]] = work[node] + std_log(f)
+    out[:] = work[:labels]
+
+
+@njit(nogil=True)
+def _raise(scores: np.ndarray, labels: np.ndarray, hole: int, score: float, label: int) -> None:
+    """libstdc++'s __push_heap: the least score on top."""
+    while hole > 0:
+        parent = (hole - 1) // 2
+        if not scores[parent] > score:
+            break
+        scores[hole], labels[hole] = scores[parent], labels[parent]
+        hole = parent
+    scores[hole], labels[hole] = score, label
+
+
+@njit(nogil=True)
+def _pop(scores: np.ndarray, labels: np.ndarray, size: int) -> None:
+    """libstdc++'s pop_heap: moves the top behind the other size - 1."""
+    last = size - 1
+    if last < 1:
+        return
+    score, label = scores[last], labels[last]
+    scores[last], labels[last] = scores[0], labels[0]
+    hole = second = 0
+    while second < (last - 1) // 2:
+        second = 2 * (second + 1)
+        if scores[second] > scores[second - 1]:
+            second -= 1
+        scores[hole], labels[hole] = scores[second], labels[second]
+        hole = second
+    if last % 2 == 0 and second == (last - 2) // 2:
+        second = 2 * (second + 1)
+        scores[hole], labels[hole] = scores[second - 1], labels[second - 1]
+        hole = second - 1
+    _raise(scores, labels, hole, score, label)
+
+
+@njit(nogil=True)
+def best(
+    output: Output,
+    hidden: np.ndarray,
+    k: int,
+    threshold: float,
+    scores: np.ndarray,
+    labels: np.ndarray,
+    work: np.ndarray,
+    stack: np.ndarray,
+) -> tuple[int, np.float32]:
+    """(n, margin): fills scores: float32[k + 1] and labels: int32[k + 1] with the n <= k labels of
+    the highest logarithms of probabilities, falling; margin: the least distance between two of
+    them, or from the last to what was left out.
+
+    work: float32[2 * labels] and stack: int32[2 * labels] are overwritten.
+    """
+    many = len(output.dense)
+    size = 0
+    near = np.float32(-np.inf)
+    least = std_log(threshold)
+    if output.kind == HS:
+        deep = 1
+        stack[0] = 2 * many - 2
+        work[2 * many - 2] = 0
+    else:
+        outputs(output, hidden, work[:many])
+        deep = many
+    while deep > 0:
+        deep -= 1
+        if output.kind == HS:
+            node = stack[deep]
+            score = work[node]
+            if score < least:
+                continue
+        else:
+            node = np.int32(many - 1 - deep)
+            if work[node] < threshold:
+                continue
+            score = std_log(work[node])
+        if size == k and score < scores[0]:
+            near = max(near, score)
+            continue
+        if output.kind == HS and output.left[node] >= 0:
+            f = _branch(dot(output, node - many, hidden))
+            left, right = output.left[node], output.right[node]
+            work[left] = score + std_log(1.0 - np.float64(f))
+            work[right] = score + std_log(f)
+            stack[deep], stack[deep + 1] = right, left
+            deep += 2
+            continue
+        _raise(scores, labels, size, score, node)
+        size += 1
+        if size > k:
+            _pop(scores, labels, size)
+            size -= 1
+            near = max(near, scores[size])
+    for left_over in range(size, 1, -1):
+        _pop(scores, labels, left_over)
+    margin = np.float32(np.inf)
+    for i in range(size):
+        margin = min(margin, scores[i] - (scores[i + 1] if i + 1 < size else near))
+    return size, margin
+
+
+# The mean of a line's rows where words have no n-grams of characters: fastText's own sum, faster.
+#
+# Then a line is its words and the n-grams of them, a row each. The rows are listed first and
+# added up several at a time: an element of the sum still gets them one by one, in fastText's
+# order, but stays in a register meanwhile, and the machine waits for several rows at once, which
+# lie far apart in a matrix of hundreds of megabytes.
+
+LISTED = 1024  # rows listed before they are added up
+
+
+@njit(nogil=True)
+def _sum(rows: Rows, which: np.ndarray, count: int, total: np.ndarray) -> None:
+    """Adds the rows which[:count, 0] to total: float32[dim]."""
+    dense, at = rows.dense, 0
+    if len(dense):
+        while at + 8 <= count:
+            a, b = dense[which[at, 0]], dense[which[at + 1, 0]]
+            c, d = dense[which[at + 2, 0]], dense[which[at + 3, 0]]
+            e, f = dense[which[at + 4, 0]], dense[which[at + 5, 0]]
+            g, h = dense[which[at + 6, 0]], dense[which[at + 7, 0]]
+            for i in range(len(total)):
+                total[i] = total[i] + a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i] + h[i]
+            at += 8
+    add_rows(rows, which[at:], count - at, total)
+
+
+@njit(nogil=True)
+def mean_of_words(
+    model: Weights,
+    data: np.ndarray,
+    start: int,
+    end: int,
+    hashes: np.ndarray,
+    which: np.ndarray,
+    hidden: np.ndarray,
+) -> int:
+    """Fills hidden: float32[dim] with the mean of a line's rows; how many rows there are.
+
+    For models without n-grams of characters. hashes: int64[words of the line, where the model has
+    n-grams of words] and which: int64[rows listed at a time, 1] are overwritten.
+    """
+    words = model.words
+    slots, starts, ends, known = words.slots, words.starts, words.ends, words.data
+    first, pruned, kept = words.words, words.pruned, words.kept
+    hidden[:] = 0
+    count = listed = seen = np.int64(0)
+    at = start
+    while at < end:
+        begin, at, state = next_word(data, at, end)
+        ended = begin == at
+        if ended and begin == end:
+            break
+        if ended:
+            state, entry = hashed(END_WORD, np.int64(0), len(END_WORD)), words.end
+        else:
+            entry = entry_among(slots, starts, ends, known, data, begin, at, state)
+            ended = same(data, begin, at, END_WORD, 0, len(END_WORD))
+        if entry < first and (entry >= 0 or not begins_as_label(data, begin, at)):
+            if entry >= 0:
+                if listed == len(which):
+                    _sum(model.rows, which, listed, hidden)
+                    count, listed = count + listed, 0
+                which[listed, 0] = entry
+                listed += 1
+            if words.ngrams > 1:
+                hashes[seen] = state
+                seen += 1
+        if ended:
+            break
+    for i in range(seen):
+        gram = signed(hashes[i])
+        for j in range(i + 1, min(seen, i + words.ngrams)):
+            gram = word_ngram(gram, hashes[j])
+            row = row_among(first, pruned, kept, bucket_of(words.buckets, gram))
+            if row >= 0:
+                if listed == len(which):
+                    _sum(model.rows, which, listed, hidden)
+                    count, listed = count + listed, 0
+                which[listed, 0] = row
+                listed += 1
+    _sum(model.rows, which, listed, hidden)
+    count += listed
+    if count:
+        share = np.float32(1.0 / count)
+        for i in range(len(hidden)):
+            hidden[i] *= share
+    return count
+
+
+# Sums of remembered words and fastText's differ by rounding alone: some 1e-6 of a score in short
+# texts, 1e-4 in megabytes. Where two labels are as near as this, the sum is made again in
+# fastText's order.
+_NEAR = 1e-3
+
+
+class Classifier:
+    """A loaded model.
+
+    labels: without `__label__`, in the file's order; header: what the file says of itself.
+
+    UsageError where the file is no whole supervised model.
+    """
+
+    def __init__(self, path: str | Path, decoded: int = DECODED) -> None:
+        self.path = str(path)
+        self.header, self._model = read_model(path, decoded)
+        self.labels = self.header.labels
+        self._memory = memory(self.header.dim)
+        self._lock = Lock()  # kernels run without the interpreter's lock, and share the memory
+
+    def top(
+        self, lines: np.ndarray, ends: np.ndarray, k: int = 1, threshold: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(labels: int32[rows, k], indexes into `labels`, -1 for none; probabilities:
+        float32[rows, k]), the highest first: what fastText's `predict` gives for each line.
+
+        lines: uint8[bytes]; ends: int64[rows + 1], where the lines end, from 0 on; a line's newline
+        belongs to it. fastText's probabilities are up to 1.00003, and labels of less than the
+        threshold are left out.
+        """
+        k = max(1, min(k, len(self.labels)))
+        with self._lock:
+            found, scores = _top(self._model, self._memory, lines, ends, k, threshold)
+        return found, self._numbers(scores)
+
+    def probabilities(
+        self, lines: np.ndarray, ends: np.ndarray, labels: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """float32[rows, labels]: the probabilities of these labels, or of all, in that order; 0
+        in a line that has no feature, else at least 1e-5, as fastText's logarithm rounds."""
+        chosen = np.arange(len(self.labels)) if labels is None else np.asarray(labels, np.int64)
+        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self.labels):
+            raise IndexError(f"labels {chosen.min()} to {chosen.max()} of {len(self.labels)}")
+        with self._lock:
+            found = _all(self._model, self._memory, lines, ends, chosen)
+        return self._numbers(found)
+
+    def explain(self, line: bytes, label: int) -> tuple[list[Share], float]:
+        """(what each feature of a line adds to a label's logit, the most in either direction
+        first; the logit). With hs it is the sum of the branches on the way to the label."""
+        return explain(self._model, line, label)
+
+    def _numbers(self, values: np.ndarray) -> np.ndarray:
+        if np.isnan(values).any():
+            raise UsageError(f"model {self.path} holds what is no number: fetch or train it again")
+        return values
+
+
+@njit(cache=True, nogil=True)
+def _top(
+    model: Weights,
+    kept: Memory,
+    lines: np.ndarray,
+    ends: np.ndarray,
+    k: int,
+    threshold: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    rows = len(ends) - 1
+    labels = len(model.output.dense)
+    found = np.full((rows, k), -1, np.int32)
+    shares = np.zeros((rows, k), np.float32)
+    hidden = np.empty(model.output.dense.shape[1], np.float32)
+    room = scratch_for(model, kept, ends)
+    scores, codes = np.empty(k + 1, np.float32), np.empty(k + 1, np.int32)
+    work, stack = np.empty(2 * labels, np.float32), np.empty(2 * labels, np.int32)
+    for row in range(rows):
+        exactly = model.output.kind == SIGMOID  # its table jumps
+        while True:
+            count = hidden_of(model, kept, room, lines, ends[row], ends[row + 1], exactly, hidden)
+            if count == 0:
+                break
+            n, margin = best(model.output, hidden, k, threshold, scores, codes, work, stack)
+            if not exactly and margin < _NEAR:
+                exactly = True
+                continue
+            found[row, :n] = codes[:n]
+            shares[row, :n] = np.exp(scores[:n])
+            break
+    return found, shares
+
+
+@njit(cache=True, nogil=True)
+def _all(
+    model: Weights, kept: Memory, lines: np.ndarray, ends: np.ndarray, chosen: np.ndarray
+) -> np.ndarray:
+    rows = len(ends) - 1
+    labels = len(model.output.dense)
+    shares = np.zeros((rows, len(chosen)), np.float32)
+    hidden = np.empty(model.output.dense.shape[1], np.float32)
+    room = scratch_for(model, kept, ends)
+    scores, work = np.empty(labels, np.float32), np.empty(2 * labels, np.float32)
+    which = np.empty((LISTED, 1), np.int64)
+    exactly = model.output.kind == SIGMOID
+    for row in range(rows):
+        start, end = ends[row], ends[row + 1]
+        if model.words.maxn == 0:
+            count = mean_of_words(model, lines, start, end, room.hashes, which, hidden)
+        else:
+            count = hidden_of(model, kept, room, lines, start, end, exactly, hidden)
+        if count == 0:
+            continue
+        log_scores(model.output, hidden, scores, work)
+        for i in range(len(chosen)):
+            shares[row, i] = np.exp(scores[chosen[i]])
+    return shares

@@ -1,0 +1,207 @@
+"""A checked model file as arrays for kernels: what is dense stays in the file, mapped."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from curate.errors import UsageError
+from curate.scoring.fasttext.features import (
+    Words,
+    end_entry,
+    entries,
+    kept_slots,
+    sieve_of,
+    word_slots,
+)
+from curate.scoring.fasttext.model_file import (
+    CENTROIDS,
+    Header,
+    Layout,
+    Matrix,
+    Quantizer,
+    read_layout,
+)
+
+HS, SIGMOID, SOFTMAX = 0, 1, 2
+KIND = {"hs": HS, "ns": SIGMOID, "ova": SIGMOID, "softmax": SOFTMAX}
+DECODED = 1 << 28  # bytes up to which a quantized matrix is decoded once
+
+
+class Rows(NamedTuple):
+    """The input matrix, for kernels: dense: float32[rows, dim], or none and codes: uint8[rows,
+    parts] with centroids: float32[], each: floats a code stands for; norms: float32[rows]."""
+
+    dense: np.ndarray
+    codes: np.ndarray
+    centroids: np.ndarray
+    each: int
+    norms: np.ndarray
+
+
+class Output(NamedTuple):
+    """The output matrix and the loss, for kernels.
+
+    kind: HS, SIGMOID or SOFTMAX; dense: float32[labels, dim]; norms: float32[labels], what a
+    product with a row is multiplied by; left, right: int32[2 * labels - 1], the children of each
+    node of hs's tree, -1 for its leaves, which are the labels; the last node is the root.
+    """
+
+    kind: int
+    dense: np.ndarray
+    norms: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+
+class Weights(NamedTuple):
+    """A model, for kernels."""
+
+    words: Words
+    rows: Rows
+    output: Output
+
+
+def read_model(path: str | Path, decoded: int = DECODED) -> tuple[Header, Weights]:
+    """A model file as arrays; a quantized matrix that takes more than `decoded` bytes stays so.
+
+    UsageError where the file is no whole supervised model.
+    """
+    header, layout = read_layout(path)
+    try:
+        with open(path, "rb") as file:
+            held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"model {path}: {error}") from None
+    if len(held) != layout.size:
+        raise UsageError(f"model {path} changed while it was read")
+    data = np.frombuffer(held, np.uint8)
+    words, counts = _dictionary(data, header, layout)
+    left, right = tree(counts) if header.loss == "hs" else (np.empty(0, np.int32),) * 2
+    dense, norms = _output(data, layout.output)
+    output = Output(KIND[header.loss], dense, norms, left, right)
+    return header, Weights(words, _input(data, layout.input, decoded), output)
+
+
+def _dictionary(data: np.ndarray, header: Header, layout: Layout) -> tuple[Words, np.ndarray]:
+    """(the dictionary, int64[labels]: how often each label occurred)."""
+    starts, ends = entries(data, layout.entries_at, header.words + len(header.names))
+    counts = np.array(
+        [int(data[at + 1 : at + 9].view("<i8")[0]) for at in ends[header.words :]], np.int64
+    )
+    many = 2 * max(layout.pruned, 0)
+    pairs = np.frombuffer(data, "<i4", many, layout.pruned_at).reshape(-1, 2)
+    slots = word_slots(data, starts, ends)
+    end = end_entry(slots, starts, ends, data)
+    words = Words(
+        data,
+        starts,
+        ends,
+        slots,
+        header.words,
+        header.buckets,
+        header.minn,
+        header.maxn,
+        header.word_ngrams,
+        layout.pruned,
+        kept_slots(pairs),
+        sieve_of(pairs),
+        end if end < header.words else -1,
+    )
+    return words, counts
+
+
+def _floats(data: np.ndarray, at: int, count: int) -> np.ndarray:
+    return np.frombuffer(data, "<f4", count, at)
+
+
+def _codebook(data: np.ndarray, quantizer: Quantizer, dim: int) -> np.ndarray:
+    return _floats(data, quantizer.at, CENTROIDS * dim)
+
+
+def _codes(data: np.ndarray, matrix: Matrix) -> np.ndarray:
+    assert matrix.quantizer is not None
+    parts = matrix.quantizer.parts
+    return data[matrix.at : matrix.at + matrix.rows * parts].reshape(matrix.rows, parts)
+
+
+def _norms(data: np.ndarray, matrix: Matrix) -> np.ndarray:
+    """float32[rows] of a quantized matrix, ones where it has none."""
+    if matrix.norms is None:
+        return np.ones(matrix.rows, np.float32)
+    codes = data[matrix.norms_at : matrix.norms_at + matrix.rows]
+    return _codebook(data, matrix.norms, 1)[codes]
+
+
+def _decoded(data: np.ndarray, matrix: Matrix) -> np.ndarray:
+    """float32[rows, dim] of a quantized matrix, not yet multiplied by the norms.
+
+    The centroids of a part are a block of CENTROIDS vectors, `last` floats each in the last part,
+    `each` in the others.
+    """
+    quantizer = matrix.quantizer
+    assert quantizer is not None
+    book = _codebook(data, quantizer, matrix.dim)
+    out = np.empty((matrix.rows, matrix.dim), np.float32)
+    codes = _codes(data, matrix)
+    for part in range(quantizer.parts):
+        begin = part * quantizer.each
+        size = quantizer.last if part == quantizer.parts - 1 else quantizer.each
+        block = book[CENTROIDS * begin : CENTROIDS * (begin + size)].reshape(CENTROIDS, size)
+        out[:, begin : begin + size] = block[codes[:, part]]
+    return out
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False  # one type for kernels, whether it lies in the file or not
+    return array
+
+
+def _input(data: np.ndarray, matrix: Matrix, decoded: int) -> Rows:
+    none = _read_only(np.empty(0, np.float32))
+    no_codes = _read_only(np.empty((0, 1), np.uint8))
+    if matrix.quantizer is None:
+        dense = _floats(data, matrix.at, matrix.rows * matrix.dim)
+        return Rows(dense.reshape(matrix.rows, matrix.dim), no_codes, none, 1, none)
+    norms = _norms(data, matrix)
+    if matrix.rows * matrix.dim * 4 <= decoded:
+        dense = _read_only(_decoded(data, matrix) * norms[:, None])
+        return Rows(dense, no_codes, none, 1, none)
+    book = _codebook(data, matrix.quantizer, matrix.dim)
+    dense = _read_only(np.empty((0, matrix.dim), np.float32))
+    return Rows(dense, _codes(data, matrix), book, matrix.quantizer.each, _read_only(norms))
+
+
+def _output(data: np.ndarray, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
+    if matrix.quantizer is not None:
+        return _read_only(_decoded(data, matrix)), _norms(data, matrix)
+    dense = _floats(data, matrix.at, matrix.rows * matrix.dim).reshape(matrix.rows, matrix.dim)
+    return dense, np.ones(matrix.rows, np.float32)
+
+
+def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(left, right: int32[2 * labels - 1]) of the Huffman tree over labels.
+
+    `HierarchicalSoftmaxLoss::buildTree`: it takes labels for ordered by falling counts, and builds
+    its tree all the same where they are not.
+    """
+    labels = len(counts)
+    nodes = 2 * labels - 1
+    weight = [int(n) for n in counts] + [10**15] * (labels - 1)
+    left, right = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
+    leaf, node = labels - 1, labels
+    for parent in range(labels, nodes):
+        pair = []
+        for _ in "lr":
+            if leaf >= 0 and weight[leaf] < weight[node]:
+                pair.append(leaf)
+                leaf -= 1
+            else:
+                pair.append(node)
+                node += 1
+        left[parent], right[parent] = pair
+        weight[parent] = weight[pair[0]] + weight[pair[1]]
+    return left, right

@@ -1,0 +1,196 @@
+"""How well labels were recognised: accuracy, F1, accuracy by length, confusions, calibration."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from curate.scoring.language.codes import comparable, script
+
+# Whether a model's scores mean what they say: of texts with score 0.8, are 80 % right?
+
+BINS = 10  # of equal width
+
+
+def calibration(bins: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The expected calibration error (Guo et al. 2017, "On Calibration of Modern Neural Networks",
+    2) and the reliability of each bin that holds a text.
+
+    bins: for each, texts, how many are right, the sum of their scores. The error is the mean
+    distance between score and accuracy of the bins, by their texts; None where there is none.
+    """
+    texts = sum(bin[0] for bin in bins)
+    error = sum(abs(right - score) for _, right, score in bins)
+    return {
+        "error": round(error / texts, 6) if texts else None,
+        "bins": [
+            {
+                "from": place / len(bins),
+                "texts": int(n),
+                "score": round(score / n, 6),
+                "accuracy": round(right / n, 6),
+            }
+            for place, (n, right, score) in enumerate(bins)
+            if n
+        ],
+    }
+
+
+# Shortest text of each bucket, in characters.
+LENGTHS = (0, 20, 50, 100, 200, 500)
+CONFUSIONS = 20
+Pairs = Counter[tuple[str, str | None]]
+
+
+class Scores:
+    """Counts what was expected and what was found. labels: those of the model.
+
+    `en`, `eng` and `eng_Latn` are one language; where everything has a script, scripts count too.
+    """
+
+    def __init__(self, labels: Iterable[str]) -> None:
+        self.labels = tuple(labels)
+        # (expected, found, length, bin of its score): texts, and the sum of their scores.
+        self._counts: Counter[tuple[str, str | None, int, int]] = Counter()
+        self._sums: defaultdict[tuple[str, str | None, int, int], float] = defaultdict(float)
+
+    def add(
+        self,
+        expected: Sequence[str],
+        found: Sequence[str | None],
+        chars: Sequence[int],
+        scores: Sequence[float],
+    ) -> None:
+        """One batch; found: None where the model gave no label; chars: length of each text;
+        scores: what the model gave its label, 0 to 1."""
+        lengths = [sum(c >= least for least in LENGTHS[1:]) for c in chars]
+        bins = [min(BINS - 1, int(score * BINS)) for score in scores]
+        for key, score in zip(
+            zip(expected, found, lengths, bins, strict=True), scores, strict=True
+        ):
+            self._counts[key] += 1
+            self._sums[key] += score  # type: ignore[assignment]
+
+    def _names(self) -> tuple[Callable[[str], str], set[str]]:
+        """(what makes labels of one language equal, what the model's labels become)."""
+        truths = {key[0] for key in self._counts}
+        scripts = all(script(x) for x in (*truths, *self.labels))
+        one = (lambda x: x) if scripts else comparable
+        return one, {one(x) for x in self.labels}
+
+    def pairs(self) -> Pairs:
+        """Texts by (expected, found)."""
+        one, _ = self._names()
+        found: Pairs = Counter()
+        for (truth, label, _, _), times in self._counts.items():
+            found[one(truth), None if label is None else one(label)] += times
+        return found
+
+    def result(self) -> dict[str, Any]:
+        """The figures; shares are None where nothing was counted. `known` leaves out texts in
+        languages that the model has no label for."""
+        one, knows = self._names()
+        truths = {key[0] for key in self._counts}
+        lengths = [[0, 0, 0, 0] for _ in LENGTHS]  # texts, right; of those known, right
+        bins = {part: [[0, 0, 0.0] for _ in range(BINS)] for part in ("all", "known")}
+        for key, times in self._counts.items():
+            truth, label, length, place = key
+            want, have = one(truth), None if label is None else one(label)
+            right = times if want == have else 0
+            known = want in knows
+            for column, n in enumerate((times, right, times * known, right * known)):
+                lengths[length][column] += n
+            for part in ("all", "known") if known else ("all",):
+                for column, value in enumerate((times, right, self._sums[key])):
+                    bins[part][place][column] += value
+        total = [sum(column) for column in zip(*lengths, strict=True)]
+        pairs = self.pairs()
+        languages = _languages(pairs, knows)
+        each = [row["f1"] for row in languages if row["texts"]]
+        wrong = [(n, t, f) for (t, f), n in pairs.items() if t != f]
+        wrong.sort(key=lambda w: (-w[0], w[1], w[2] or ""))
+        return {
+            "texts": total[0],
+            "accuracy": _share(total[1], total[0]),
+            "known": {
+                "texts": total[2],
+                "labels": len({one(t) for t in truths} & knows),
+                "accuracy": _share(total[3], total[2]),
+                "macro_f1": round(sum(each) / len(each), 6) if each else None,
+            },
+            "unknown_labels": sorted(t for t in truths if one(t) not in knows),
+            "by_length": [
+                {
+                    "from": least,
+                    "texts": row[0],
+                    "accuracy": _share(row[1], row[0]),
+                    "known_accuracy": _share(row[3], row[2]),
+                }
+                for least, row in zip(LENGTHS, lengths, strict=True)
+            ],
+            "calibration": {part: calibration(counts) for part, counts in bins.items()},
+            "languages": languages,
+            "confusions": [
+                {"expected": t, "found": f, "texts": n} for n, t, f in wrong[:CONFUSIONS]
+            ],
+        }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 6) if whole else None
+
+
+def _languages(pairs: Pairs, knows: set[str]) -> list[dict[str, Any]]:
+    """Of each known language that occurs or was found: texts, found, right, precision, recall, F1.
+
+    Texts in unknown languages count against the precision of what they were taken for.
+    """
+    expected: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    for (want, have), n in pairs.items():
+        expected[want] += n
+        if have is not None:
+            found[have] += n
+    return [
+        {
+            "label": name,
+            "texts": expected[name],
+            "found": found[name],
+            "right": pairs[name, name],
+            "precision": _share(pairs[name, name], found[name]),
+            "recall": _share(pairs[name, name], expected[name]),
+            "f1": _share(2 * pairs[name, name], expected[name] + found[name]),
+        }
+        for name in sorted(knows & (expected.keys() | found.keys()))
+    ]
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures for a terminal."""
+    known = result["known"]
+    lines = [
+        f"{result['texts']} texts, accuracy {_percent(result['accuracy'])}",
+        f"{known['texts']} texts in the {known['labels']} languages that the model knows:"
+        f" accuracy {_percent(known['accuracy'])}, macro F1 {_percent(known['macro_f1'])}",
+    ]
+    error = result["calibration"]["all"]["error"]
+    if error is not None:
+        lines.append(f"scores differ from the share that is right by {_percent(error)} on average")
+    if result["unknown_labels"]:
+        lines.append(f"languages without a label: {' '.join(result['unknown_labels'])}")
+    lines.append(f"  {'characters':<14}{'texts':>8}{'accuracy':>11}{'known':>11}")
+    rows = result["by_length"]
+    for row, after in zip(rows, [*(r["from"] - 1 for r in rows[1:]), None], strict=True):
+        span = f"{row['from']} to {after}" if after is not None else f"from {row['from']}"
+        right, among = _percent(row["accuracy"]), _percent(row["known_accuracy"])
+        lines.append(f"  {span:<14}{row['texts']:>8}{right:>11}{among:>11}")
+    if result["confusions"]:
+        lines.append("  most frequent confusions (expected, found, texts):")
+        for c in result["confusions"]:
+            lines.append(f"    {c['expected']:<12}{c['found'] or 'no label':<12}{c['texts']:>6}")
+    return "\n".join(lines)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f} %"

@@ -1,0 +1,248 @@
+"""The step `language`: which language a document is in, by a fastText model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, field_validator
+
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.errors import RunFailed, UsageError
+from curate.fetch.offline import OFFLINE
+from curate.scoring.fasttext.model_file import read_header, sha256
+from curate.scoring.language import codes
+from curate.scoring.language.lines import fasttext_lines
+from curate.scoring.language.native import Model
+from curate.steps.contracts import Step
+from curate.terminal.progress import say
+from curate.text.unicode import row_chars
+
+# Where the language model is: a setting, LLMCURATE_LID_MODEL, or fastText's own in the cache.
+
+VARIABLE = "LLMCURATE_LID_MODEL"
+CACHE = "LLMCURATE_CACHE"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A model that is fetched when it is asked for by name."""
+
+    url: str
+    size: int  # bytes
+    sha256: str
+
+
+_HOME = "https://dl.fbaipublicfiles.com/fasttext/supervised-models"
+# fastText publishes no checksums. That of the .ftz was taken from the file; the figures of the
+# .bin are what others pin (telekom/mltb2, mltb2/fasttext.py).
+PUBLISHED = {
+    "lid.176.ftz": Published(
+        f"{_HOME}/lid.176.ftz",
+        938_013,
+        "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83",
+    ),
+    "lid.176.bin": Published(
+        f"{_HOME}/lid.176.bin",
+        131_266_198,
+        "7e69ec5451bc261cc7844e49e4792a85d7f09c06789ec800fc4a44aec362764e",
+    ),
+}
+DEFAULT = "lid.176.ftz"
+
+
+def effective(model: str | None) -> str:
+    """The model that counts: the setting, else the environment's, else `lid.176.ftz`. A path, or
+    the name of a published model."""
+    return model or os.environ.get(VARIABLE) or DEFAULT
+
+
+def cache_folder() -> Path:
+    """LLMCURATE_CACHE, else `llmcurate` in the platform's folder for caches."""
+    chosen = os.environ.get(CACHE)
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "llmcurate"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "llmcurate"
+
+
+def model_path(model: str) -> Path:
+    """The file of an effective model; a published one that the cache lacks is fetched.
+
+    UsageError where there is none.
+    """
+    path = Path(model).expanduser()
+    if path.is_file():
+        return path
+    published = PUBLISHED.get(model)
+    if published is None:
+        what = "is a folder" if path.is_dir() else "is not there"
+        raise UsageError(
+            f"language model {path} {what}: give --model PATH, set {VARIABLE}, or leave both away"
+            f" for {DEFAULT}"
+        )
+    cached = cache_folder() / "models" / model
+    if not cached.is_file():
+        _fetch(published, cached)
+    return cached
+
+
+def _missing(why: str) -> str:
+    known = PUBLISHED[DEFAULT]
+    return (
+        f"no language model: give --model PATH, set {VARIABLE}, or allow the download of"
+        f" {known.url} to {cache_folder() / 'models'} ({why})"
+    )
+
+
+def _fetch(model: Published, target: Path) -> None:
+    """What lies in the cache is whole and is what was meant."""
+    from curate.fetch.download import fetch_one
+    from curate.fetch.transfer import Wanted
+
+    if os.environ.get(OFFLINE):
+        raise UsageError(_missing(f"{OFFLINE} is set"))
+    say(f"fetching {model.url} ({model.size / 1e6:.1f} MB) to {target.parent}")
+    try:
+        fetch_one(Wanted(model.url, target, f"sha256:{model.sha256}", most=model.size), tries=3)
+    except RunFailed as error:
+        raise UsageError(_missing(f"download failed: {error}")) from None
+
+
+# CCNet's successors, RefinedWeb and FineWeb (Penedo et al. 2023, 2024), keep from here on.
+THRESHOLD = 0.65
+
+
+class Language(Step):
+    """Labels every document; drops those in other languages, or that are no language clearly.
+
+    Columns: the core `lang` (what stood there moves to `declared`), `score` (0 to 1), `iso639_3`
+    and `script`, null where the label has none. A document without any word has label null and
+    score 0. With `lines` also `line_score`, `switched`, null where no line counts, and `shares`
+    (by_line.py).
+    """
+
+    name: ClassVar[str] = "language"
+    only_measures: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits
+
+    model: str | None = Field(
+        None, description="path, lid.176.ftz or lid.176.bin; none: LLMCURATE_LID_MODEL, lid.176.ftz"
+    )
+    model_sha256: str | None = Field(None, description="what the model's file must be; none: any")
+    keep: tuple[str, ...] = Field((), description="labels or ISO 639 codes; none: all")
+    threshold: float | None = Field(
+        None, ge=0, le=1, description="least score; none: 0.65 where keep is given"
+    )
+    max_chars: int = Field(0, ge=0, description="characters that are looked at; 0: all")
+    min_chars: int = Field(
+        0, ge=0, description="shorter documents are labelled, but not dropped; 0: all are judged"
+    )
+    lines: bool = Field(False, description="label each line too; adds columns, drops nothing")
+    line_chars: int = Field(20, ge=0, description="shorter lines do not count; 0: all do")
+    _model: Model | None = PrivateAttr(default=None)
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """`en,de` as a list; YAML's `no`, which it takes for false, is Norwegian."""
+        if isinstance(value, str):
+            value = [name.strip() for name in value.split(",") if name.strip()]
+        if value is False:
+            value = ["no"]
+        if isinstance(value, Sequence):
+            return tuple("no" if name is False else name for name in value)
+        return value
+
+    @property
+    def least(self) -> float | None:
+        """The score under which documents are dropped; None: none is."""
+        return THRESHOLD if self.threshold is None and self.keep else self.threshold
+
+    def identity(self) -> dict[str, Any]:
+        """With the model that counts here and now, so that workers and later runs see the same."""
+        found = super().identity()
+        found["settings"] |= {"model": effective(self.model), "model_sha256": None}
+        self._check()
+        return found
+
+    def resolved(self) -> dict[str, Any]:
+        """The settings as given, and what the model was: a recipe that is run elsewhere finds its
+        model there, and finds out when it is another."""
+        return super().resolved() | {"model_sha256": sha256(self._path())}
+
+    def resources(self) -> list[str]:
+        return [self._path()]
+
+    def notes(self) -> list[str]:
+        by = "" if self.model else f" (by {VARIABLE})" if os.environ.get(VARIABLE) else ""
+        labels = len(read_header(self._path()).labels)
+        return [f"{self.label}: model {effective(self.model)}{by}, {labels} labels"]
+
+    def _path(self) -> str:
+        return str(model_path(effective(self.model)))
+
+    def _check(self) -> None:
+        """UsageError where the model is another than the one meant, or lacks a label to keep."""
+        path = self._path()
+        if self.model_sha256 and sha256(path) != self.model_sha256.lower():
+            raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
+        try:
+            codes.chosen(self.keep, read_header(path).labels)
+        except ValueError as error:
+            raise UsageError(f"{self.label}.keep: {error}") from None
+
+    def open(self) -> None:
+        self._model = Model(self._path())
+
+    def apply(self, docs: Documents) -> Documents:
+        if self._model is None:
+            self.open()
+        assert self._model is not None
+        labels = self._model.labels
+        data, offsets = docs.buffers()
+        found, rounded = self._model.best(*fasttext_lines(data, offsets, self.max_chars))
+        score = rounded.astype(np.float64)  # compared with the limit as it is written down
+        at = pa.array(found, mask=found < 0)
+        docs = docs.identify(pa.array(labels, pa.string()).take(at))
+        docs = docs.annotate("score", score)
+        for name, of in (("iso639_3", codes.iso639_3), ("script", codes.script)):
+            docs = docs.annotate(name, pa.array([of(x) for x in labels], pa.string()).take(at))
+        if self.lines:
+            docs = self._by_line(docs, found)
+        judged = row_chars(data, offsets) >= self.min_chars
+        if self.keep:
+            kept = codes.chosen(self.keep, labels)
+            wanted = np.array([*(label in kept for label in labels), False])
+            names = [*labels, "no word"]
+            detail = [names[code] for code in found]
+            docs = docs.drop(judged & ~wanted[found], "language", score, detail=detail)
+        if not self.min_chars:
+            return decide(docs, self.limits())
+        if self.least is not None:
+            docs = docs.drop(judged & (score < self.least), "language_score", score, self.least)
+        return docs
+
+    def limits(self) -> list[Limit]:
+        """None with `min_chars`: the length that decides with it is not stored."""
+        if self.min_chars:
+            return []
+        return [Limit("language_score", "score", "threshold", self.least, above=False)]
+
+    def _by_line(self, docs: Documents, found: np.ndarray) -> Documents:
+        from curate.scoring.language.by_line import by_line
+
+        assert self._model is not None
+        lines = by_line(docs, self._model, found, self.line_chars)
+        for name, values in (("line_score", lines.score), ("switched", lines.switched)):
+            docs = docs.annotate(name, pa.array(values, from_pandas=True))  # NaN is null
+        return docs.annotate("shares", lines.listed(self._model.labels))

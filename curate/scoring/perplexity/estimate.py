@@ -1,0 +1,218 @@
+"""Interpolated modified Kneser-Ney smoothing from adjusted counts (Chen and Goodman 1998, section
+3; streaming as in Heafield et al. 2013).
+
+p(w | c) = (a(cw) - D(a(cw))) / sum_v a(cv) + g(c) p(w | c without its first word), where g(c), the
+back-off of c, is what the discounts took (and what pruned n-grams had), down to the uniform
+distribution over the vocabulary without <s>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from curate.errors import RunFailed
+from curate.scoring.perplexity.adjust import Order, counts_of_counts
+from curate.scoring.perplexity.keys import BOS, context_keys, shift_right
+from curate.scoring.perplexity.runs import CHUNK, Column, Sorter, mapped
+from kernel_cache import njit
+
+# The discounts of modified Kneser-Ney smoothing from counts of counts.
+#
+# Chen and Goodman 1998, equation 26: with n_k the n-grams of adjusted count k and Y = n_1 / (n_1
+# + 2 n_2), D_k = k - (k + 1) Y n_{k+1} / n_k for k = 1, 2, 3; D_3 holds for all larger counts.
+
+Discounts = tuple[float, float, float]
+# What `lmplz --discount_fallback` takes where a corpus gives none.
+FALLBACK: Discounts = (0.5, 1.0, 1.5)
+
+
+def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Discounts:
+    """(D1, D2, D3+) of one order from counts: the n-grams of adjusted count 1, 2, 3 and 4.
+
+    Where they cannot be computed, or lie outside 0 <= D_k <= k: FALLBACK, or RunFailed.
+    """
+    why = ""
+    found = []
+    for k in (1, 2, 3):
+        if counts[k - 1] == 0:
+            why = f"no {order}-gram has the adjusted count {k}"
+            break
+        y = counts[0] / (counts[0] + 2 * counts[1])
+        found.append(k - (k + 1) * y * counts[k] / counts[k - 1])
+        if not 0 <= found[-1] <= k:
+            why = f"the discount of {order}-grams with adjusted count {k} would be {found[-1]:.3g}"
+            break
+    if not why:
+        return found[0], found[1], found[2]
+    if fallback:
+        return FALLBACK
+    raise RunFailed(
+        f"no Kneser-Ney discounts: {why}; the corpus is too small or repeats itself: give more"
+        " text, a lower --order, or --discount-fallback"
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimate of one order, in suffix order (order 1: one entry a word of the vocabulary):
+    prob: float64[n], interpolated; backoff: float64[n], 1 where nothing follows."""
+
+    order: Order
+    prob: np.ndarray
+    backoff: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def unigrams(ids, count, vocab, d, prob):
+    """Fills prob: float64[vocab] from adjusted counts: int64[words] of ids: uint64[words];
+    d: float64[4], discounts by count. <s> has probability 1: it is never predicted. <unk>, number
+    0, gets what a word that was never seen gets, whatever its count."""
+    total = 0.0
+    taken = 0.0
+    for i in range(len(ids)):
+        total += count[i]
+        taken += count[i] if ids[i] == 0 else d[min(count[i], 3)]
+    uniform = taken / total / (vocab - 1)
+    prob[:] = uniform
+    for i in range(len(ids)):
+        if ids[i] != 0:
+            prob[ids[i]] = (count[i] - d[min(count[i], 3)]) / total + uniform
+    prob[BOS] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, weight):
+    """Discounted shares and back-offs of n-grams in the order of contexts, whole contexts at once.
+
+    hi, lo: context keys; low_hi, low_lo: keys of the order below (empty: its entries are the words
+    themselves); backoff: float64 of the order below, filled in; share, weight: float64[n], filled
+    in. Returns whether all contexts are there.
+    """
+    width = np.uint64(bits)
+    i, n, p = 0, len(hi), np.int64(0)
+    while i < n:
+        chi, clo = shift_right(hi[i], lo[i], width)
+        total = taken = 0.0
+        stop = i
+        while stop < n:
+            xhi, xlo = shift_right(hi[stop], lo[stop], width)
+            if xhi != chi or xlo != clo:
+                break
+            c = count[stop]
+            total += c
+            taken += c if pruned[stop] else d[min(c, 3)]
+            stop += 1
+        if len(low_hi) == 0:
+            p = np.int64(clo)
+        else:
+            while p < len(low_hi) and (low_hi[p] != chi or low_lo[p] != clo):
+                p += 1
+            if p == len(low_hi):
+                return False
+        backoff[p] = taken / total
+        for k in range(i, stop):
+            share[k] = 0.0 if pruned[k] else (count[k] - d[min(count[k], 3)]) / total
+            weight[k] = taken / total
+        i = stop
+    return True
+
+
+@njit(cache=True, nogil=True)
+def interpolate(hi, lo, bits, share, weight, low_hi, low_lo, low_prob, prob):
+    """prob: float64[n] = share + weight * the probability without the first word."""
+    width = np.uint64(bits)
+    p = np.int64(0)
+    for i in range(len(hi)):
+        shi, slo = shift_right(hi[i], lo[i], width)
+        if len(low_hi) == 0:
+            p = np.int64(slo)
+        else:
+            while low_hi[p] != shi or low_lo[p] != slo:
+                p += 1
+        prob[i] = share[i] + weight[i] * low_prob[p]
+
+
+def _table(d: Discounts) -> np.ndarray:
+    return np.array([0.0, *d])
+
+
+_KINDS = {"count": "i8", "pruned": "u1", "at": "i8"}
+
+
+def _by_context(folder: Path, order: Order, bits: int, rows: int) -> list[np.ndarray]:
+    """The order's n-grams sorted by context: hi, lo, count, pruned, at (where they stand)."""
+    sorter = Sorter(folder, f"context{order.n}", order.n * bits, rows, _KINDS)
+    for a in range(0, len(order.hi), rows):
+        z = min(a + rows, len(order.hi))
+        keys = context_keys(order.hi[a:z], order.lo[a:z], order.n, bits)
+        sorter.add(*keys, order.count[a:z], order.pruned[a:z], np.arange(a, z))
+    names = {"hi": "u8", "lo": "u8", **_KINDS}
+    columns = [Column(folder / f"context{order.n}.{c}", d) for c, d in names.items()]
+    for chunk in sorter.sorted():
+        for column, values in zip(columns, chunk, strict=True):
+            column.append(values)
+    sorter.remove()
+    arrays = [c.array() for c in columns]
+    for column in columns:
+        column.remove()
+    return arrays
+
+
+def _in_suffix_order(
+    folder: Path, at: np.ndarray, values: tuple[np.ndarray, ...], rows: int
+) -> list[np.ndarray]:
+    """The values back where their n-grams stand."""
+    bits = max(1, len(at).bit_length())
+    sorter = Sorter(folder, "back", bits, rows, {"share": "f8", "weight": "f8"})
+    for a in range(0, len(at), rows):
+        z = min(a + rows, len(at))
+        key = at[a:z].astype(np.uint64)
+        sorter.add(np.zeros(z - a, np.uint64), key, *(v[a:z] for v in values))
+    columns = [Column(folder / f"back.{c}", "f8") for c in ("share", "weight")]
+    for _, _, *chunk in sorter.sorted():
+        for column, part in zip(columns, chunk, strict=True):
+            column.append(part)
+    sorter.remove()
+    arrays = [c.array() for c in columns]
+    for column in columns:
+        column.remove()
+    return arrays
+
+
+def estimate(
+    folder: Path, orders: Sequence[Order], vocab: int, bits: int, fallback: bool, rows: int
+) -> tuple[list[Estimate], list[Discounts]]:
+    """Probabilities and back-offs of all orders, and the discounts they were made with.
+
+    rows: n-grams that are sorted in memory at once. RunFailed where there are no discounts.
+    """
+    used = [discounts(counts_of_counts(o.count).tolist(), o.n, fallback) for o in orders]
+    prob, first = np.empty(vocab), orders[0]
+    unigrams(first.lo, first.count, vocab, _table(used[0]), prob)
+    none = np.empty(0, np.uint64)
+    done = [Estimate(first, prob, np.ones(vocab))]
+    for order, d in zip(orders[1:], used[1:], strict=True):
+        below = done[-1]
+        low_hi, low_lo = (none, none) if order.n == 2 else (below.order.hi, below.order.lo)
+        hi, lo, count, pruned, at = _by_context(folder, order, bits, rows)
+        n = len(hi)
+        share = mapped(folder / "share", n, "f8")
+        weight = mapped(folder / "weight", n, "f8")
+        (folder / "share").unlink(missing_ok=True)
+        (folder / "weight").unlink(missing_ok=True)
+        there = normalize(
+            hi, lo, count, pruned, bits, _table(d), low_hi, low_lo, below.backoff, share, weight
+        )
+        assert there, "a context without its own n-gram"
+        share, weight = _in_suffix_order(folder, at, (share, weight), rows)
+        prob = mapped(folder / f"order{order.n}.prob", n, "f8")
+        interpolate(order.hi, order.lo, bits, share, weight, low_hi, low_lo, below.prob, prob)
+        backoff = mapped(folder / f"order{order.n}.backoff", n, "f8")
+        for a in range(0, n, CHUNK):
+            backoff[a : a + CHUNK] = 1.0
+        done.append(Estimate(order, prob, backoff))
+    return done, used

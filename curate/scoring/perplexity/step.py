@@ -1,0 +1,210 @@
+"""The step `perplexity`: how expected documents are, and head, middle and tail of a corpus.
+
+Buckets are CCNet's (Wenzek et al. 2020, section 3.4); the cuts are percentiles of the corpus
+itself, language by language, unless the models are CCNet's own.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from curate.corpus.sketches import Sketches
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.limits import Limit, decide
+from curate.errors import UsageError
+from curate.scoring.perplexity.buckets import BUCKETS
+from curate.steps.contracts import CorpusStep
+
+# Which model is for which language: one for all, or a path with {lang} in it.
+
+MARK = "{lang}"
+EVERY = "*"  # the key of a model for all languages
+
+
+def find_models(pattern: str) -> dict[str, Path]:
+    """Models by label of language, EVERY for all; files that are there, found by the pattern alone,
+    so that no label of a document becomes a path. UsageError where there is none."""
+    if MARK not in pattern:
+        if not Path(pattern).is_file():
+            raise UsageError(f"no model at {pattern}: train one, llmcurate perplexity train")
+        return {EVERY: Path(pattern)}
+    if pattern.count(MARK) > 1:
+        raise UsageError(f"model {pattern}: {MARK} can stand in it once")
+    before, after = pattern.split(MARK)
+    known = re.compile(re.escape(before) + r"([A-Za-z0-9_-]+)" + re.escape(after))
+    # The folder, or folders, that the label is the name of or stands in.
+    head, tail = before.rpartition("/")[0], after.partition("/")
+    top = Path(head or ("/" if before.startswith("/") else "."))
+    found = {}
+    for entry in sorted(top.iterdir()) if top.is_dir() else ():
+        path = str(top / entry.name) + tail[1] + tail[2]
+        match = known.fullmatch(path if head or before.startswith("/") else path.removeprefix("./"))
+        if match and Path(path).is_file():
+            found[match[1]] = Path(path)
+    if not found:
+        raise UsageError(f"no model matches {pattern}")
+    return found
+
+
+_NO_LANG = ""
+
+
+class Perplexity(CorpusStep):
+    """Columns `score` (perplexity; null without a model or a word), `bucket`, on demand `first`."""
+
+    name: ClassVar[str] = "perplexity"
+
+    model: str = Field(min_length=1, description="perplexity.bin; with {lang} one a language")
+    keep: tuple[str, ...] = Field((), description="buckets that stay; none: all of them")
+    head: float = Field(30.0, ge=0, le=100, description="percentile under which is head")
+    tail: float = Field(60.0, ge=0, le=100, description="percentile from which on is tail")
+    cutoffs: Literal["own", "ccnet"] = "own"
+    """own: percentiles of this corpus; ccnet: those published with CCNet's own models."""
+    ccnet_sha256: dict[str, str] = Field({}, description="by language, of CCNet's models")
+    cuts: dict[str, tuple[float, float]] = Field({}, description="given cuts, by language")
+    least: float | None = Field(None, ge=0, description="lower perplexities are dropped")
+    most: float | None = Field(None, ge=0, description="higher perplexities are dropped")
+    first: bool = Field(False, description="a column of perplexity with repeated lines as certain")
+    least_first: float | None = Field(
+        None, ge=0, description="lower ones of these are dropped: text that repeats itself"
+    )
+    _models: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """`head,middle` as a list of known buckets."""
+        if isinstance(value, str):
+            value = [name.strip() for name in value.split(",") if name.strip()]
+        unknown = [str(v) for v in value if v not in BUCKETS]
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: buckets are {', '.join(BUCKETS)}")
+        return tuple(value)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Perplexity:
+        """Head ends before tail begins."""
+        if self.head > self.tail or any(a > b for a, b in self.cuts.values()):
+            raise ValueError("head must not end behind the beginning of tail")
+        if self.cuts and self.cutoffs == "ccnet":
+            raise ValueError("cuts are your own: they go with cutoffs own")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """With the models found here and now; a damaged one is refused before the run."""
+        from curate.scoring.perplexity import ccnet
+        from curate.scoring.perplexity.model_file import is_kenlm, read_model
+
+        models = find_models(self.model)
+        if self.cutoffs == "ccnet":
+            ccnet.check_own(self.label, models, self.ccnet_sha256)
+        for path in models.values():
+            whole = is_kenlm(path) or read_model(path, whole=True).variant == "ccnet"
+            if whole and self.repeats:
+                raise UsageError(
+                    f"{self.label}: {path} takes a document for one sentence, so no line of it can"
+                    " be a repeated one; first and least_first need a model of variant plain"
+                )
+        return super().identity() | {"languages": sorted(models)}
+
+    def sketch_identity(self) -> dict[str, Any]:
+        """The models alone: other buckets do not score again."""
+        found = self.identity()
+        settings: dict[str, Any] = {"model": self.model}
+        return found | {"settings": settings | ({"first": True} if self.repeats else {})}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether perplexities with repeated lines as certain are measured too."""
+        return self.first or self.least_first is not None
+
+    def resources(self) -> list[str]:
+        found = []
+        for path in find_models(self.model).values():
+            found.append(str(path))
+            if path.name.endswith(".arpa.bin"):
+                found.append(str(path.with_name(path.name[: -len(".arpa.bin")] + ".sp.model")))
+        return found
+
+    def notes(self) -> list[str]:
+        models = find_models(self.model)
+        if EVERY in models:
+            return [f"{self.label}: one model for all languages, {self.model}"]
+        return [f"{self.label}: models for {', '.join(models)}; other languages are `all`"]
+
+    def open(self) -> None:
+        """Loads the models: those of llmcurate are memory-mapped."""
+        from curate.scoring.perplexity.ccnet import kenlm_beside
+        from curate.scoring.perplexity.model import NgramModel
+        from curate.scoring.perplexity.model_file import is_kenlm
+
+        self._models = {
+            lang: kenlm_beside(path) if is_kenlm(path) else NgramModel.open(path)
+            for lang, path in find_models(self.model).items()
+        }
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        if not self._models:
+            self.open()
+        langs = [lang or _NO_LANG for lang in docs.table["lang"].to_pylist()]
+        columns = {"lang": pa.array(langs, pa.string())}
+        for name, of in (("score", "perplexity"), ("first", "first_occurrences")):
+            if name == "score" or self.repeats:
+                values = self._by_language(docs.text, langs, of)
+                columns[name] = pa.array(values, pa.float64(), mask=np.isnan(values))
+        return pa.table(columns)
+
+    def _by_language(self, texts: pa.LargeStringArray, langs: list[str], of: str) -> np.ndarray:
+        """float64[rows]: what the method `of` of each language's model gives; NaN without one."""
+        if MARK not in self.model:
+            found: np.ndarray = getattr(self._models[EVERY], of)(texts)
+            return found
+        values = np.full(len(texts), np.nan)
+        known = np.array([lang if lang in self._models else _NO_LANG for lang in langs])
+        for lang in sorted({*known.tolist()} - {_NO_LANG}):
+            at = np.flatnonzero(known == lang)
+            values[at] = getattr(self._models[lang], of)(texts.take(pa.array(at)))
+        return values
+
+    @property
+    def reach(self) -> Literal["own", "any"]:
+        """Buckets by percentiles of the corpus decide where only some of them are kept."""
+        return "any" if self.keep and self.cutoffs == "own" else "own"
+
+    def limits(self) -> list[Limit]:
+        return [
+            Limit("perplexity_low", "score", "least", self.least, above=False),
+            Limit("perplexity_high", "score", "most", self.most, above=True),
+            Limit("repeated", "first", "least_first", self.least_first, above=False),
+        ]
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.scoring.perplexity.resolve import resolve
+
+        return resolve(self, sketches)
+
+    def applied(self, decisions: pa.Table) -> pa.Table:
+        """Without the cuts, which change with any document: what counts is the bucket."""
+        return decisions.select(["score", "bucket", *(["first"] if self.repeats else [])])
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        at = np.searchsorted(decisions["n"].to_numpy(), docs.table[NUMBER].to_numpy())
+        mine = decisions.take(pa.array(at))
+        score = mine["score"].combine_chunks().cast(pa.float64())
+        values = score.to_numpy(zero_copy_only=False).astype(np.float64)
+        bucket = mine["bucket"].to_pylist()
+        docs = docs.annotate("score", score)
+        docs = docs.annotate("bucket", pa.array(bucket, pa.string()))
+        if self.repeats:
+            docs = docs.annotate("first", mine["first"].combine_chunks().cast(pa.float64()))
+        docs = decide(docs, self.limits())
+        if self.keep:
+            gone = np.array([b not in self.keep for b in bucket], np.bool_)
+            docs = docs.drop(gone, "bucket", values, detail=bucket)
+        return docs

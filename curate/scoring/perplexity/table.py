@@ -1,0 +1,242 @@
+"""The n-grams of a model in hash tables, a level an order, and texts scored against them.
+
+An entry of level n is two numbers of 64 bits: the key + 1 (0: empty), and log10 probability and
+back-off as two float32. The key is exact: the slot of the n-gram's last n - 1 words in the level
+below, times 2^32, plus its first word. Levels lie behind each other in one array; words themselves
+are level 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from curate.scoring.perplexity.keys import BOS
+from curate.text.hashing import mix
+from kernel_cache import njit
+from tokenize_kit.encode.bytes8 import prefetch
+
+LOAD = 1.5  # slots an n-gram
+BUCKET = 4  # slots of 16 bytes: what one load from memory brings
+MOST_SLOTS = (1 << 32) - 2 * BUCKET
+NOT_THERE = np.int64(-1)
+_BLOCK = 512  # words scored together: what they need stays in the first caches
+_32 = np.uint64(32)
+_ONE, _2, _4, _6 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(6)
+_WIDE = np.uint64(2 * BUCKET)  # numbers of a bucket
+
+
+def slots_for(count: int) -> int:
+    """Slots of a level with so many n-grams: whole buckets, one slot is always free."""
+    return -(-(int(count * LOAD) + 1) // BUCKET) * BUCKET
+
+
+@njit(nogil=True, inline="always")
+def _home(key, buckets):
+    """The bucket to look at first."""
+    return np.int64(((mix(key) >> _32) * np.uint64(buckets)) >> _32)
+
+
+@njit(nogil=True)
+def find_entry(entries, first, slots, key):
+    """The slot of the key in the level that begins at `first`; NOT_THERE. A bucket is filled from
+    its first slot on; what finds it full lies in one of the next buckets."""
+    at = _home(key, slots // BUCKET) * BUCKET
+    for _ in range(slots):
+        have = entries[2 * (first + at)]
+        if have == key + _ONE:
+            return at
+        if have == 0:
+            return NOT_THERE
+        at += 1
+        if at == slots:
+            at = 0
+    return NOT_THERE
+
+
+@njit(nogil=True)
+def _slot_of(entries, firsts, words, i, skip):
+    """The slot of words[i, skip:] in its level; NOT_THERE."""
+    n = words.shape[1]
+    slot = np.int64(words[i, n - 1])
+    for k in range(n - 2, skip - 1, -1):
+        level = n - k
+        key = (np.uint64(slot) << _32) | np.uint64(words[i, k])
+        first, slots = firsts[level], firsts[level + 1] - firsts[level]
+        slot = find_entry(entries, first, slots, key)
+        if slot < 0:
+            return NOT_THERE
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def insert(entries, values, firsts, words, prob, backoff):
+    """Adds n-grams to their level: words: uint32[rows, n]; prob, backoff: float32[rows], log10.
+
+    firsts: int64[order + 2], where each level begins, in entries; values: float32 view of entries.
+    Returns -1, or the row of the first n-gram whose last n - 1 words are no n-gram of the level
+    below, or ~row + (-1) of one that is there already (below -1).
+    """
+    n = words.shape[1]
+    first, slots = firsts[n], firsts[n + 1] - firsts[n]
+    for i in range(len(words)):
+        below = _slot_of(entries, firsts, words, i, 1)
+        if below < 0:
+            return i
+        key = (np.uint64(below) << _32) | np.uint64(words[i, 0])
+        at = _home(key, slots // BUCKET) * BUCKET
+        while entries[2 * (first + at)] != 0:
+            if entries[2 * (first + at)] == key + _ONE:
+                return -2 - i
+            at += 1
+            if at == slots:
+                at = 0
+        entries[2 * (first + at)] = key + _ONE
+        values[4 * (first + at) + 2] = prob[i]
+        values[4 * (first + at) + 3] = backoff[i]
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def missing(entries, firsts, words):
+    """Row of the first of words: uint32[rows, n] that is no n-gram of the tables; -1."""
+    for i in range(len(words)):
+        if _slot_of(entries, firsts, words, i, 0) < 0:
+            return i
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def level_words(entries, firsts, n, vocab, out, prob, backoff, values):
+    """Fills out: uint32[rows, n] with the n-grams of a level in the order of its slots, and their
+    prob, backoff: float32[rows]. Returns their number, or -1 where entries point nowhere."""
+    rows = 0
+    for at in range(firsts[n + 1] - firsts[n]):
+        have = entries[2 * (firsts[n] + at)]
+        if have == 0:
+            continue
+        if rows == len(out):
+            return -1
+        level, slot = n, np.int64(at)
+        for k in range(n - 1):
+            if level > 1 and slot >= firsts[level + 1] - firsts[level]:
+                return -1
+            key = entries[2 * (firsts[level] + slot)] - _ONE
+            word = key & np.uint64(0xFFFFFFFF)
+            if entries[2 * (firsts[level] + slot)] == 0 or word >= np.uint64(vocab):
+                return -1
+            out[rows, k] = np.uint32(word)
+            slot = np.int64(key >> _32)
+            level -= 1
+        if slot >= vocab:
+            return -1
+        out[rows, n - 1] = np.uint32(slot)
+        prob[rows] = values[4 * (firsts[n] + at) + 2]
+        backoff[rows] = values[4 * (firsts[n] + at) + 3]
+        rows += 1
+    return rows
+
+
+@njit(nogil=True)
+def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, homes, todo):
+    """Looks up the n-grams of order n that end at words whose (n-1)-gram is there.
+
+    Positions are unsigned: numba checks a signed index for being negative.
+    """
+    start, end = np.uint64(2 * firsts[n]), np.uint64(2 * firsts[n + 1])
+    buckets = (firsts[n + 1] - firsts[n]) // BUCKET
+    here, before = np.uint8(n), np.uint8(n - 1)
+    back_row = backs[n]
+    waiting = np.uint64(0)
+    for k in range(n - 1, count):
+        i = np.uint64(k)
+        todo[waiting] = i
+        waiting += np.uint64((level[i] == before) & (level[i - _ONE] >= before) & (ids[i] != BOS))
+    reach = np.uint64(n - 1)
+    for k in range(waiting):
+        j = np.uint64(k)
+        i = todo[j]
+        key = (slot[i] << _32) | np.uint64(ids[i - reach])
+        at = start + np.uint64(_home(key, buckets)) * _WIDE
+        homes[j] = at
+        prefetch(entries, at)
+    for _ in range(buckets):
+        if waiting == 0:
+            break
+        again = np.uint64(0)
+        for k in range(waiting):
+            j = np.uint64(k)
+            i = todo[j]
+            want = ((slot[i] << _32) | np.uint64(ids[i - reach])) + _ONE
+            # Without branches: which slot it is cannot be foretold.
+            at = homes[j]
+            last = entries[at + _6]
+            one, two = np.uint64(entries[at + _2] == want), np.uint64(entries[at + _4] == want)
+            three = np.uint64(last == want)
+            hit = (np.uint64(entries[at] == want) | one | two | three) != 0
+            on = at + _WIDE
+            on = start if on == end else on
+            at += _2 * one + _4 * two + _6 * three
+            log10, back = values[_2 * at + _2], values[_2 * at + _2 + _ONE]
+            was, there, less = level[i], slot[i], prob[i]
+            level[i] = here if hit else was
+            slot[i] = (at - start) >> _ONE if hit else there
+            prob[i] = log10 if hit else less
+            back_row[i] = back if hit else np.float32(0)
+            full = (not hit) & (last != 0)
+            todo[again], homes[again] = i, on
+            prefetch(entries, on if full else at)
+            again += np.uint64(full)
+        waiting = again
+
+
+@njit(cache=True, nogil=True)
+def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, floats):
+    """log10 probabilities of sentences, each between <s> and </s>.
+
+    ids: uint32[words] below the vocabulary's size; ends: int64[sentences]; sums: float64[sentences]
+    and floats: float32[sentences], the same summed as KenLM's binding does, are filled in.
+    """
+    order = len(firsts) - 2
+    room, begin = np.int64(_BLOCK), np.int64(0)
+    for s in range(len(ends)):
+        room = max(room, ends[s] - begin + 2)
+        begin = ends[s]
+    line = np.empty(room, np.uint32)
+    level, slot = np.empty(room, np.uint8), np.empty(room, np.uint64)
+    prob, backs = np.empty(room, np.float32), np.zeros((order + 1, room), np.float32)
+    homes, todo = np.empty(room + 1, np.uint64), np.empty(room + 1, np.uint64)
+    s, begin = 0, np.int64(0)
+    while s < len(ends):
+        first_sentence, count = s, 0
+        while s < len(ends) and (count == 0 or count + ends[s] - begin + 2 <= _BLOCK):
+            line[count] = BOS
+            for i in range(begin, ends[s]):
+                line[count + 1 + i - begin] = ids[i]
+            count += ends[s] - begin + 2
+            line[count - 1] = 2
+            begin = ends[s]
+            s += 1
+        for i in range(count):
+            word = line[i]
+            level[i] = 1
+            slot[i] = word
+            prob[i] = word_prob[word]
+            backs[1, i] = word_backoff[word]
+        for n in range(2, order + 1):
+            backs[n, :count] = 0
+            _level(entries, values, firsts, n, line, count, level, slot, prob, backs, homes, todo)
+        # Back-offs of the contexts that were there and longer than what was found.
+        for n in range(1, order):
+            for i in range(1, count):
+                prob[i] += backs[n, i - 1] if level[i] <= n else np.float32(0)
+        at = np.int64(1)
+        for sentence in range(first_sentence, s):
+            total, single = 0.0, np.float32(0)
+            while line[at] != BOS:
+                total += prob[at]
+                single += prob[at]
+                at += 1
+                if at == count:
+                    break
+            sums[sentence], floats[sentence] = total, single
+            at += 1

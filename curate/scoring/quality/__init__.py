@@ -1,0 +1,1 @@
+"""Quality classifiers."""

@@ -1,0 +1,116 @@
+"""A quality classifier: a supervised fastText model and the label that means good."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from curate.errors import UsageError
+from curate.scoring.fasttext import classifier
+from curate.scoring.fasttext.explaining import Share
+from curate.scoring.fasttext.model_file import read_header
+from curate.scoring.quality.text import quality_lines
+
+VARIABLE = "LLMCURATE_QUALITY_MODEL"
+# The labels of DCLM's model, which ours have too; RedPajama's has `wiki` and `cc`.
+GOOD, REST = "hq", "cc"
+
+
+def effective(model: str | None) -> str:
+    """The path that counts: the setting, else the environment's. UsageError where there is none."""
+    path = model or os.environ.get(VARIABLE)
+    if not path:
+        raise UsageError(
+            f"no quality model: give --model PATH (quality.model) or set {VARIABLE}; train one with"
+            " `llmcurate quality train`, or fetch DCLM's (mlfoundations/fasttext-oh-eli5)"
+        )
+    return str(Path(path).expanduser())
+
+
+def good_label(path: str | Path, label: str | None = None) -> str:
+    """The label whose probability is the score: as given, else `hq`, else the one beside `cc`.
+
+    UsageError where the model has no such label, or where it is not clear which it is.
+    """
+    labels = read_header(path).labels
+    if label is not None:
+        label = label.removeprefix("__label__")
+        if label not in labels:
+            known = ", ".join(labels[:8])
+            raise UsageError(f"the quality model {path} has no label {label!r}; it has {known}")
+        return label
+    if GOOD in labels:
+        return GOOD
+    if len(labels) == 2 and REST in labels:
+        return next(x for x in labels if x != REST)
+    raise UsageError(
+        f"the quality model {path} has the labels {', '.join(labels[:8])}: say which one is good"
+        " (--label, or score_label in a recipe)"
+    )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a text scores as it does. shares: what each word and n-gram adds to the logit, the most
+    in either direction first; against: the label that the logit is measured against, if any."""
+
+    score: float
+    logit: float
+    against: str | None
+    shares: list[Share]
+
+
+class Classifier:
+    """A loaded model; label: the one that is scored, without prefix."""
+
+    def __init__(self, path: str | Path, label: str | None = None) -> None:
+        self.label = good_label(path, label)
+        self._model = classifier.Classifier(path)
+        self._code = self._model.labels.index(self.label)
+        # The scored label, and the other one where there are two.
+        self._codes = [self._code] + [1 - self._code] * (len(self._model.labels) == 2)
+
+    def scores(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """float64[rows], 0 to 1: the label's probability of each text (data: uint8[bytes],
+        offsets: int64[rows + 1]); 0 of one without any word."""
+        return self.line_scores(*quality_lines(data, offsets))
+
+    def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """The same of prepared lines (`quality_lines`).
+
+        Of two labels as DCLM computes it: the probability of the likelier one, or 1 minus that.
+        fastText's probabilities are 0.00001 too high, which its published threshold contains.
+        """
+        found = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
+        score = found[:, 0]
+        if found.shape[1] == 2:
+            score = np.where(score >= found[:, 1], score, 1.0 - found[:, 1])
+        return np.clip(score, 0.0, 1.0) * words
+
+    def explain(self, text: str) -> Explanation:
+        """What each word and n-gram of a text does to its score; nothing is approximated.
+
+        Of two labels under softmax the score is the logistic function of the difference of their
+        logits, so that the shares are of that difference; of more, it is the one to the label that
+        is likeliest beside the scored one. Other losses have a logit for each label on its own.
+        """
+        data = np.frombuffer(bytearray(text.encode("utf-8", "replace")), np.uint8)
+        lines, ends, words = quality_lines(data, np.array([0, len(data)], np.int64))
+        score = float(self.line_scores(lines, ends, words)[0])
+        if not words[0]:
+            return Explanation(0.0, 0.0, None, [])
+        line = lines.tobytes()
+        shares, logit = self._model.explain(line, self._code)
+        if self._model.header.loss != "softmax" or len(self._model.labels) == 1:
+            return Explanation(score, logit, None, shares)
+        chances = self._model.probabilities(lines, ends)[0]
+        chances[self._code] = -1
+        other = int(np.argmax(chances))
+        rest, less = self._model.explain(line, other)
+        theirs = {(s.text, s.kind): s.adds for s in rest}
+        apart = [replace(s, adds=s.adds - theirs[s.text, s.kind]) for s in shares]
+        apart.sort(key=lambda s: (-abs(s.adds), s.text, s.kind))
+        return Explanation(score, logit - less, self._model.labels[other], apart)

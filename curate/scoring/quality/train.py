@@ -1,0 +1,120 @@
+"""Train a quality classifier: documents that are good against documents as they come.
+
+The same documents give the same bytes, in whatever order they come (scoring/language/examples.py).
+
+Presets. All three train on whole documents, prepared as curate/scoring/quality/text.py says.
+- `dclm` (Li et al. 2024, section 4.4 and appendix): words and pairs of words, lr 0.1, dim 100,
+  5 epochs, as published with the paper. The script in its repository,
+  baselines/train_fasttext_classifier.py, has the same defaults but wordNgrams 1.
+- `llama`: Touvron et al. 2023, section 2.1, has "a linear model to classify pages used as
+  references in Wikipedia v.s. randomly sampled pages". Its settings are not published; these are
+  fastText's defaults, as RedPajama's rebuilding of it takes them
+  (RedPajama-Data, app/src/artifacts/ft_trainer.py).
+- `gpt3`: Brown et al. 2020, appendix A, has logistic regression over Spark's hashed words, not
+  fastText. Here: single words under the same loss.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.disk.atomic import TEMPORARY, clear_temporary, replacing, write_text
+from curate.errors import UsageError
+from curate.scoring.fasttext.model_file import sha256
+from curate.scoring.language.examples import BATCH, Example, Lines
+from curate.scoring.language.fit import fit_apart
+from curate.scoring.language.training import Training
+from curate.scoring.quality.inputs import Texts
+from curate.scoring.quality.measures import measure
+from curate.scoring.quality.model import GOOD, REST, Classifier
+from curate.scoring.quality.text import joined_lines
+
+CARD = "card.json"
+_WORDS = Training(
+    dim=100, minn=0, maxn=0, word_ngrams=1, loss="softmax", epochs=5, lr=0.1, held_out=0.1
+)
+PRESETS = {"dclm": replace(_WORDS, word_ngrams=2), "llama": _WORDS, "gpt3": _WORDS}
+
+
+def _examples(positive: Texts, negative: Texts) -> Iterator[Example]:
+    for texts, label in ((positive, GOOD), (negative, REST)):
+        for batch in texts.batches():
+            for text in batch.to_pylist():
+                yield text, label
+
+
+def train(
+    positive: Texts,
+    negative: Texts,
+    folder: Path,
+    training: Training,
+    samples: int = 0,
+    balance: bool = False,
+    preset: str | None = None,
+) -> dict[str, Any]:
+    """Trains on the two sets; leaves quality.bin (or .ftz) and card.json in the folder.
+
+    samples: most documents of each set that are trained on, chosen by hash (0: all); balance: as
+    many of the larger set as of the smaller one. Returns the card. UsageError where a set has
+    nothing to train on, RunFailed where training diverges.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    clear_temporary(folder)
+    target = folder / f"quality.{'ftz' if training.quantize else 'bin'}"
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder))
+        file = stack.enter_context((Path(name) / "lines").open("wb+"))
+        lines = Lines(file, training, joined_lines)
+        lines.add_all(_examples(positive, negative))
+        for label, option in ((GOOD, "--positive"), (REST, "--negative")):
+            if label not in lines.labels_in_training():
+                raise UsageError(f"nothing to train on: no document with words in {option}")
+        rows = lines.order(held=False)
+        trained = _by_label(lines, rows)
+        most = min(trained.values()) if balance else len(rows)
+        rows = lines.first(rows, min(most, samples) if samples else most)
+        lines.write(Path(name) / "train.txt", rows)
+        with replacing(target) as aside:
+            fit_apart(Path(name) / "train.txt", aside, training)
+        scores = _held_out(Classifier(target, GOOD), lines)
+    card = {
+        "version": 1,
+        "preset": preset,
+        **lines.counts(),
+        "trained": _by_label(lines, rows),
+        "settings": asdict(training) | {"samples": samples, "balance": balance},
+        "text": "stripped, line ends as blanks",
+        "held_out": scores,
+        "file": target.name,
+        "bytes": target.stat().st_size,
+        "sha256": sha256(target),
+    }
+    write_text(folder / CARD, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
+    return card
+
+
+def _by_label(lines: Lines, rows: np.ndarray) -> dict[str, int]:
+    codes = np.frombuffer(lines.label, np.int32)[rows]
+    return {n: int((codes == c).sum()) for n, c in sorted(lines.names.items())}
+
+
+def _held_out(model: Classifier, lines: Lines) -> dict[str, Any] | None:
+    """The figures on what was held out; None where a set has nothing there."""
+    rows = lines.order(held=True)
+    parts: list[np.ndarray] = []
+    for start in range(0, len(rows), BATCH):
+        texts = [line for _, line in lines.read(rows[start : start + BATCH])]
+        ends = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(np.int64)
+        packed = np.frombuffer(bytearray().join(texts), np.uint8)
+        parts.append(model.line_scores(packed, ends, np.ones(len(texts), np.bool_)))
+    scores = np.concatenate(parts) if parts else np.zeros(0)
+    good = np.frombuffer(lines.label, np.int32)[rows] == lines.names[GOOD]
+    return measure(scores, good)

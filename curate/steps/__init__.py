@@ -1,0 +1,1 @@
+"""Step, CorpusStep and Product, their registry, and recipes made of them."""

@@ -1,0 +1,307 @@
+"""Recipes: YAML checked key by key, with overrides, into a list of steps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from curate.errors import UsageError
+from curate.formats.reading import ReadSettings
+from curate.steps.contracts import CorpusStep, Product, Settings, Step, step_class
+
+CUT = "cut"
+TOP_KEYS = ("name", "description", "input", "read", "steps")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Named steps in order; `cuts` holds the positions before which a stage ends."""
+
+    name: str
+    steps: tuple[Settings, ...]
+    description: str = ""
+    input: tuple[str, ...] = ()
+    read: ReadSettings = field(default_factory=ReadSettings)
+    cuts: frozenset[int] = frozenset()
+
+    @property
+    def document_steps(self) -> tuple[Step | CorpusStep, ...]:
+        """The steps on documents, in order."""
+        return tuple(s for s in self.steps if isinstance(s, (Step, CorpusStep)))
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """The products, in order."""
+        return tuple(s for s in self.steps if isinstance(s, Product))
+
+    @property
+    def reads_input(self) -> bool:
+        """Whether a step or product reads the run's input, and no product brings it a corpus."""
+        if self.document_steps:
+            return True
+        for product in self.products:
+            if product.reads_corpus:
+                return True
+            if product.makes == "corpus":
+                return False
+        return False
+
+    @property
+    def brings_corpus(self) -> bool:
+        """Whether a product names sources of its own, and all that reads a corpus reads that."""
+        return not self.reads_input and any(p.makes == "corpus" for p in self.products)
+
+    def resolved(self) -> dict[str, Any]:
+        """All settings, defaults included, in the form that `parse` reads."""
+        steps: list[Any] = []
+        for i, step in enumerate(self.steps):
+            if i in self.cuts:
+                steps.append(CUT)
+            steps.append({step.name: step.resolved()})
+        out: dict[str, Any] = {"name": self.name, "description": self.description}
+        if self.input:
+            out["input"] = list(self.input)
+        read = self.read.model_dump(mode="json")
+        if self.read.fetch is not None:
+            read["fetch"] = self.read.fetch
+        return out | {"read": read, "steps": steps}
+
+    def digest(self) -> str:
+        """A hash of everything that decides the output."""
+        parts = [s.identity() for s in self.steps]
+        read = self.read.model_dump(mode="json")
+        return hashlib.sha256(json.dumps([parts, read, sorted(self.cuts)]).encode()).hexdigest()
+
+
+class _Place:
+    """Where a key stands in its file, for messages."""
+
+    def __init__(self, source: str, root: yaml.Node | None) -> None:
+        self.source, self.root = source, root
+
+    def at(self, *keys: Any) -> str:
+        node, line = self.root, None
+        for key in keys:
+            found = None
+            if isinstance(node, yaml.MappingNode):
+                for k, v in node.value:
+                    if k.value == str(key):
+                        found, line = v, k.start_mark.line + 1
+            elif isinstance(node, yaml.SequenceNode) and key in range(len(node.value)):
+                found = node.value[key]
+                line = found.start_mark.line + 1
+            if found is None:
+                break
+            node = found
+        return f"{self.source}:{line}" if line else self.source
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    near = get_close_matches(key, known, 1, 0.5)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known: {', '.join(known)}" if known else "it takes no keys"
+
+
+def _check(model: type[BaseModel], values: dict[str, Any], what: str, place: Any) -> Any:
+    """The model from values; the first error as one line with its place. place: of a key in a file;
+    None: there is no file, and the step that `what` names is all there is to say."""
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0]) if first["loc"] else ""
+        where = place(key) if place else f"step {what}"
+        if first["type"] == "extra_forbidden":
+            hint = _nearest(key, list(model.model_fields))
+            raise UsageError(f"{where}: unknown key {key!r} in {what}; {hint}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        named = ".".join(filter(None, [what, key] if place else [key]))
+        raise UsageError(": ".join(filter(None, [where, named, message]))) from None
+
+
+def make_step(name: str, settings: dict[str, Any], place: Any = None) -> Settings:
+    """A step by name (`name` or `name@variant`) and settings; UsageError says what is wrong."""
+    base, _, variant = name.partition("@")
+    cls = step_class(base)
+    values = dict(settings)
+    if variant:
+        if "variant" not in cls.model_fields:
+            raise UsageError(f"step {base!r} has no variants")
+        values["variant"] = variant
+    cls = cls.fitting(values)
+    step: Settings = _check(cls, values, base, place)
+    return step
+
+
+def build(
+    name: str,
+    steps: list[Settings],
+    *,
+    read: ReadSettings | None = None,
+    cuts: frozenset[int] = frozenset(),
+    description: str = "",
+    inputs: tuple[str, ...] = (),
+) -> Recipe:
+    """A recipe from steps; the same step twice gets the label `name#2`."""
+    seen: dict[str, int] = {}
+    for i, step in enumerate(steps):
+        seen[step.name] = seen.get(step.name, 0) + 1
+        if seen[step.name] > 1:
+            step.named(f"{step.name}#{seen[step.name]}")
+        before = steps[i - 1] if i else None
+        if isinstance(before, Product) and not isinstance(step, Product):
+            raise UsageError(
+                f"recipe {name}: {step.label} works on documents and must come before the product"
+                f" {before.label}"
+            )
+        brings = isinstance(step, Product) and step.makes == "corpus" and not step.reads_corpus
+        if brings and any(isinstance(s, (Step, CorpusStep)) for s in steps[:i]):
+            raise UsageError(
+                f"recipe {name}: {step.label} names sources of its own, so the steps before it have"
+                " no use; leave `sources` out and it mixes what they keep"
+            )
+    return Recipe(name, tuple(steps), description, inputs, read or ReadSettings(), cuts)
+
+
+def compose(name: str, chosen: list[tuple[str, dict[str, Any]]], sets: tuple[str, ...]) -> Recipe:
+    """A recipe of the chosen steps, as commands of one or a few steps are."""
+    values = [(i, step, dict(settings)) for i, (step, settings) in enumerate(chosen)]
+    read: dict[str, Any] = {}
+    for step, _ in chosen:
+        step_class(step.partition("@")[0])
+    _override(values, read, sets)
+    steps = [make_step(step, settings) for _, step, settings in values]
+    return build(name, steps, read=_check(ReadSettings, read, "read", lambda key: "--set"))
+
+
+def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
+    """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`."""
+    try:
+        data = yaml.safe_load(text)
+        place = _Place(source, yaml.compose(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise UsageError(f"{source}{line}: not YAML: {problem}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{source}: a recipe is a mapping with the key `steps`")
+    for key in data:
+        if key not in TOP_KEYS:
+            where, hint = place.at(key), _nearest(str(key), list(TOP_KEYS))
+            raise UsageError(f"{where}: unknown key {str(key)!r}; {hint}")
+    entries = data.get("steps")
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{source}: `steps` must be a list of at least one step")
+    values = _entries(entries, place)
+    given_read, given = data.get("read") or {}, data.get("input") or []
+    if not isinstance(given_read, dict):
+        raise UsageError(f"{place.at('read')}: `read` is a mapping of settings")
+    inputs = (given,) if isinstance(given, str) else given
+    if not isinstance(inputs, (list, tuple)) or not all(isinstance(i, str) for i in inputs):
+        raise UsageError(f"{place.at('input')}: `input` is a path or a list of paths")
+    read_values = dict(given_read)
+    _override(values, read_values, overrides)
+    steps: list[Settings] = []
+    cuts: set[int] = set()
+    for index, name, settings in values:
+        if name == CUT:
+            cuts.add(len(steps))
+            continue
+        where = name.partition("@")[0]
+        step = make_step(name, settings, lambda key, i=index, n=name: place.at("steps", i, n, key))
+        assert step.name == where
+        steps.append(step)
+    read = _check(ReadSettings, read_values, "read", lambda key: place.at("read", key))
+    return build(
+        str(data.get("name") or Path(source).stem),
+        steps,
+        read=read,
+        cuts=frozenset(cuts),
+        description=str(data.get("description") or ""),
+        inputs=tuple(inputs),
+    )
+
+
+def _entries(entries: list[Any], place: _Place) -> list[tuple[int, str, dict[str, Any]]]:
+    values: list[tuple[int, str, dict[str, Any]]] = []
+    for i, entry in enumerate(entries):
+        if isinstance(entry, str):
+            values.append((i, entry, {}))
+        elif isinstance(entry, dict) and len(entry) == 1:
+            ((name, settings),) = entry.items()
+            if settings is not None and not isinstance(settings, dict):
+                raise UsageError(f"{place.at('steps', i)}: the settings of {name} are no mapping")
+            values.append((i, str(name), dict(settings or {})))
+        else:
+            raise UsageError(f"{place.at('steps', i)}: a step is `name` or `name: {{key: value}}`")
+        name = values[-1][1]
+        if name != CUT:
+            try:
+                step_class(name.partition("@")[0])
+            except UsageError as error:
+                raise UsageError(f"{place.at('steps', i)}: {error}") from None
+    return values
+
+
+def _override(
+    values: list[tuple[int, str, dict[str, Any]]],
+    read: dict[str, Any],
+    overrides: tuple[str, ...],
+) -> None:
+    """Puts `section.key=value` into the settings; sections are step labels and `read`."""
+    labels: dict[str, dict[str, Any]] = {"read": read}
+    count: dict[str, int] = {}
+    for _, name, settings in values:
+        base = name.partition("@")[0]
+        if base == CUT:
+            continue
+        count[base] = count.get(base, 0) + 1
+        labels[base if count[base] == 1 else f"{base}#{count[base]}"] = settings
+    for item in overrides:
+        path, equals, raw = item.partition("=")
+        section, dot, key = path.strip().partition(".")
+        if not equals or not dot:
+            raise UsageError(f"--set {item}: write section.key=value, as in c4.min_sentences=5")
+        if section not in labels:
+            hint = _nearest(section, sorted(labels))
+            raise UsageError(f"--set {item}: no section {section!r}; {hint}")
+        try:
+            labels[section][key] = yaml.safe_load(raw)
+        except yaml.YAMLError:
+            raise UsageError(f"--set {item}: the value is not YAML") from None
+
+
+def shipped() -> dict[str, str]:
+    """Names and descriptions of the recipes in the package."""
+    found = {}
+    for entry in sorted(files("pipelines").iterdir(), key=lambda e: e.name):
+        if entry.name.endswith(".yaml"):
+            data = yaml.safe_load(entry.read_text(encoding="utf-8"))
+            found[entry.name.removesuffix(".yaml")] = str(data.get("description") or "")
+    return found
+
+
+def load(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
+    """A recipe by path, or a shipped one by name."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise UsageError(f"recipe {name}: {reason}") from None
+        return parse(text, name, overrides)
+    entry = files("pipelines") / f"{name}.yaml"
+    if not entry.is_file():
+        raise UsageError(f"no recipe {name!r}: give a .yaml file or one of {', '.join(shipped())}")
+    return replace(parse(entry.read_text(encoding="utf-8"), f"{name}.yaml", overrides), name=name)

@@ -1,0 +1,1 @@
+"""Progress bars and tables for the terminal."""

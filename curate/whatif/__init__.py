@@ -1,1 +1,0 @@
-"""What other thresholds would have kept, from the scores that a run stored."""

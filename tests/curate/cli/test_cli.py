@@ -1,0 +1,233 @@
+"""The command line: what users type, what they read, and the exit codes they script against."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.curate.command_line import run_here as llmcurate
+
+SENTENCES = "The river runs past the old mill. Nobody works there any more. It is quiet now."
+
+
+def process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line as a process, as users start it."""
+    return subprocess.run(
+        [sys.executable, "-m", "curate.cli.app", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        timeout=250,
+    )
+
+
+def write_corpus(path: Path, texts: list[str]) -> Path:
+    lines = [json.dumps({"id": f"d{i}", "text": t}) for i, t in enumerate(texts)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    texts = [f"{SENTENCES} This is page {i}, and it says so itself." for i in range(40)]
+    return write_corpus(folder / "in.jsonl", [*texts, texts[0], "too short", "{ }"])
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
+    folder = tmp_path_factory.mktemp("workspace")
+    assert llmcurate("init", str(folder)).returncode == 0
+    done = llmcurate("filter", "c4", str(corpus), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, curate.cli.app\n"
+        "try: curate.cli.app.invoke(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'torch','numba','pyarrow','pydantic','numpy','duckdb','fasttext_pybind'}\n"
+        "heavy |= {'matplotlib'}\n"
+        "heavy &= set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version_prints_one_line() -> None:
+    done = process("--version")
+    assert done.returncode == 0 and done.stdout.startswith("llmcurate 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["run", "no-such-recipe", "-o", "x"], "no recipe 'no-such-recipe'"),
+        (["filter", "c5", "in.jsonl", "-o", "x"], "did you mean 'c4'?"),
+        (["filter", "c4", "absent.jsonl", "-o", "x"], "absent.jsonl does not exist"),
+        (["dedup", "in.jsonl", "-o", "x", "--method", "magic"], "--method magic"),
+        (["dedup", "in.jsonl", "-o", "x", "--survivor", "best"], "unknown survivor policy"),
+        (["filter", "c4", "in.jsonl"], "give -o OUT"),
+        (["filter", "c4", "in.jsonl", "-o", "x", "--set", "c4.min_sentence=1"], "min_sentences"),
+        (["explain", "d1"], "give --in"),
+        (["tokenizer", "train", "in.jsonl", "-o", "x", "--model", "magic"], "model"),
+        (["extract", "--extractor", "magic", "in.jsonl", "-o", "x"], "extractor"),
+        (["pretrain", "nowhere", "-o", "x"], "holds no token shards"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    done = llmcurate(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path) -> None:
+    done = process("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    for key in ("read", "kept", "rejected", "skipped", "corrupt", "bytes_in", "bytes_out"):
+        assert isinstance(outcome[key], int)
+    assert outcome["read"] == 43 == outcome["kept"] + outcome["rejected"]
+    assert outcome["by_rule"] == {"c4.few_sentences": 2}
+    assert Path(outcome["paths"]["corpus"]).is_dir()
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, corpus: Path) -> None:
+    done = llmcurate("dedup", str(corpus), "-o", str(tmp_path / "out"), "--dry-run")
+    assert done.returncode == 0
+    assert "0 of 1 partitions" in done.stdout and not (tmp_path / "out").exists()
+
+
+def test_running_again_says_that_all_is_done(tmp_path: Path, corpus: Path) -> None:
+    arguments = ("dedup", str(corpus), "-o", str(tmp_path / "out"))
+    assert llmcurate(*arguments).returncode == 0
+    again = llmcurate(*arguments)
+    assert again.returncode == 0 and "all is done" in again.stdout
+
+
+def test_other_settings_on_the_same_out_say_what_is_recomputed(
+    tmp_path: Path, corpus: Path
+) -> None:
+    arguments = ("filter", "c4", str(corpus), "-o", str(tmp_path / "out"))
+    assert llmcurate(*arguments).returncode == 0
+    again = llmcurate(*arguments, "--set", "c4.min_sentences=9")
+    assert again.returncode == 0 and "computing 00-c4-" in again.stderr
+
+
+def test_a_filter_given_web_pages_extracts_them_first(tmp_path: Path) -> None:
+    page = f"<html><body><main><p>{SENTENCES}</p></main></body></html>"
+    (tmp_path / "page.html").write_text(page)
+    done = llmcurate("filter", "c4", "page.html", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "extracting" in done.stderr and "kept 1 documents" in done.stdout
+
+
+def test_a_recipe_without_extraction_refuses_web_pages(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<html><body>hello</body></html>")
+    (tmp_path / "r.yaml").write_text("steps: [c4]\n")
+    done = llmcurate("run", "r.yaml", "page.html", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 2 and "step `extract`" in done.stderr
+
+
+def test_unknown_recipe_key_names_file_line_and_nearest_key(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("name: x\nsteps:\n  - c4:\n      min_sentense: 3\n")
+    done = llmcurate("run", "r.yaml", "in.jsonl", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "r.yaml:4: unknown key 'min_sentense' in c4" in done.stderr
+    assert "did you mean 'min_sentences'?" in done.stderr
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = process("--debug", "run", "no-such-recipe", "-o", "x", cwd=tmp_path)
+    assert done.returncode == 2 and "Traceback" in done.stderr
+
+
+def test_explain_tells_rule_value_threshold_and_partner(tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "out"
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("steps:\n  - c4\n  - dedup_exact: {key: text, survivor: first}\n")
+    assert llmcurate("run", str(recipe), str(corpus), "-o", str(out)).returncode == 0
+    short = llmcurate("explain", "d41", "--in", str(out)).stdout
+    assert "dropped by c4.few_sentences: value 0, threshold 3" in short
+    copy = llmcurate("explain", "d40", "--in", str(out)).stdout
+    assert "copy of d0 with similarity 1.000; d0 stays" in copy
+    whole = json.loads(llmcurate("explain", "d40", "--in", str(out), "--json").stdout)
+    assert whole["decisions"][0]["partner_id"] == "d0"
+    assert "the copy that stays" in llmcurate("explain", "d0", "--in", str(out)).stdout
+    unknown = llmcurate("explain", "d", "--in", str(out))
+    assert unknown.returncode == 2 and "did you mean d" in unknown.stderr
+
+
+def test_a_workspace_finds_input_and_numbers_its_runs(workspace: Path) -> None:
+    assert [p.name for p in (workspace / "runs").iterdir()] == ["0001-filter"]
+    done = llmcurate("dedup", "--method", "exact", cwd=workspace)
+    assert done.returncode == 0, done.stderr
+    decisions = pq.read_table(workspace / "runs" / "0002-dedup" / "decisions.parquet")
+    assert decisions.num_rows == 2
+    again = llmcurate("explain", "d40", cwd=workspace)
+    assert again.returncode == 0 and "0002-dedup" in again.stdout
+
+
+def test_tokenizer_train_as_typed_warns_about_fewer_merges(workspace: Path) -> None:
+    done = llmcurate("tokenizer", "train", "--vocab", "32000", cwd=workspace)
+    assert done.returncode == 0, done.stderr
+    assert "instead of 32000" in done.stderr
+    folder = next((workspace / "runs").glob("*-tokenizer"))
+    assert (folder / "tokenizer.json").is_file()
+
+
+def test_torchrun_is_told_how_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    done = llmcurate("pretrain", "shards", "-o", "x", cwd=tmp_path)
+    assert done.returncode == 2 and "pretrain.processes=N" in done.stderr
+
+
+def test_pretrain_encodes_stale_shards_first_and_then_generates(workspace: Path) -> None:
+    pytest.importorskip("torch")
+    if not list((workspace / "runs").glob("*-tokenizer")):
+        assert llmcurate("tokenizer", "train", "--vocab", "400", cwd=workspace).returncode == 0
+    small = ("--set", "pretrain.context=32", "--set", "pretrain.rows=2", "--steps", "3")
+    done = llmcurate("pretrain", *small, cwd=workspace)
+    assert done.returncode == 0, done.stderr
+    assert "encoding first" in done.stderr and "3 steps" in done.stdout
+    model = next((workspace / "runs").glob("*-pretrain"))
+    assert (model / "checkpoints" / "step-0000003" / "model.safetensors").is_file()
+    again = llmcurate("pretrain", *small, cwd=workspace)
+    assert again.returncode == 0 and "all is done" in again.stdout
+    text = llmcurate("generate", "The river", "--max-tokens", "5", cwd=workspace)
+    assert text.returncode == 0 and text.stdout.startswith("The river")
+
+
+def test_init_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "llmcurate.yaml").write_text("runs: elsewhere\n")
+    assert llmcurate("init", str(tmp_path)).returncode == 0
+    assert (tmp_path / "llmcurate.yaml").read_text() == "runs: elsewhere\n"
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "llmcurate.yaml").write_text("rums: x\n")
+    done = llmcurate("dedup", cwd=bad)
+    assert done.returncode == 2 and "unknown key 'rums'" in done.stderr
+
+
+def test_help_of_a_group_shows_its_default_action_and_the_subcommands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from curate.cli.app import invoke
+
+    invoke(["language", "--help"])
+    shown = capsys.readouterr().out
+    assert "--keep" in shown and "--threshold" in shown and "evaluate" in shown

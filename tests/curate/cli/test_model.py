@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+from typer.testing import CliRunner
+
+from curate.cli.app import app
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["model", *arguments])
+
+
+def test_a_preset_is_shown_with_what_it_costs():
+    out = run("show", "tiny", "--gpu", "H100", "--rows", "2", "--context", "64")
+    assert out.exit_code == 0
+    for line in ("tiny: 2.361 M parameters", "GQA 3:1, full", "Training memory (2 rows of 64"):
+        assert line in out.stdout
+    assert "fits in the 80.00 GB of one H100" in out.stdout
+
+
+def test_the_same_as_json():
+    out = run("show", "tiny", "--rows", "1", "--context", "32", "--vocab", "500", "--json")
+    facts = json.loads(out.stdout)
+    assert facts["parameters"]["embedding"] == 500 * 192
+    assert {one["bound"] for one in facts["decoding"]} == {"memory"}
+
+
+def test_presets_are_listed():
+    lines = run("list").stdout.splitlines()
+    assert len(lines) > 50
+    assert any("mistral-7b" in line and "window 4096" in line for line in lines)
+    assert {one["name"] for one in json.loads(run("list", "--json").stdout)} >= {"tiny", "124m"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "llama3-8"], "llama3-8b"),
+        (["show", "tiny", "--gpu", "K80"], "choose one of H200"),
+        (["show", "tiny", "--precision", "fp4"], "--precision"),
+        (["show", "tiny", "--optimizer", "sgd"], "--optimizer"),
+    ],
+)
+def test_a_wrong_word_is_told_in_a_line(arguments, message):
+    out = run(*arguments)
+    assert message in str(out.exception)
+    assert getattr(out.exception, "exit_code", None) == 2

@@ -1,0 +1,101 @@
+"""`llmcurate tokenizer train`: options as typed, what it says on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.cli.app import invoke
+
+ROWS = [
+    {"id": "1", "text": "the cat sat on the mat\n\nthe rat   ate the hat " * 9, "lang": "en"},
+    {"id": "2", "text": "ภาษาไทย ตากลม " * 9, "lang": "th"},
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in ROWS), encoding="utf-8")
+    return path
+
+
+def _train(capsys: Any, corpus: Path, *arguments: Any) -> tuple[int, str, dict[str, Any]]:
+    out = corpus.parent / "out"
+    code = invoke(["tokenizer", "train", str(corpus), "-o", str(out), *map(str, arguments)])
+    card = out / "tokenizer_card.json"
+    return code, capsys.readouterr().err, json.loads(card.read_text()) if card.exists() else {}
+
+
+def test_stages_time_and_peak_memory_are_said(capsys: Any, corpus: Path) -> None:
+    code, said, _ = _train(capsys, corpus, "--vocab", 280)
+    assert code == 0
+    lines = [line for line in said.splitlines() if "peak memory" in line]
+    begins = ["tokenizer: read 0.0 MB in 2 documents: ", "tokenizer: learned 280 tokens: "]
+    assert [line.startswith(begin) for line, begin in zip(lines, begins, strict=False)] == [
+        True
+    ] * 2
+    assert "wrote the files" in lines[2] and lines[2].endswith(" MiB")
+    run = json.loads((corpus.parent / "out" / "run.json").read_text())
+    assert "peak_bytes" in json.dumps(run)
+
+
+def test_llama_cpp_is_not_mentioned_to_who_did_not_ask(capsys: Any, corpus: Path) -> None:
+    _, said, card = _train(capsys, corpus, "--vocab", 280)
+    assert "llama.cpp" not in said and "GGUF" not in said
+    assert card["notes"][0].startswith("llama.cpp (files *.gguf) cannot use this tokenizer: ")
+
+
+def test_options_as_typed_are_in_the_card(capsys: Any, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("ภาษา\nไทย\nตาก\nลม\n", encoding="utf-8")
+    (tmp_path / "chat.jinja").write_text("{{ messages }}")
+    (tmp_path / "cut.txt").write_text("# words\n\\p{L}[\\p{L}\\p{M}]*| +|\\n+\n", encoding="utf-8")
+    code, said, card = _train(
+        capsys, corpus, "--vocab", 400, "--model", "char-bpe", "--character-coverage", 1,
+        "--pattern-file", tmp_path / "cut.txt", "--script-boundaries", "--newlines", "single",
+        "--space-runs", 3, "--forbid", "cat", "--forbid", "hat", "--normalise", "nfc",
+        "--dictionary", tmp_path / "words.txt", "--chat-template", tmp_path / "chat.jinja",
+        "--backend", "own", "--special", "<|user|>",
+    )  # fmt: skip
+    assert code == 0, said
+    assert card["model"] == "char-bpe" and card["character_coverage"] == 1.0
+    assert card["pattern"] == "own" and card["regex"][3] == "\\p{L}[\\p{L}\\p{M}]*| +|\\n+"
+    assert (card["newlines"], card["space_runs"], card["script_boundaries"]) == ("single", 3, True)
+    assert card["forbidden"] == ["cat", "hat"] and card["normalisation"] == "nfc"
+    assert card["dictionary"]["words"] == 4
+    assert list(card["special_tokens"]) == ["<|endoftext|>", "<|user|>"]
+    config = json.loads((corpus.parent / "out" / "tokenizer_config.json").read_text())
+    assert config["chat_template"] == "{{ messages }}"
+
+
+def test_another_dictionary_under_the_same_name_trains_anew(
+    capsys: Any, corpus: Path, tmp_path: Path
+) -> None:
+    words = tmp_path / "words.txt"
+    found = []
+    for text in ("ภาษา\nไทย", "ตาก\nลม"):
+        words.write_text(text, encoding="utf-8")
+        found.append(_train(capsys, corpus, "--vocab", 300, "--dictionary", words)[2])
+    assert found[0]["dictionary"]["sha256"] != found[1]["dictionary"]["sha256"]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--backend", "rust"], "choose own, tokenizers or sentencepiece"),
+        (["--pattern-file", "missing.txt"], "missing.txt: No such file"),
+        (["--dictionary", "missing.txt"], "missing.txt: No such file"),
+        (["--chat-template", "missing.txt"], "missing.txt: No such file"),
+        (["--space-runs", "1"], "from 2 to 512"),
+        (["--model", "wordpiece", "--special", "</s>"], "needs [UNK]"),
+    ],
+    ids=["backend", "pattern-file", "dictionary", "chat-template", "space-runs", "wordpiece"],
+)
+def test_what_is_wrong_is_one_line(
+    capsys: Any, corpus: Path, arguments: list[str], said: str
+) -> None:
+    code, error, card = _train(capsys, corpus, *arguments)
+    assert code == 2 and said in error and error.count("\n") == 1 and card == {}

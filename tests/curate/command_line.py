@@ -1,0 +1,52 @@
+"""The command line, without a process of its own and with one.
+
+A process loads libraries and compiled kernels anew, which takes longer than most commands' work.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.cli import app as cli
+from curate.engines import ahead
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What the command line does and says in the folder cwd, called in this process.
+
+    Its workers are processes that end with it; those waiting for other tests' runs are left alone.
+    """
+    said = [io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2)]
+    line = [str(one) for one in arguments if one != "--debug"]
+    before = Path.cwd()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said[0]), redirect_stderr(said[1]):
+        patch.setattr(ahead, "_waiting", [])
+        patch.setattr(ahead, "_kept", 0)
+        os.chdir(cwd or before)
+        try:
+            code = cli.invoke(line, debug="--debug" in arguments)
+        finally:
+            os.chdir(before)
+    out, err = (one.detach().getvalue().decode() for one in said)
+    return subprocess.CompletedProcess(line, code, out, err)
+
+
+def command_line(*arguments: Any) -> list[str]:
+    """To be started as a process."""
+    return [sys.executable, "-m", "curate.cli.app", *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    """In which processes find this code."""
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

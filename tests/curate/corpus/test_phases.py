@@ -1,0 +1,63 @@
+"""Phases: committed as a whole, gone on after, freed when nothing reads them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from curate.corpus.phases import Done, Phase, forget, run_phases
+
+
+class Stop(Exception):
+    pass
+
+
+def chain(made: list[str], fails: str = "") -> list[Phase]:
+    def phase(name, before, frees=()):
+        def make(folder, done: Done):
+            made.append(name)
+            (folder / "data").write_text(name)
+            if before:
+                assert done.file(before, "data").read_text() == before
+            if name == fails:
+                raise Stop
+            return {name: len(made)}
+
+        return Phase(name, make, frees)
+
+    return [phase("a", ""), phase("b", "a", ("a",)), phase("c", "b", ("b",)), phase("d", "c")]
+
+
+def test_a_phase_that_failed_is_made_again_and_those_before_it_are_not(tmp_path):
+    for fails in "abcd":
+        home = tmp_path / fails
+        home.mkdir()
+        made: list[str] = []
+        with pytest.raises(Stop):
+            run_phases(home, chain(made, fails))
+        assert made == list("abcd"[: "abcd".index(fails) + 1])
+        made.clear()
+        done = run_phases(home, chain(made))
+        assert made == list("abcd"["abcd".index(fails) :])
+        assert sorted(done.facts) == list("abcd")
+        assert sorted(p.name for p in home.iterdir()) == ["phase-c", "phase-d"]
+
+
+def test_all_facts_stand_in_the_last_folder(tmp_path):
+    run_phases(tmp_path, chain([]))
+    facts = json.loads((tmp_path / "phase-d/facts.json").read_text())
+    assert facts == {"a": 1, "b": 2, "c": 3, "d": 4}
+    made: list[str] = []
+    assert run_phases(tmp_path, chain(made)).facts == facts
+    assert made == []
+
+
+def test_what_should_have_been_freed_goes_at_the_next_start(tmp_path):
+    run_phases(tmp_path, chain([]))
+    (tmp_path / "phase-b").mkdir()
+    (tmp_path / ".part-1-b").mkdir()
+    run_phases(tmp_path, chain([]))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["phase-b", "phase-c", "phase-d"]
+    forget(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,62 @@
+"""Slices of rows, and arrays that lie in files: read back is what was written, whatever is held."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.corpus.shuffle import byte_rows
+from curate.corpus.shuffle import room as shuffle_room
+from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter, read_slice
+from curate.corpus.shuffle.room import loaded, mapped, release, room
+
+ROWS = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=6)), max_size=20)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=3), st.sampled_from([1, 5]), st.integers(0, 600))
+@settings(max_examples=100, deadline=None)
+def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, segment):
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_rows, "SEGMENT", segment)
+        folder, number, want = Path(name), 0, [([], b"") for _ in range(count)]
+        files = [SliceFiles.within(folder, "some", n) for n in range(len(writers))]
+        for each, rows in zip(files, writers, strict=True):
+            writer = SliceWriter(each, count)
+            for at in range(0, len(rows), 3):
+                mine = np.array([part % count for part, _ in rows[at : at + 3]])
+                texts = [text for _, text in rows[at : at + 3]]
+                offsets = np.cumsum([2, *map(len, texts)])
+                told = np.arange(number, number + len(mine), dtype=np.uint32)
+                data = np.frombuffer(b"ab" + b"".join(texts), np.uint8)
+                writer.add(mine, np.stack([told, told + 1], axis=1), offsets, data)
+                for part, k, text in zip(mine.tolist(), told.tolist(), texts, strict=True):
+                    want[part] = ([*want[part][0], [k, k + 1]], want[part][1] + text)
+                number += len(mine)
+            writer.close()
+        for part in range(count):
+            rows, data = read_slice(files, part, 2, folder)
+            assert (rows.tolist(), data.tobytes()) == want[part]
+
+
+def test_a_large_array_lies_in_a_file_that_nobody_sees(tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffle_room, "LARGE", 100)
+    small, large = room(24, np.uint32, tmp_path), room((5, 6), np.uint32, tmp_path)
+    assert small.base is None and large.base is not None
+    assert type(large) is np.ndarray and list(tmp_path.iterdir()) == []
+    large[:] = np.arange(30).reshape(5, 6)
+    release(large)
+    assert large.ravel().tolist() == list(range(30))
+    large.tofile(tmp_path / "kept")
+    for array in (loaded(tmp_path / "kept", np.uint32), mapped(tmp_path / "kept", np.uint32)):
+        assert array.tolist() == list(range(30))
+    loaded(tmp_path / "kept", np.uint32)[0] = 7
+    assert np.fromfile(tmp_path / "kept", np.uint32)[0] == 0
+    (tmp_path / "none").touch()
+    assert (
+        len(loaded(tmp_path / "none", np.uint32)) == len(mapped(tmp_path / "none", np.uint8)) == 0
+    )

@@ -1,0 +1,149 @@
+"""The external sort: every pair comes back once, in the order it should have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.corpus.shuffle import partitions
+from curate.corpus.shuffle import room as shuffle_room
+from curate.corpus.shuffle.partitions import (
+    PairFiles,
+    PartitionWriter,
+    by_partition,
+    maybe_shared,
+    partition_bits,
+    partition_ranges,
+    read_partitions,
+    sort_pairs,
+    sort_pass,
+)
+
+KEYS = st.lists(
+    st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**63, 2**64 - 1, 3 << 62])),
+    max_size=60,
+)
+
+
+def plain_room(size: int):
+    return lambda dtype: np.empty(size, dtype)
+
+
+@given(KEYS, st.sampled_from([0, 1, 3, 8]))
+@settings(max_examples=80, deadline=None)
+def test_pairs_are_parted_by_their_high_bits_in_order_of_arrival(keys, bits):
+    array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
+    out = np.empty_like(array), np.empty_like(values)
+    starts = by_partition(array, values, bits, *out)
+    expected = sorted(range(len(keys)), key=lambda i: keys[i] >> (64 - bits))
+    assert out[1].tolist() == expected and out[0].tolist() == [keys[i] for i in expected]
+    highs = [k >> (64 - bits) for k in keys]
+    counts = [highs.count(p) for p in range(1 << bits)]
+    assert np.diff(starts).tolist() == counts and starts[0] == 0
+
+
+@given(KEYS)
+@settings(max_examples=80, deadline=None)
+def test_the_sort_is_by_key_and_equal_keys_stay_in_order(keys):
+    array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
+    found = sort_pairs(array, values, 0, plain_room(len(keys)))
+    expected = sorted(range(len(keys)), key=lambda i: keys[i])
+    assert found[1].tolist() == expected
+    assert found[0].tolist() == [keys[i] for i in expected]
+
+
+def test_a_pass_over_equal_digits_moves_nothing():
+    keys = np.array([5 << 11, 5 << 11], np.uint64)
+    values = np.zeros(2, np.uint32)
+    out = np.zeros(2, np.uint64), np.zeros(2, np.uint32)
+    assert not sort_pass(keys, values, 0, *out)
+    assert not sort_pass(keys[:0], values[:0], 0, out[0][:0], out[1][:0])
+    assert sort_pass(np.array([2, 1], np.uint64), values, 0, *out) and out[0].tolist() == [1, 2]
+
+
+@given(KEYS, st.sampled_from([1, 4, 1024]))
+@settings(max_examples=80, deadline=None)
+def test_no_key_that_stands_twice_is_left_out(keys, room):
+    array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
+    count = maybe_shared(array, values, np.zeros(room, np.uint8))
+    left = values[:count].tolist()
+    assert left == sorted(left)
+    assert [keys[i] for i in left] == array[:count].tolist()
+    assert {i for i, k in enumerate(keys) if keys.count(k) > 1} <= set(left)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["memory", "mapped"])
+@pytest.mark.parametrize("valued", [True, False])
+def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
+    tmp_path, monkeypatch, large, valued
+):
+    if large:
+        monkeypatch.setattr(shuffle_room, "LARGE", 1)
+    draw = np.random.default_rng(4)
+    keys = draw.integers(0, 2**64, 1000, np.uint64)
+    values = np.arange(1000, dtype=np.uint32)
+    files = [PairFiles.within(tmp_path, number) for number in range(3)]
+    for each, begin, stop in zip(files, (0, 700, 700), (700, 700, 1000), strict=True):
+        writer = PartitionWriter(each, 3, valued, segment=128)
+        for at in range(begin, stop, 300):
+            here = slice(at, min(at + 300, stop))
+            writer.add(keys[here], values[here] if valued else None)
+        writer.close()
+    names = sorted(p.name for p in tmp_path.iterdir())
+    seen = 0
+    for begin, stop in ((0, 1), (1, 5), (5, 8), (3, 3)):
+        parts = read_partitions(files, begin, stop, tmp_path, valued)
+        assert len(parts) == stop - begin
+        for part, (found, room) in enumerate(parts, begin):
+            mine = np.flatnonzero(keys >> np.uint64(61) == part)
+            assert found[0].tolist() == keys[mine].tolist()
+            assert len(room(np.uint32)) == len(mine)
+            if valued:
+                assert found[1].tolist() == mine.tolist()
+            seen += len(mine)
+    assert seen == 1000
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+def test_no_bytes_are_read_but_the_ranges_that_are_named(tmp_path):
+    keys = np.random.default_rng(4).integers(0, 2**64, 1000, np.uint64)
+    files = [PairFiles.within(tmp_path, number) for number in range(2)]
+    for each, mine in zip(files, (keys[:700], keys[700:]), strict=True):
+        writer = PartitionWriter(each, 3, segment=128)
+        writer.add(mine, np.arange(len(mine), dtype=np.uint32))
+        writer.close()
+
+    def read(begin, stop):
+        found = read_partitions(files, begin, stop, tmp_path)
+        return [[array.tolist() for array in arrays] for arrays, _ in found]
+
+    whole = {path: path.read_bytes() for each in files for path in (each.keys, each.values)}
+    for begin, stop in ((0, 8), (2, 3), (5, 8)):
+        want, left = read(begin, stop), 0
+        for name, ranges in partition_ranges(files, begin, stop).items():
+            data = whole[Path(name)]
+            blank = bytearray(len(data))
+            for first, end in ranges:
+                blank[first:end] = data[first:end]
+                left += end - first
+            Path(name).write_bytes(blank)
+        assert read(begin, stop) == want and left == 12 * sum(len(pair[0]) for pair in want)
+        for path, data in whole.items():
+            path.write_bytes(data)
+
+
+def test_nothing_written_is_nothing_read(tmp_path):
+    files = PairFiles.within(tmp_path)
+    PartitionWriter(files, 2).close()
+    assert [len(found[0]) for found, _ in read_partitions([files], 0, 4, tmp_path)] == [0] * 4
+    assert [len(found[0]) for found, _ in read_partitions([], 0, 2, tmp_path)] == [0, 0]
+
+
+def test_partitions_grow_in_number_with_the_pairs():
+    aimed = partitions.PARTITION
+    counts = [0, 1, aimed, aimed + 1, 4 * aimed, 4 * aimed + 1, 10**12]
+    assert [partition_bits(n) for n in counts] == [0, 0, 0, 1, 2, 3, 14]

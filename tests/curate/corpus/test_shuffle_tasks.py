@@ -1,0 +1,220 @@
+"""Tasks of a resolve: any engine, any groups, the same bytes; each touches what it says alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.corpus.shuffle import groups as shuffle_groups
+from curate.corpus.shuffle import partitions as shuffle_partitions
+from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
+from curate.dedup import exact_resolve
+from curate.dedup.exact import DedupExact
+from curate.dedup.minhash import parts as minhash_parts
+from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.passages import resolve as passages_resolve
+from curate.dedup.passages.step import DedupPassages
+from curate.disk.atomic import TEMPORARY
+from curate.disk.database import database
+from curate.engines.local import LocalEngine
+from curate.errors import RunFailed
+from curate.run import deaths
+from tests.curate.command_line import environment
+from tests.curate.dedup.minhash_sketches import sketched, texts, write
+from tests.curate.isolated_tasks import Alone
+
+NAMES = {
+    "bands": ["write_keys", "write_buckets", "write_rows"],
+    "exact": ["write_keys", "write_buckets", "write_rows", "write_members"],
+    "passages": ["write_keys", "write_shared", "write_rows", "write_owners", "write_pieces"],
+    "shingles": ["write_keys", "write_buckets", "write_rows", "shingle_group", "match_part"],
+    "signatures": ["write_keys", "write_buckets", "write_rows", "sign_group", "match_part"],
+}
+HERE = Path(__file__).parent
+STEPS = {
+    "bands": DedupMinhash(bands=12, rows=3),
+    "shingles": DedupMinhash(bands=12, rows=3, verify=0.6),
+    "exact": DedupExact(normalize=True),
+    "passages": DedupPassages(keep="none", unit="paragraph"),
+    "signatures": DedupMinhash(bands=12, rows=3, verify=0.6, verify_by="signature", bits=5),
+}
+
+
+def decide(folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = run_here) -> bytes:
+    """The decisions' file."""
+    own, path = folder / "own", folder / "decisions.parquet"
+    own.mkdir(exist_ok=True)
+    with database(folder / "spill") as db:
+        view(db, files)
+        step.resolve(Sketches(db, path, own, files, run=run))
+    assert list(own.iterdir()) == []
+    return path.read_bytes()
+
+
+@pytest.fixture
+def many(monkeypatch) -> None:
+    """Groups and partitions so small that there are several of each."""
+    monkeypatch.setattr(shuffle_groups, "GROUP", 70)
+    monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
+    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
+    monkeypatch.setattr(exact_resolve, "SLICE", 50)
+    monkeypatch.setattr(passages_resolve, "PASSAGES", 70)
+    monkeypatch.setattr(passages_resolve, "SLICE", 50)
+    monkeypatch.setattr(minhash_parts, "PART", 20)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory) -> Iterator[LocalEngine]:
+    with pytest.MonkeyPatch.context() as patch:
+        paths = [environment()["PYTHONPATH"], str(HERE), str(HERE.parent)]
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        with LocalEngine(2) as found:
+            yield found
+
+
+def through(engine: LocalEngine) -> Run:
+    return lambda function, tasks: engine.map(function, tasks, deaths.once_more("the test"))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, monkeypatch, name):
+    step = STEPS[name]
+    files = write(tmp_path, sketched(step, texts(200)), parts=5)
+    want = decide(tmp_path, files, step)
+    assert pq.read_metadata(tmp_path / "decisions.parquet").num_rows > 50
+    monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
+    monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
+    monkeypatch.setattr(exact_resolve, "SLICE", 50)
+    monkeypatch.setattr(passages_resolve, "SLICE", 50)
+    monkeypatch.setattr(minhash_parts, "PART", 20)
+    for most in (1, 90, 1000):
+        monkeypatch.setattr(shuffle_groups, "GROUP", most)
+        monkeypatch.setattr(passages_resolve, "PASSAGES", most)
+        assert decide(tmp_path, files, step, through(engine)) == want
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, many, name):
+    step, folder = STEPS[name], tmp_path / "here"
+    folder.mkdir()
+    files = write(folder, sketched(step, texts(200)), parts=5)
+    want = decide(folder, files, step)
+    alone = Alone(folder, tmp_path / "aside")
+    assert decide(folder, files, step, alone) == want
+    assert min(alone.seen.values()) > 1
+    assert [*alone.seen] == NAMES[name]
+
+
+VICTIMS = [
+    "curate.corpus.shuffle.buckets:write_buckets",
+    "curate.dedup.minhash.verify:shingle_group",
+    "curate.dedup.minhash.verify:match_part",
+]
+
+
+def dying(task: Task) -> Any:
+    """The task's own function, in a worker that is killed before it can say so the first time."""
+    from curate.engines import worker
+
+    ((_, result),) = run_here(task["function"], [task])
+    mark = Path(task["folder"]).parent.parent / f"died-{task['function']}-{task['part']}"
+    if task["function"] in VICTIMS and task["part"] == 1 and not mark.exists():
+        mark.touch()
+        (Path(task["folder"]) / f"{TEMPORARY}{os.getpid()}-half").touch()
+        worker.send({"beat": [0, 0]})
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_path, engine, many):
+    step = STEPS["shingles"]
+    files = write(tmp_path, sketched(step, texts(200)), parts=5)
+    want = decide(tmp_path, files, step)
+
+    def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        told = [{**task, "function": function} for task in tasks]
+        yield from through(engine)("test_shuffle_tasks:dying", told)
+
+    assert decide(tmp_path, files, step, run) == want
+    died = {path.name for path in tmp_path.glob("died-*")}
+    assert died == {f"died-{function}-1" for function in VICTIMS}
+
+
+def fails(task: Task) -> dict[str, Any]:
+    raise RunFailed(f"task {task['part']}")
+
+
+def test_results_come_in_order_and_failures_as_they_are():
+    def backwards(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        for task in reversed(tasks):
+            yield task, {"was": task["part"]}
+
+    tasks = [{"part": p} for p in range(5)]
+    assert run_tasks(backwards, "no:matter", tasks) == [{"was": p} for p in range(5)]
+    assert run_tasks(backwards, "no:matter", []) == []
+    with pytest.raises(RunFailed, match="task 0"):
+        run_tasks(run_here, "test_shuffle_tasks:fails", tasks)
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))
+@settings(max_examples=60, deadline=None)
+def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, most):
+    with pytest.MonkeyPatch.context() as patch:
+        rows = {str(p): count for p, count in enumerate(counts)}
+        known = type("Metadata", (), {})
+        patch.setattr(
+            shuffle_groups.pq,
+            "read_metadata",
+            lambda path: setattr(made := known(), "num_rows", rows[str(path)]) or made,
+        )
+        files = [SketchFile(p, Path(str(p)), p) for p in range(len(counts))]
+        found = groups(files, most)
+    assert [file for group in found for file in group.files] == files
+    assert [group.part for group in found] == list(range(len(found)))
+    for group in found:
+        own = [rows[str(file.path)] for file in group.files]
+        assert group.rows == sum(own) and (group.rows <= most or len(own) == 1)
+        assert group.first == sum(counts[: group.files[0].part])
+        assert Group.load(group.dump()) == group
+
+
+def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, many, monkeypatch):
+    """Against an earlier run, so that there are two files of sketches and settled ids."""
+    rows = [{"id": str(i % 150), "text": text} for i, text in enumerate(texts(200))]
+    one, two = bench.jsonl("one.jsonl", rows[:80]), bench.jsonl("two.jsonl", rows[60:])
+    steps: list[dict[str, Any]] = [{"dedup_exact": {}}, {"dedup_minhash": {"verify": 0.6}}]
+    bench.run(steps, one, out="a")
+    against = [
+        {name: {**given, "against": [str(bench.folder / "a")]}}
+        for step in steps
+        for name, given in step.items()
+    ]
+    with monkeypatch.context() as whole:
+        whole.setattr(exact_resolve, "AT_ONCE", 10**6)
+        whole.setattr(shuffle_groups, "GROUP", 10**6)
+        whole.setattr(minhash_parts, "PART", 10**6)
+        bench.run(against, two, out="b1")
+    asked = []
+    mapped = LocalEngine.map
+
+    def noted(engine: LocalEngine, function: str, *rest: Any) -> Any:
+        asked.append(function.partition(":")[2])
+        return mapped(engine, function, *rest)
+
+    monkeypatch.setattr(LocalEngine, "map", noted)
+    bench.run(against, two, out="b2", workers=2)
+    decided = [bench.folder / out / "decisions.parquet" for out in ("b1", "b2")]
+    assert decided[0].read_bytes() == decided[1].read_bytes()
+    assert bench.ids("b1") == bench.ids("b2") and len(bench.ids("b1")) < 140
+    assert asked.count("write_keys") == asked.count("write_rows") == 2
+    assert {"write_members", "shingle_group", "match_part"} <= {*asked}

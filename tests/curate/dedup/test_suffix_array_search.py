@@ -1,0 +1,180 @@
+"""The search index: counts, places, longest shared passages, damage, the command line."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.dedup.suffix_array.search import find, longest
+from curate.dedup.suffix_array.search_index import IndexWriter, SearchIndex, find_folder
+from curate.errors import RunFailed, UsageError
+
+CHECK = settings(deadline=None, max_examples=60)
+TEXTS = st.lists(st.text("abé日\x00ÿ", max_size=12), max_size=6)
+
+
+def index_of(folder: Path, texts: list[str], room: int = 1 << 20, batch: int = 2) -> SearchIndex:
+    writer = IndexWriter(folder, room)
+    for a in range(0, len(texts), batch):
+        ids = pa.array([f"d{i}" for i in range(a, min(a + batch, len(texts)))], pa.string())
+        writer.add(ids, pa.array(texts[a : a + batch], pa.large_string()))
+    writer.close()
+    return SearchIndex(folder)
+
+
+def occurrences(texts: list[str], phrase: str) -> list[tuple[str, int]]:
+    """Also those that overlap."""
+    wanted = phrase.encode()
+    data = [t.encode() for t in texts]
+    return [
+        (f"d{i}", k)
+        for i, d in enumerate(data)
+        for k in range(len(d))
+        if d[k : k + len(wanted)] == wanted
+    ]
+
+
+@CHECK
+@given(TEXTS, st.text("abé日\x00ÿ", min_size=1, max_size=4), st.sampled_from([1, 60, 1 << 20]))
+def test_every_occurrence_is_counted_and_shown_in_the_order_of_the_corpus(texts, phrase, room):
+    with tempfile.TemporaryDirectory() as folder:
+        index = index_of(Path(folder), texts, room)
+        found = find(index, phrase, limit=1000)
+        want = occurrences(texts, phrase)
+        assert found.count == len(want)
+        assert [(h.document, h.byte) for h in found.hits] == want
+        few = find(index, phrase, limit=2)
+        assert few.count == len(want) and few.hits == found.hits[:2]
+        for hit in found.hits:
+            whole = texts[int(hit.document[1:])]
+            assert hit.match == phrase and hit.before + hit.match + hit.after == whole
+
+
+@CHECK
+@given(TEXTS, st.text("abé日ÿ", min_size=1, max_size=15), st.sampled_from([1, 60, 1 << 20]))
+def test_the_longest_shared_passage_is_the_longest_whichever_the_chunk(texts, text, room):
+    best = (0, 0)
+    for a in range(len(text)):
+        for z in range(a + 1, len(text) + 1):
+            size = len(text[a:z].encode())
+            if size > best[1] and any(text[a:z] in t for t in texts):
+                best = (len(text[:a].encode()), size)
+    with tempfile.TemporaryDirectory() as folder:
+        found = longest(index_of(Path(folder), texts, room), text, limit=1000)
+    assert (found.byte, found.bytes) == best
+    if best[1]:
+        assert found.text.encode() == text.encode()[found.byte : found.byte + found.bytes]
+        assert [(h.document, h.byte) for h in found.hits] == occurrences(texts, found.text)
+
+
+def test_a_match_never_reaches_from_one_document_into_the_next(tmp_path):
+    index = index_of(tmp_path, ["one two", "three four"])
+    assert find(index, "twothree").count == 0
+    assert longest(index, "twothree").text == "three"
+
+
+def test_context_stops_at_documents_and_shows_whole_characters(tmp_path):
+    index = index_of(tmp_path, ["日本語の文章", "中文"])
+    hit = find(index, "語", context=4).hits[0]
+    assert (hit.before, hit.match, hit.after) == ("本", "語", "の")
+    hit = find(index, "文", limit=5, context=100).hits[1]
+    assert (hit.document, hit.before, hit.after) == ("d1", "中", "")
+
+
+def test_phrases_that_cannot_be_searched_for(tmp_path):
+    index = index_of(tmp_path, ["text"])
+    for ask in (find, longest):
+        with pytest.raises(UsageError):
+            ask(index, "")
+        with pytest.raises(UsageError, match="UTF-8"):
+            ask(index, "\udcff")
+
+
+def test_a_chunk_that_was_sorted_before_a_kill_is_kept_only_for_the_same_text(tmp_path):
+    texts = ["some words here", "and more words there", "last words"]
+    index_of(tmp_path, texts, room=1, batch=1)
+    whole = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    (tmp_path / "search.json").unlink()
+    (tmp_path / "search-00001.text").write_bytes(b"x" * 21)
+    (tmp_path / "search-00002.order").unlink()
+    index_of(tmp_path, texts, room=1, batch=1)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == whole
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / "search-00000.order").unlink(), "missing"),
+        (lambda d: (d / "search-00000.text").write_bytes(b"x"), "1 bytes instead of"),
+        (lambda d: (d / "search.json").write_text("{"), "no index record"),
+        (lambda d: (d / "search.json").write_text("[]"), "no search index"),
+        (lambda d: change(d, documents=7), "checksum"),
+        (lambda d: change(d, version=9), "version 9"),
+    ],
+)
+def test_a_damaged_index_is_refused_in_one_line(tmp_path, damage, message):
+    index_of(tmp_path, ["some text", "more"])
+    damage(tmp_path)
+    with pytest.raises(UsageError, match=message) as error:
+        SearchIndex(find_folder(tmp_path))
+    assert "\n" not in str(error.value) and "again" in str(error.value)
+
+
+def change(folder: Path, **values: object) -> None:
+    path = folder / "search.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_document_that_no_chunk_can_hold_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.dedup.suffix_array.search_index._MOST", 10)
+    with pytest.raises(RunFailed, match="d1"):
+        index_of(tmp_path, ["short", "much longer than that"])
+
+
+def test_the_index_of_a_run_and_one_that_was_built_are_searched_alike(bench):
+    rows = [{"id": "a", "text": "Hello wide world."}, {"id": "b", "text": "The wide world, again."}]
+    source = bench.jsonl("in.jsonl", rows)
+    bench.run([{"dedup_suffix_array": {"threshold": 8}}], source, out="run")
+    done = bench.command("search", "build", source, "-o", "built", "-q")
+    assert done.returncode == 0, done.stderr
+    assert "wide" not in bench.rows("run")[1]["text"]  # the index is of what came in
+    for place in ("run", "run/index", "run/index/dedup_suffix_array", "built"):
+        done = bench.command("search", place, "wide world", "--json")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["count"] == 2
+        assert [(h["document"], h["byte"]) for h in found["hits"]] == [("a", 6), ("b", 4)]
+    done = bench.command("search", "built", "wide world", "--limit", "1")
+    assert "found 2 times, the first 1:" in done.stdout
+    assert "  a byte 6: Hello [wide world]." in done.stdout
+    (bench.folder / "essay.txt").write_text("My wide world is.")
+    done = bench.command("search", "built", "--file", "essay.txt")
+    assert "11 bytes from byte 2 of the text are shared" in done.stdout, done.stderr
+    done = bench.command("search", "built", "--longest", "xyz!")
+    assert done.returncode == 0 and "nothing is shared" in done.stdout
+    for wrong in (["built"], ["built", "a", "--longest", "b"], ["absent", "a"], ["in.jsonl", "a"]):
+        done = bench.command("search", *wrong)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_building_an_index_again_finds_that_all_is_done(bench):
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "text"}])
+    told = []
+    for _ in range(2):
+        done = bench.command("search", "build", source, "-o", "index")
+        assert done.returncode == 0, done.stderr
+        told.append("all is done" in done.stdout)
+    assert told == [False, True]
+
+
+def test_an_empty_corpus_has_an_index_too(tmp_path):
+    index = index_of(tmp_path, [])
+    assert find(index, "a").count == 0 and longest(index, "a").bytes == 0
+    assert np.array_equal(index.starts, [])

@@ -1,0 +1,37 @@
+"""Bytes as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.disk.units import amount, parse_size, scaled
+from curate.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("100TB", 10**14), ("1.5 GiB", 3 << 29), ("2000", 2000), ("7kB", 7000), ("7K", 7000),
+        ("3 PB", 3 * 10**15),
+    ],
+)  # fmt: skip
+def test_sizes_are_decimal_and_binary_with_an_i(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "TB", "-1TB", "1 XB", "1e3", "ten"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--as-if"):
+        parse_size(text)
+
+
+@given(st.integers(1, 10**20))
+def test_an_amount_reads_back_within_a_hundredth(size: int) -> None:
+    assert parse_size(amount(size)) == pytest.approx(size, rel=0.01)
+
+
+def test_three_figures() -> None:
+    found = [scaled(n) for n in (1.0, 999, 999.6, 12_345, 5.96e6, 1e14)]
+    assert found == ["1 ", "999 ", "1.00 k", "12.3 k", "5.96 M", "100 T"]

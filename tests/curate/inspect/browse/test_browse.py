@@ -1,0 +1,291 @@
+"""A run to look at: search, cuts, copies; hostile texts are text; no one else can ask."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.errors import UsageError
+from curate.inspect.browse.library import Library, Query, library
+from curate.inspect.browse.originals import replay
+from curate.inspect.browse.server import Server
+from tests.curate.inspect.browse.chromium import Browser
+
+HOSTILE = (
+    "</style></pre></details><script>window.hacked=1;alert(1)</script>"
+    "<img src=http://evil.test/x onerror=window.hacked=1> \u202egnp.exe\u202c \x01"
+)
+LINE = "The river runs past the old mill and nobody works there any more."
+STEPS = [
+    {"document_length": {"min": 20}},
+    "cut",
+    {"c4": {"min_sentences": 2}},
+    {"dedup_exact": {"key": "url"}},
+    {"pii": {}},
+]
+
+
+def rows() -> list[dict[str, Any]]:
+    """Documents 0 to 69, number 7 hostile, two of one URL, one with an address, short ones."""
+    found: list[dict[str, Any]] = []
+    for i in range(70):
+        text = f"{LINE}\nIt is page {i} of a book that is long.\nmenu {i}\n{LINE} Here it ends."
+        if i == 7:
+            text = f"{LINE}\n{HOSTILE} is what somebody wrote here.\n{LINE}\n{LINE}"
+        if i == 8:
+            text = f"{LINE}\n{LINE}\nWrite to someone@example.org if you want to know more of it."
+        if i % 10 == 9:
+            text = f"Short {i}."
+        url = "http://a.test/same" if i in (20, 21) else f"http://a.test/{i}"
+        found.append({"id": f"d{i}", "text": text, "url": url, "lang": "en" if i % 2 else "de"})
+    found[7] |= {"id": f"d7{HOSTILE}", "url": f"javascript:alert(1)//{HOSTILE}"}
+    return found
+
+
+@pytest.fixture(scope="module")
+def out(shared_bench: Any) -> Path:
+    path = shared_bench.jsonl("in.jsonl", rows())
+    shared_bench.run(STEPS, path)
+    folder: Path = shared_bench.folder / "out"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def books(out: Path) -> Iterator[Library]:
+    with library(out) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(books: Library) -> Iterator[Server]:
+    with Server(books, 0) as found:
+        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def get(server: Server, path: str, method: str = "GET", host: str | None = None) -> Any:
+    """(status, page, headers)."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.putrequest(method, path, skip_host=True)
+    connection.putheader("Host", host or f"127.0.0.1:{server.server_port}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    page = answer.read().decode()
+    connection.close()
+    return answer.status, page, dict(answer.getheaders())
+
+
+def ids(books: Library, **fields: Any) -> list[str]:
+    return [row.id[:3].strip("<") for row in books.find(Query(**fields))[0]]
+
+
+@pytest.mark.parametrize(("fields", "wanted"), [
+    ({"words": "PAGE 33 of"}, ["d33"]),
+    ({"words": "a.test/41"}, ["d41"]),
+    ({"words": "d55"}, ["d55"]),
+    ({"words": "%"}, []),
+    ({"words": "' OR 1=1 --"}, []),
+    ({"rule": "document_length.too_short"}, ["d9", "d19", "d29", "d39", "d49", "d59", "d69"]),
+    ({"rule": "document_length.too_short", "lang": "de"}, []),
+    ({"column": "document_length.words", "most": 2.0, "status": "rejected"},
+     ["d9", "d19", "d29", "d39", "d49", "d59", "d69"]),
+    ({"column": "document_length.words", "least": 500.0}, []),
+    ({"status": "rejected", "rule": "dedup_exact.same_url"}, ["d21"]),
+], ids=str)  # fmt: skip
+def test_search_finds(books: Library, fields: dict[str, Any], wanted: list[str]) -> None:
+    assert ids(books, **fields) == wanted
+
+
+def test_pages_of_fifty_hold_every_document_once_kept_ones_first(books: Library) -> None:
+    first, more = books.find(Query())
+    second, last = books.find(Query(page=1))
+    assert len(first) == 50 and more and not last
+    everything = [r.id for r in (*first, *second)]
+    assert len(set(everything)) == len(everything) == 70
+    kept = [r.kept for r in (*first, *second)]
+    assert kept == sorted(kept, reverse=True)
+
+
+def test_a_cluster_is_found_and_its_copies_stand_side_by_side(
+    books: Library, server: Server
+) -> None:
+    decision = books.partners("d21")[0]
+    asked = f"{decision['method']}:{decision['cluster']}"
+    assert sorted(ids(books, cluster=asked)) == ["d20", "d21"]
+    status, page, _ = get(server, "/document?id=d21")
+    assert status == 200 and "class=sides" in page
+    assert "<del>21 </del>" in page and "<ins>20 </ins>" in page
+    assert 'href="/document?id=d20"' in page
+
+
+def test_what_was_cut_is_struck_through_and_what_was_put_underlined(server: Server) -> None:
+    _, page, _ = get(server, "/document?id=d3")
+    assert re.search(r'<del title="cut by c4\.\w+">menu 3\n?</del>', page)
+    _, page, _ = get(server, "/document?id=d8")
+    assert "someone@example.org</del><ins" in page
+    assert "<dt>" in page and "scores</summary>" in page
+
+
+def test_an_input_that_has_changed_is_said_not_guessed(bench: Any) -> None:
+    path = bench.jsonl("in.jsonl", rows()[:4])
+    bench.run([{"c4": {"min_sentences": 2}}], path)
+    bench.jsonl("in.jsonl", [r | {"text": r["text"].replace("river", "brook")} for r in rows()[:4]])
+    with library(bench.folder / "out") as books, Server(books, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _, page, _ = get(server, "/document?id=d3")
+        server.shutdown()
+    assert "no longer there" in page and "<del" not in page and "menu" not in page
+
+
+def test_hostile_text_is_text(server: Server) -> None:
+    name = quote(f"d7{HOSTILE}")
+    for path in ("/", "/?words=somebody", f"/document?id={name}", f"/?words={quote(HOSTILE)}"):
+        status, page, headers = get(server, path)
+        assert status == 200
+        assert "<script" not in page and "<img" not in page and "\u202e" not in page
+        assert page.count("</style>") == 1 and 'href="javascript' not in page
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'") and "script" not in policy
+
+
+@pytest.mark.parametrize("host", ["evil.test", "127.0.0.1", "localhost:1", ""])
+def test_another_host_name_is_refused(server: Server, host: str) -> None:
+    status, page, _ = get(server, "/", host=host or "0.0.0.0")
+    assert status == 403 and "d1" not in page
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_only_reading_is_allowed(server: Server, method: str) -> None:
+    assert get(server, "/", method=method)[0] == 405
+    assert server.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("path", "status"), [
+    ("/nothing", 404), ("/document?id=no", 404), ("/document", 404), ("/../etc/passwd", 404),
+    ("/?least=x", 400), ("/?page=-1", 400), ("/?page=999999999", 400), ("/?column=id%22", 400),
+    ("/?cluster=x", 400), ("/?status=x", 400), ("/?words=" + "x" * 9000, 414),
+    ("/?" + "&".join(f"a{i}=1" for i in range(60)), 400), ("/?words=%00%ff", 200),
+], ids=lambda v: str(v)[:24])  # fmt: skip
+def test_wrong_requests_are_answered_in_one_line(server: Server, path: str, status: int) -> None:
+    assert get(server, path)[0] == status
+
+
+def test_a_taken_port_and_a_folder_that_is_no_run_are_refused(
+    books: Library, server: Server, bench: Any
+) -> None:
+    with pytest.raises(UsageError, match="give another"):
+        Server(books, server.server_port)
+    for arguments in (("browse", "nowhere"), ("browse", "nowhere", "--static", "x.txt")):
+        done = bench.command(*arguments)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+PIECE = st.text("ab\u00e4\n", max_size=6).map(str.encode)
+
+
+@given(st.lists(st.tuples(PIECE, PIECE, PIECE), max_size=4), PIECE)
+def test_edits_are_replayed_in_any_number_of_steps(
+    spans: list[tuple[bytes, bytes, bytes]], end: bytes
+) -> None:
+    """Each span: text before it, what is cut, what is put; a second step cuts the middle third."""
+    original, one, edits, at = b"", b"", [], 0
+    for before, cut, put in spans:
+        start = at + len(before)
+        put_text = put.decode()
+        edits.append({"step": "a", "rule": "r", "start": start, "end": start + len(cut),
+                      "replacement": put_text})  # fmt: skip
+        original, one, at = original + before + cut, one + before + put, start + len(cut)
+    original, one = original + end, one + end
+    a, z = len(one) // 3, 2 * len(one) // 3
+    edits.append({"step": "b", "rule": "r", "start": a, "end": z, "replacement": ""})
+    final = one[:a] + one[z:]
+    runs = replay(original, edits, final)
+    assert runs is not None
+    assert b"".join(r.text for r in runs if not r.put) == original
+    assert b"".join(r.text for r in runs if not r.cut) == final
+    assert replay(original, edits, final + b"x") is None
+
+
+def test_the_static_page_is_the_same_twice_and_bounded(out: Path, bench: Any) -> None:
+    pages = []
+    for _ in range(2):
+        page = bench.folder / "page.html"
+        done = bench.command("browse", out, "--static", page, "--each", 3)
+        assert done.returncode == 0
+        pages.append(page.read_text())
+    assert pages[0] == pages[1]
+    assert 6 <= pages[0].count("<details class=doc>") <= 3 * 6
+    assert pages[0].count("<script>") == 1 and "'unsafe-inline'; script-src 'sha256-" in pages[0]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    found = Browser(tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
+
+
+def quiet(browser: Browser, width: int, own: str) -> None:
+    """Nothing is wider than the window, nothing ran, nothing was asked of others."""
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.value("typeof window.hacked") == "undefined" and not browser.dialogs
+    assert all(r.startswith((own, "about:", "data:")) for r in browser.requests)
+
+
+def focus(browser: Browser) -> str:
+    return str(browser.value("document.activeElement.name || document.activeElement.href || ''"))
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_chromium_searches_and_reads_by_keyboard(
+    server: Server, browser: Browser, width: int
+) -> None:
+    browser.requests.clear()
+    browser.open(server.address, width)
+    quiet(browser, width, server.address)
+    while focus(browser) != "words":
+        browser.press("Tab", 9)
+    browser.type("somebody wrote")
+    browser.press("Enter", 13, "\r")
+    browser.wait("location.search.includes('somebody')")
+    assert browser.value("document.querySelectorAll('.hit').length") == 1
+    while "/document?" not in focus(browser):
+        browser.press("Tab", 9)
+    browser.press("Enter", 13, "\r")
+    browser.wait("location.pathname === '/document'")
+    assert "<script>" in browser.value("document.querySelector('pre').textContent")
+    quiet(browser, width, server.address)
+    browser.open(f"{server.address}document?id=d21", width)
+    quiet(browser, width, server.address)
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_chromium_finds_in_the_static_page(
+    out: Path, browser: Browser, bench: Any, width: int
+) -> None:
+    page = bench.folder / "page.html"
+    assert bench.command("browse", out, "--static", page, "--each", 50).returncode == 0
+    browser.requests.clear()
+    browser.open(page.as_uri(), width)
+    browser.press("Tab", 9)
+    assert browser.value("document.activeElement.id") == "find"
+    browser.type("somebody wrote")
+    shown = "[...document.querySelectorAll('details.doc')].filter(d => !d.hidden)"
+    browser.wait(f"{shown}.length === 1")
+    while browser.value("document.activeElement.tagName") != "SUMMARY":
+        browser.press("Tab", 9)
+    browser.press("Enter", 13, "\r")
+    browser.wait(f"{shown}[0].open")
+    quiet(browser, width, page.as_uri())

@@ -1,0 +1,168 @@
+"""`llmcurate tokenizer eval`: figures, page, colours, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.cli.app import invoke
+from curate.inspect.evaluate.tokenizers import names
+from curate.inspect.evaluate.tokenizers_figures import ROWS as FIGURES
+from curate.inspect.evaluate.tokenizers_figures import rows
+from tokenize_kit.learn.training import train_tokenizer
+
+ROWS = [
+    {"id": "1", "text": "the cat <b>sat</b> on the mat\nthen", "lang": "en", "source": "a"},
+    {"id": "2", "text": "กินข้าวที่บ้าน", "lang": "th", "source": "b"},
+    {"id": "3", "text": "the mat", "lang": "en", "source": "b"},
+]
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: Any) -> Path:
+    """A folder with texts.jsonl, one/ and two/."""
+    folder: Path = tmp_path_factory.mktemp("judged")
+    lines = [json.dumps(row, ensure_ascii=False) for row in ROWS]
+    (folder / "texts.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    texts = [row["text"] for row in ROWS] * 5
+    train_tokenizer(texts, folder / "one", vocab=280)
+    train_tokenizer(texts, folder / "two", vocab=290)
+    return folder
+
+
+def _eval(capsys: Any, folder: Path, *arguments: Any) -> tuple[int, str, str]:
+    on = ("--on", folder / "texts.jsonl")
+    code = invoke(["tokenizer", "eval", *map(str, (*arguments, *on))])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_figures_languages_and_cuts_are_printed(judged: Path, capsys: Any) -> None:
+    code, out, _ = _eval(capsys, judged, judged / "one", judged / "two", "--show", 1)
+    assert code == 0
+    lines = {line.split("  ")[0]: line for line in out.splitlines()}
+    assert lines["vocabulary"].split() == ["vocabulary", "280", "290"]
+    assert lines["bytes a token"].endswith("*")  # the larger vocabulary
+    assert lines["th"].split()[1] == "1"
+    assert "text 1" in out and "\x1b[" not in out
+    assert "the|" in out or "|the" in out or "| the" in out
+
+
+def test_colours_come_where_they_are_asked_for(judged: Path, capsys: Any) -> None:
+    _, out, _ = _eval(capsys, judged, judged / "one", "--show", 1, "--color")
+    cut = out[out.index("text 1") :]
+    assert "\x1b[30;48;5;152m" in cut and "\x1b[30;48;5;223m" in cut
+    for line in cut.splitlines():
+        assert line.count("\x1b[0m") >= line.count("\x1b[30")  # none runs on
+
+
+def test_the_page_holds_what_the_json_says(judged: Path, capsys: Any) -> None:
+    out = judged / "out"
+    both = (judged / "one", judged / "two")
+    code, said, _ = _eval(capsys, judged, *both, "--show", 2, "-o", out, "--json")
+    assert code == 0
+    found = json.loads(said.splitlines()[-1])
+    assert json.loads((out / "evaluation.json").read_text(encoding="utf-8")) == found
+    assert found["read"] == found["kept"] == 3
+    assert [one["name"] for one in found["tokenizers"]] == ["one", "two"]
+    assert [row["label"] for row in found["tokenizers"][0]["source"]] == ["b", "a"]
+    page = (out / "evaluate.html").read_text(encoding="utf-8")
+    for one in found["tokenizers"]:
+        assert f"{one['bytes_a_token']:.3f}" in page
+    assert "<b>sat" not in page and "sat" in page  # text from documents is text
+    assert page.count("class=tokens") == 4
+    assert "premium<br>a text" in page
+
+
+def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
+    out = judged / "against"
+    given = (judged / "one", "--baseline", judged / "two", "-o", out)
+    code, said, _ = _eval(capsys, judged, *given)
+    assert code == 0
+    lines = {line.split("  ")[0]: line.split() for line in said.splitlines()}
+    assert lines["tokens over the baseline's (NSL)"][-2:][1].startswith("1.000")
+    assert "baseline: two" in said and "tokens over the baseline's by language" in said
+    one, two = json.loads((out / "evaluation.json").read_bytes())["tokenizers"]
+    assert one["nsl"] == one["tokens"] / two["tokens"] > 1
+    page = (out / "evaluate.html").read_text(encoding="utf-8")
+    assert "Baseline: " in page and "over the<br>baseline" in page and "Gini" in page
+
+
+def test_a_pattern_without_ranks_is_refused(judged: Path, capsys: Any) -> None:
+    code, _, err = _eval(capsys, judged, judged / "one", "--pattern", "gpt2")
+    assert code == 2 and ".tiktoken" in err
+
+
+def test_a_page_without_languages_has_no_chapter_on_them(tmp_path: Path, judged: Path) -> None:
+    (tmp_path / "plain.jsonl").write_text('{"text": "the cat"}\n', encoding="utf-8")
+    given = ["tokenizer", "eval", judged / "one", "--on", tmp_path / "plain.jsonl", "-o", tmp_path]
+    assert invoke([str(g) for g in given]) == 0
+    page = (tmp_path / "evaluate.html").read_text(encoding="utf-8")
+    assert 'id="languages"' not in page and 'id="texts"' not in page and 'id="lost"' not in page
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        pytest.param('{"text": ""}', "no document with text", id="empty-text"),
+        pytest.param("not json", "no document with text", id="no-json"),
+    ],
+)
+def test_without_text_there_is_nothing_to_judge(
+    tmp_path: Path, judged: Path, capsys: Any, line: str, said: str
+) -> None:
+    (tmp_path / "in.jsonl").write_text(line + "\n", encoding="utf-8")
+    given = ["tokenizer", "eval", str(judged / "one"), "--on", str(tmp_path / "in.jsonl")]
+    assert invoke(given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_tokenizer_that_is_none_is_refused_by_name(judged: Path, capsys: Any) -> None:
+    (judged / "bad.model").write_bytes(b"\x0a\x80")
+    for name in ("missing", "bad.model", "texts.jsonl"):
+        code, _, err = _eval(capsys, judged, judged / name)
+        assert code == 2
+        assert name in err and len(err.strip().splitlines()) == 1
+
+
+def test_names_are_short_where_they_differ() -> None:
+    paths = [Path("a/tok/tokenizer.json"), Path("b/spm.model"), Path("c/tok32")]
+    assert names(paths) == ["tok", "spm", "tok32"]
+    assert names([Path("a/tok"), Path("b/tok")]) == ["a/tok", "b/tok"]
+
+
+def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> None:
+    rows = [{"text": f"the cat{k} sat on mat{k * 7} and {k * 31} went"} for k in range(120)]
+    path = tmp_path / "texts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    given = ["tokenizer", "study", str(path), "--vocab", "265,270", "-o", str(tmp_path / "out")]
+    assert invoke([*given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["vocab"] for row in found["rows"]] == [265, 270]
+    assert found["recommended"] == 270
+    assert found["read"] == 120
+    page = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 1 and "could not be drawn" not in page
+    assert invoke([*given, "--worth", "1"]) == 0
+    assert "recommended: 265, the last size" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("vocab", ["many", "12", "300,"], ids=["word", "too-small", "comma"])
+def test_sizes_that_are_none_are_refused(judged: Path, capsys: Any, vocab: str) -> None:
+    code = invoke(["tokenizer", "study", str(judged / "texts.jsonl"), "--vocab", vocab])
+    assert code == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_what_reads_the_same_has_no_best() -> None:
+    one = dict.fromkeys((key for key, *_ in FIGURES), 0.5)
+    found = {line[0]: line[2] for line in rows([one, one | {"bytes_a_token": 0.5000001}])}
+    assert found["bytes a token"] == []
+    other = one | {"bytes_a_token": 0.7, "fertility": None, "encode_mb_per_cpu_second": 9.0}
+    found = {line[0]: line[2] for line in rows([one, other])}
+    assert found["bytes a token"] == [1]
+    assert found["tokens a word (fertility)"] == []
+    assert found["encoding, MB/s of CPU time"] == []  # no two runs give the same

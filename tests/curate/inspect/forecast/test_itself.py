@@ -1,0 +1,71 @@
+"""A real run: what it records, and that a forecast of the same run from it is that run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from curate.inspect.forecast.forecast import forecast
+from curate.inspect.forecast.measured import read
+from curate.inspect.forecast.prices import Prices
+from curate.run.driver import make_plan
+from curate.steps.recipe import load
+
+STEPS = ["c4", {"dedup_exact": {"key": "url", "survivor": "newest"}}, "newline_runs"]
+SMALL = {"partition_bytes": 8000, "batch_rows": 20}
+
+
+@pytest.fixture(scope="module")
+def ran(shared_bench, make_pages):
+    """(run.json, OUT, the recipe's file, the input) of a run in several partitions."""
+    source = shared_bench.jsonl("in.jsonl", make_pages(150))
+    recipe = json.dumps({"name": "mine", "steps": STEPS, "read": SMALL})
+    path = shared_bench.folder / "mine.yaml"
+    path.write_text(recipe)
+    shared_bench.run(recipe, source)
+    out = shared_bench.folder / "out"
+    return json.loads((out / "run.json").read_text()), out, path, source
+
+
+def test_a_run_records_cpu_seconds_and_bytes_of_its_files(ran):
+    record, out, _, _ = ran
+    for stage in record["stages"]:
+        assert {"read", "write", "start", *stage["steps"]} <= set(stage["cpu"])
+        assert stage["start"][0] <= stage["start"][1] <= stage["cpu"]["start"]
+        for kind in ("kept", "keys", "rejected"):
+            files = (out / "stages" / stage["folder"]).glob(f"part-*.{kind}.parquet")
+            assert stage["written"][kind] == sum(f.stat().st_size for f in files)
+    first = record["stages"][0]
+    sketches = list((out / "stages" / first["folder"]).glob("part-*.sketch-*.parquet"))
+    assert first["written"]["sketch"] == sum(f.stat().st_size for f in sketches)
+    assert first["decided_cpu"] > 0 and first["decided"]["tasks_cpu"] == 0.0  # too few to split
+    assert first["written"]["decisions"] > 0
+    assert set(record["driver"]["cpu"]) == {"planning", "assembling", "report"}
+
+
+def test_a_run_forecasts_itself(ran):
+    record, out, path, source = ran
+    plan = make_plan(load(str(path), ()), [str(source)])
+    found = forecast(plan, [(read(out),)], 1, Prices())
+    assert found.missing == [] and found.documents == 150
+    stages = {s.name: s for s in found.stages}
+    for stage in record["stages"]:
+        told = stages[stage["folder"]]
+        assert told.documents_in == pytest.approx(stage["read"])
+        assert told.documents_out == pytest.approx(stage["kept"])
+        assert told.text_out == pytest.approx(stage["bytes_out"])
+        written = {k: n for k, n in stage["written"].items() if k != "decisions"}
+        assert told.bytes_out == pytest.approx(sum(written.values()))
+        seconds = {one.label.partition(":")[0]: one.cpu for one in told.steps}
+        del seconds["start"]  # of a partition and a worker: between the least and the most
+        assert seconds == pytest.approx({k: v for k, v in stage["cpu"].items() if k != "start"})
+    decided, first = stages["dedup_exact: deciding"], record["stages"][0]
+    seconds = first["decided_cpu"] + first["decided"]["tasks_cpu"]
+    assert decided.cpu == pytest.approx(seconds)
+
+
+def test_a_run_again_over_the_same_input_has_the_same_records(ran, shared_bench):
+    record, out, path, source = ran
+    shared_bench.run(path.read_text(), source)  # all is done
+    assert json.loads((out / "run.json").read_text())["stages"] == record["stages"]

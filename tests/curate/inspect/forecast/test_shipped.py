@@ -1,0 +1,76 @@
+"""The package's own table of figures, and the documentation that is printed from it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from curate.formats.inputs import InputPlan
+from curate.inspect.forecast.forecast import forecast
+from curate.inspect.forecast.prices import Prices
+from curate.inspect.forecast.sources import groups, shipped, shipped_group
+from curate.run.plan import plan_run
+from curate.steps.recipe import load
+from tests.curate.command_line import run_here
+
+DOC = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
+BLOCK = re.compile(r"^```\n\$ llmcurate ([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def on_paper(name: str):
+    recipe = load(name, ())
+    plan = plan_run(recipe, InputPlan((), ()), on_paper=True)
+    return forecast(plan, groups(recipe, None, None, None), 1000, Prices(), 10**14)
+
+
+@pytest.mark.parametrize("name", ["fineweb", "ccnet-llama1", "c4", "refinedweb"])
+def test_shipped_recipes_have_a_figure_for_everything(name: str) -> None:
+    found = on_paper(name)
+    assert found.missing == []
+    assert all(s.cpu for s in found.stages)
+
+
+def test_the_one_step_whose_model_is_not_shipped_has_none() -> None:
+    (missing,) = on_paper("dclm-baseline").missing
+    assert missing.startswith("no figure for step quality")
+
+
+def test_the_table_says_when_and_on_what_it_was_measured() -> None:
+    table = shipped()
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", table["date"]) and table["cpu"]
+    assert all(run["versions"]["llmcurate"] for run in table["runs"])
+    assert len(shipped_group()) == len(table["runs"])
+    assert not any(run.by_wall for run in shipped_group())
+
+
+def test_the_table_names_no_folder_of_the_machine_that_it_was_measured_on() -> None:
+    text = Path(str(DOC.parents[1] / "curate/scale/measured.json")).read_text(encoding="utf-8")
+    assert '"/' not in text
+
+
+def test_the_plan_on_paper_is_what_the_commands_print(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(DOC.read_text(encoding="utf-8"))
+    assert len(blocks) >= 2
+    for command, printed in blocks:
+        line, _, wanted = command.partition(" | grep ")
+        lines = _here(line, tmp_path).splitlines(keepends=True)
+        pattern = re.compile(shlex.split(wanted)[-1]) if wanted else re.compile("")
+        assert "".join(one for one in lines if pattern.search(one)) == printed, command
+
+
+def _here(line: str, folder: Path) -> str:
+    done = run_here(*shlex.split(line), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_figures_in_the_prose_are_those_of_the_tables() -> None:
+    prose = " ".join(DOC.read_text(encoding="utf-8").split())
+    fineweb, ccnet = on_paper("fineweb"), on_paper("ccnet-llama1")
+    (sketch,) = [x for s in fineweb.stages for x in s.steps if x.label.endswith(": sketching")]
+    hours = [found.total("cpu") / 3600 / 100 for found in (fineweb, ccnet)]
+    assert f"takes {hours[0]:.0f} CPU hours a TB of stored WARC, CCNet's {hours[1]:.0f};" in prose
+    assert f"take {1e12 / sketch.rate / 3600:.0f} CPU hours a TB of text" in prose

@@ -1,0 +1,54 @@
+"""The training chapter: from a record alone, whatever it lacks, and nothing in it is markup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from curate.inspect.report.page_training import training
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    metrics = [
+        {"step": step, "loss": 6 / step, "lr": step / 10, "grad_norm": 1.0} for step in range(1, 6)
+    ]
+    metrics[4]["held_out"] = {"loss": 1.5, "bits_per_byte": 0.7}
+    summary = {
+        "sample": "the <b>cat</b>",
+        "skipped_steps": 0,
+        "best_checkpoint": "checkpoints/step-0000005",
+        "plan": {"train": {"optimizer": "muon", "schedule": "wsd", "ema": 0.0, "rows": 4}},
+        "timing": {"tokens_per_second": 1234.5, "flops_per_second": 2.5e12, "processes": 1},
+    }
+    return {"metrics": metrics, "summary": summary, **changes}
+
+
+def test_curves_of_loss_rate_and_gradient_are_drawn() -> None:
+    page = training(record())
+    assert page.count("<svg") == 3
+    assert "6.00 to 1.20; dots: on documents held out of training, 1.50 at the end" in page
+    assert "learning rate by step" in page and "norm of the gradient" in page
+
+
+def test_what_was_done_and_how_fast_is_said_and_no_share_of_an_unknown_peak() -> None:
+    page = training(record())
+    for name, value in (("optimizer", "muon"), ("tokens a second", "1,234"), ("rows", "4")):
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in page
+    assert "2.5e+12" in page and "MFU" not in page and "<dt>ema</dt>" not in page
+    known = record()
+    known["summary"]["timing"]["mfu"] = 0.413
+    assert "<dt>of the GPU&#x27;s peak (MFU)</dt><dd>41.3 %</dd>" in training(known)
+
+
+def test_a_step_that_changed_nothing_is_told_with_its_documents() -> None:
+    found = record()
+    found["metrics"][2] |= {"loss": None, "skipped": "loss nan", "documents": ["<i>", "b"]}
+    found["summary"]["skipped_steps"] = 1
+    page = training(found)
+    assert "<li>step 3: loss nan. Documents: &lt;i&gt;, b.</li>" in page
+
+
+def test_text_is_text_and_a_record_of_nothing_is_no_crash() -> None:
+    assert "the &lt;b&gt;cat&lt;/b&gt;" in training(record())
+    assert training({"metrics": [], "summary": {}}) == ""
+    only = training(record(metrics=[{"step": 1, "loss": float("nan"), "lr": 0.1}]))
+    assert "<svg" not in only

@@ -1,0 +1,195 @@
+"""The report: one file, no outside requests, text from documents shown as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.api import run_recipe
+from curate.inspect.report import page
+from curate.inspect.report.figures import gather
+from curate.inspect.report.page import render
+from curate.pages import charts
+from curate.run import records
+from curate.run.funnel import amount, rows, text
+from curate.run.outcome import Options
+from curate.run.records import read_record
+from curate.steps.recipe import compose
+
+SENTENCES = "The river runs past the old mill. Nobody works there any more. It is quiet now."
+HOSTILE = "</style></pre><script>alert('x')</script><img src=//evil.test/x> \0 \u202egnp.exe\u202c"
+
+
+class Checked(HTMLParser):
+    """Collects tags and attributes; fails on a tag that is closed but not open."""
+
+    VOID = frozenset({"meta", "br", "path", "use", "img", "link"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.stack: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.stack.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    texts = [f"{SENTENCES} Page {i} ends here." for i in range(5)] + ["short", SENTENCES, SENTENCES]
+    texts += [HOSTILE, "x" * 10_000_000 + "\n{", f"{SENTENCES}\n{HOSTILE}"]
+    lines = [json.dumps({"text": t, "url": f"https://a.test/{HOSTILE}"}) for t in texts]
+    lines.append(json.dumps({"id": "y" * 1_000_000 + HOSTILE, "text": "{ " + HOSTILE}))
+    source = folder / "<script>alert(1)</script>.jsonl".replace("/", "_")
+    source.write_text("\n".join([*lines, "{broken <b>"]))
+    chosen: list[tuple[str, dict[str, Any]]] = [
+        ("c4", {}),
+        ("gopher_quality", {"min_words": 3, "min_stop_words": 1}),
+        ("dedup_exact", {"survivor": "first"}),
+    ]
+    run_recipe(compose("test", chosen, ()), [str(source)], folder / "out", Options(1, True))
+    return folder / "out"
+
+
+def test_the_funnel_adds_up_step_by_step(out: Path) -> None:
+    record = read_record(out)
+    steps = rows(record)
+    assert [(r.step, r.before, r.dropped, r.after) for r in steps] == [
+        ("c4", 12, 4, 8),
+        ("gopher_quality", 8, 5, 3),
+        ("dedup_exact", 3, 2, 1),
+    ]
+    assert steps[2].rules == {"same_text": 2}
+    assert "kept 1 documents" in text(record)
+
+
+def test_bytes_of_text_go_down_the_funnel(out: Path) -> None:
+    sizes = [n for r in rows(read_record(out)) for n in (r.text_in, r.text_out)]
+    assert sizes == sorted(sizes, key=lambda n: -(n or 0)) and sizes[-1] == len(SENTENCES)
+
+
+def test_a_skipped_rule_is_said(out: Path) -> None:
+    assert "no bad word list was given" in text(read_record(out))
+    assert "no bad word list was given" in (out / "report.html").read_text()
+
+
+def test_the_page_asks_for_nothing_from_outside(out: Path) -> None:
+    source = (out / "report.html").read_text()
+    checked = Checked(source)
+    assert not checked.stack or checked.stack == []
+    assert not {"script", "img", "link", "iframe", "object", "form"} & set(checked.tags)
+    for key, value in checked.attributes:
+        assert not key.startswith("on") and key not in ("src", "srcset", "action")
+        if key in ("href", "xlink:href"):
+            assert value and value.startswith("#")
+    assert not re.search(r"url\((?!#)|@import", source)
+    assert "default-src 'none'" in source
+
+
+def test_text_of_documents_cannot_leave_its_place(out: Path) -> None:
+    source = (out / "report.html").read_text()
+    assert "<script" not in source and "&lt;script&gt;" in source
+    assert source.count("</style>") == 1
+    assert "\0" not in source and "\u202e" not in source
+    assert "\u2400" in source and "[U+202E]" in source
+
+
+def test_ten_megabytes_in_a_line_make_no_large_page(out: Path) -> None:
+    assert len((out / "report.html").read_bytes()) < 300_000
+    assert len((out / "run.json").read_bytes()) < 100_000
+
+
+def test_the_page_shows_rules_overlaps_cuts_copies_and_settings(out: Path) -> None:
+    source = (out / "report.html").read_text()
+    for anchor in ("funnel", "rules", "overlap", "cuts", "duplicates", "settings", "speed"):
+        assert f'href="#{anchor}"' in source and f'id="{anchor}"' in source
+    assert "<svg" in source and "limit 3" in source
+
+
+def test_corrupt_lines_are_listed_with_file_and_offset(out: Path) -> None:
+    record = read_record(out)
+    assert record["totals"]["corrupt"] == 1
+    listed = [json.loads(line) for line in (out / "corrupt.jsonl").read_text().splitlines()]
+    assert listed[0]["offset"] > 0 and "not JSON" in listed[0]["what"]
+
+
+def test_the_same_run_gives_the_same_page_by_any_number_of_threads(out: Path) -> None:
+    record = read_record(out)
+    pages = {render(record, gather(out, threads=threads)) for threads in (1, 1, 3)}
+    assert pages == {(out / "report.html").read_text()}
+
+
+def test_a_run_of_products_alone_has_a_page_that_makes_sense(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(json.dumps({"text": SENTENCES * 9}) for _ in range(50)))
+    chosen = [("tokenizer", {"vocab": 300})]
+    run_recipe(compose("tokens", chosen, ()), [str(source)], tmp_path / "out", Options(1, True))
+    page_ = (tmp_path / "out" / "report.html").read_text()
+    assert "300 tokens" in page_ and 'id="products"' in page_ and 'id="rules"' not in page_
+
+
+def test_a_report_that_fails_does_not_lose_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> str:
+        raise ValueError("no <b> today")
+
+    monkeypatch.setattr(page, "render", broken)
+    source = tmp_path / "in.jsonl"
+    source.write_text(json.dumps({"text": SENTENCES}) + "\n")
+    chosen: list[tuple[str, dict[str, Any]]] = [("c4", {})]
+    run_recipe(compose("test", chosen, ()), [str(source)], tmp_path / "out", Options(1, True))
+    record = records.read_record(tmp_path / "out")
+    assert record["totals"]["kept"] == 1 and record["figures"]["rules"] == {}
+    assert any("no <b> today" in n for n in record["notices"])
+    assert "no &lt;b&gt; today" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_chart_that_fails_is_a_line_of_text(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise ImportError("no matplotlib <here>")
+
+    monkeypatch.setattr(charts, "_library", broken)
+    source = render(read_record(out), gather(out))
+    assert "<svg" not in source and "no matplotlib &lt;here&gt;" in source
+
+
+def test_columns_of_the_input_may_have_any_name(bench: Any) -> None:
+    names = ["filename", "file_row_number", "key", "r", "rule", "c4.x", 'a"b', "marks", "judge.<b>"]
+    rows = [dict.fromkeys(names, i) | {"text": SENTENCES if i % 2 else "short"} for i in range(8)]
+    bench.run([{"c4": {}}], bench.jsonl("in.jsonl", rows))
+    record = read_record(bench.folder / "out")
+    assert record["figures"]["rules"]["c4.few_sentences"]["marked"] == 4
+    assert 'a"b' in record["figures"]["measures"]
+    assert not [n for n in record["notices"] if "could not" in n]
+
+
+def test_amounts_are_readable() -> None:
+    assert [amount(n) for n in (0, 999, 1000, 123_456, 5_600_000, 7e12)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "123 kB",
+        "5.6 MB",
+        "7000 GB",
+    ]

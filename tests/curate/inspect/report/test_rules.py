@@ -1,0 +1,160 @@
+"""Figures of rules: marks, first reasons, rules that stood alone, and which column a rule read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curate.documents.documents import CORE, documents
+from curate.documents.rejected import strip_number
+from curate.inspect.report import examples, rules
+from curate.inspect.report.rules import RuleFigures
+from curate.inspect.report.store import opened, read_rows
+
+ROWS = 400
+
+
+def judged(count: int = ROWS) -> Any:
+    """Documents with 0 .. count - 1 words; `few` drops below 50, `odd` every odd one, `nine` what
+    ends in 9, `silent` one without a value."""
+    words = np.arange(count)
+    docs = documents(
+        {"id": [f"d{i:04d}" for i in words], "text": [f"text <{i}>" for i in words]}, CORE
+    ).within("judge")
+    docs = docs.annotate("size", words.astype(np.int32))
+    docs = docs.annotate("half", words / 2)
+    docs = docs.annotate("noise", (words * 7) % 13)
+    docs = docs.drop(words < 50, "few", words, 50)
+    docs = docs.drop(words % 2 == 1, "odd", words % 2, 0)
+    docs = docs.drop(words % 10 == 9, "nine", words / 2)
+    return docs.drop(words == 2, "silent", detail=["why"] * count)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rules")
+    for name, table in zip(("corpus", "rejected"), judged().split(), strict=True):
+        (folder / name).mkdir()
+        half = table.num_rows // 2
+        for i, part in enumerate((table.slice(0, half), table.slice(half))):
+            path = folder / name / f"part-{i:05d}.parquet"
+            pq.write_table(strip_number(part), path, row_group_size=30)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def figures(out: Path) -> RuleFigures:
+    with opened(out) as store:
+        assert store is not None
+        return rules.gather(store)
+
+
+def test_threads_count_the_same(out: Path, figures: RuleFigures) -> None:
+    with opened(out, threads=3) as store:
+        assert store is not None
+        assert rules.gather(store).dump() == figures.dump()
+
+
+def test_marks_first_reasons_and_lone_rules_are_counted(figures: RuleFigures) -> None:
+    few, odd, nine = (figures.rules[f"judge.{n}"] for n in ("few", "odd", "nine"))
+    assert (few.marked, odd.marked, nine.marked) == (50, 200, 40)
+    assert (few.first, odd.first, nine.first) == (50, 175, 0)
+    # few alone: even and below 50, but for the one that `silent` marks too.
+    assert (few.only, odd.only, nine.only) == (24, 140, 0)
+
+
+def test_overlap_counts_documents_that_two_rules_mark(figures: RuleFigures) -> None:
+    assert figures.pairs["judge.few", "judge.odd"] == 25
+    assert figures.pairs["judge.nine", "judge.odd"] == 40
+    assert figures.dump()["overlap"][0] == ["judge.nine", "judge.odd", 40]
+
+
+def test_a_rules_column_is_the_one_that_holds_its_values(figures: RuleFigures) -> None:
+    assert figures.rules["judge.few"].column == "judge.size"
+    assert figures.rules["judge.silent"].column is None
+
+
+def test_a_column_that_does_not_part_kept_from_dropped_is_not_the_rules(
+    figures: RuleFigures,
+) -> None:
+    # `nine` gives the values of `half`, but kept documents lie among them: no limit parts them.
+    assert figures.rules["judge.nine"].column is None
+
+
+def test_a_column_that_the_step_declares_is_the_rules(out: Path, figures: RuleFigures) -> None:
+    said = {"judge.nine": "judge.half", "judge.silent": "judge.gone"}
+    with opened(out) as store:
+        assert store is not None
+        found = rules.gather(store, said)
+    assert found.rules["judge.nine"].column == "judge.half"
+    assert sum(found.rules["judge.nine"].dump()["histogram"]["marked"]) == 40
+    # One that no file has is none, and the others are found as without.
+    assert found.rules["judge.silent"].column is None
+    assert found.rules["judge.few"].dump() == figures.rules["judge.few"].dump()
+
+
+def test_the_side_on_which_a_rule_drops_is_known_from_its_values(figures: RuleFigures) -> None:
+    assert figures.rules["judge.few"].above is False and figures.rules["judge.odd"].above is True
+    assert figures.rules["judge.nine"].above is None
+
+
+def test_histograms_count_every_measured_document_and_those_marked(figures: RuleFigures) -> None:
+    few = figures.rules["judge.few"].dump()["histogram"]
+    assert sum(few["counts"]) == ROWS and sum(few["marked"]) == 50
+    assert all(m <= c for m, c in zip(few["marked"], few["counts"], strict=True))
+    assert set(figures.others) == {"judge.half", "judge.noise"}
+
+
+def test_examples_are_the_same_whatever_the_order_of_rows(out: Path, tmp_path: Path) -> None:
+    def chosen(folder: Path) -> dict[str, list[str]]:
+        with opened(folder) as store:
+            assert store is not None
+            found = examples.gather(store, rules.gather(store).rules)
+        return {k: [e.id for e in v] for k, v in found.items()}
+
+    for name in ("corpus", "rejected"):
+        (tmp_path / name).mkdir()
+        paths = sorted((out / name).glob("*.parquet"))
+        table = pa.concat_tables([pq.read_table(p) for p in reversed(paths)])
+        pq.write_table(table, tmp_path / name / "part-00000.parquet")
+    assert chosen(out) == chosen(tmp_path)
+    assert len(chosen(out)["judge.few"]) == examples.EACH
+
+
+def test_examples_stand_beside_value_limit_and_other_rules(out: Path) -> None:
+    with opened(out) as store:
+        assert store is not None
+        found = examples.gather(store, rules.gather(store).rules)
+    (silent,) = found["judge.silent"]
+    assert silent.id == "d0002" and silent.detail == "why" and silent.also == ("judge.few",)
+    few = found["judge.few"][0]
+    assert few.threshold == 50 and few.value == float(few.id[1:]) and few.text.startswith("text <")
+
+
+def test_rows_are_read_by_place_and_cut(out: Path) -> None:
+    path = str(out / "corpus" / "part-00001.parquet")
+    whole = pq.read_table(path).to_pylist()
+    found = read_rows([(path, 3), (path, 40), (path, len(whole) - 1)], ["id", "text"], 6)
+    assert [found[path, n]["id"] for n in (3, 40)] == [whole[3]["id"], whole[40]["id"]]
+    assert found[path, 3]["text"] == "text <"
+
+
+def test_a_run_that_kept_or_rejected_nothing_has_figures_too(tmp_path: Path) -> None:
+    for part, drop in enumerate((True, False)):
+        docs = documents({"id": ["a"], "text": [None]}, CORE).within("s")
+        docs = docs.annotate("n", np.array([np.nan]))
+        docs = docs.drop(np.array([drop]), "r", np.array([np.nan]), 1)
+        folder = tmp_path / str(part)
+        for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
+            (folder / name).mkdir(parents=True)
+            pq.write_table(table, folder / name / "part-00000.parquet")
+        with opened(folder) as store:
+            assert store is not None
+            found = rules.gather(store)
+            examples.gather(store, found.rules)
+        assert [r.marked for r in found.rules.values()] == ([1] if drop else [])

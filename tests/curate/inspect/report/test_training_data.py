@@ -1,0 +1,58 @@
+"""The training chapter: sources by name, splits and pads counted, all text shown as text."""
+
+from __future__ import annotations
+
+from curate.inspect.report.page_training import training
+from curate.inspect.report.training_data import step_table, table
+from curate.run import funnel
+
+
+def score(loss: float, bits: float | None) -> dict:
+    return {"loss": loss, "bits_per_byte": bits, "documents": 3, "tokens": 40, "bytes": 99}
+
+
+PART = {
+    "packing": "best-fit", "documents": 5, "tokens": 900, "rows": 12, "split": 4, "padded": 77,
+    "used": 0.921, "cropped": 0, "taken_rows": 20,
+}  # fmt: skip
+SOURCE = {
+    "documents": 5, "held_out_documents": 3, "unique_tokens": 900, "tokens": 1500,
+    "epochs": 5 / 3, "repeated_tokens": 600,
+}  # fmt: skip
+SUMMARY = {
+    "parameters": 2_000_000, "steps": 9, "first_loss": 5.5, "last_loss": 4.25,
+    "held_out_loss": 4.5, "bits_per_byte": None, "sample": "<b>word</b>",
+    "held_out_sources": {"web": score(4.25, 1.875), "<i>wiki": score(4.75, None)},
+    "data": {
+        "sources": {"web": SOURCE},
+        "stages": [
+            {"name": "anneal", "steps": 9, "rows": 4, "context": 32, "sources": {"web": PART}}
+        ],
+    },
+}  # fmt: skip
+PRODUCT = {"label": "pretrain", "makes": "model", "summary": SUMMARY, "metrics": []}
+
+
+def test_the_chapter_has_sources_packing_and_epochs():
+    page = training(PRODUCT)
+    for shown in ("1.875", "4.750", "anneal", "best-fit", "92.1 %", "77", "1.67", "1,500"):
+        assert shown in page, shown
+    assert "<i>wiki" not in page and "&lt;i&gt;wiki" in page and "<b>word" not in page
+
+
+def test_the_terminal_has_a_line_a_source():
+    lines = table(SUMMARY)
+    assert len(lines) == 3 and "1.875" in lines[1] and lines[2].split()[-1] == "-"
+    assert table({**SUMMARY, "held_out_sources": {}}) == []
+
+
+def test_a_model_of_tokens_without_bytes_tells_its_loss():
+    assert "loss 4.50 on held-out text" in funnel.product_line(PRODUCT)
+
+
+def test_the_documents_of_a_step_are_lines():
+    document = {"shards": "web", "source": "", "id": "a\x1bb", "tokens": 12}
+    found = {"step": 3, "stage": "anneal", "rows": 2, "tokens": 12, "documents": [document]}
+    lines = step_table({**found, "skipped": "loss nan"})
+    assert lines[0] == "step 3 (anneal): 2 rows, 12 tokens of 1 documents"
+    assert lines[1].endswith("loss nan") and lines[2].split() == ["12", "web", "a␛b"]

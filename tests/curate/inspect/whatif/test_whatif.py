@@ -1,0 +1,252 @@
+"""What-if: counts from stored scores are those of a run with these settings, or bounds of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from curate.documents.documents import documents
+from curate.documents.limits import marks
+from curate.errors import UsageError
+from curate.inspect.whatif import ahead
+from curate.inspect.whatif.figures import Answer, answer
+from curate.inspect.whatif.page import render
+from curate.inspect.whatif.scores import SIZES
+from curate.steps.recipe import make_step
+from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
+
+WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
+MEASURED = [
+    {"gopher_quality": {"min_words": 30}},
+    {"document_length": {"min": 150, "unit": "chars"}},
+]
+STAGED = [
+    {"gopher_quality": {"min_words": 30}},
+    {"c4": {"min_sentences": 2}},
+    "cut",
+    {"document_length": {"min": 150, "unit": "chars"}},
+]
+
+
+def texts(count: int) -> list[dict[str, Any]]:
+    """Documents of 0 to 120 words in lines with and without an end mark, a few of signs."""
+    draw = random.Random(5)
+    rows = []
+    for i in range(count):
+        lines = [
+            " ".join(draw.choices(WORDS, k=draw.randint(2, 14))).capitalize() + draw.choice("...,")
+            for _ in range(draw.randint(0, 12))
+        ]
+        text = "# " * 40 if i % 31 == 0 else "\n".join(lines)
+        rows.append({"id": f"d{i}", "text": text, "lang": draw.choice(["en", "de", None])})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def bench(shared_bench: Any) -> Any:
+    path = shared_bench.jsonl("in.jsonl", texts(400))
+    shared_bench.run(MEASURED, path, out="measured")
+    shared_bench.run(STAGED, path, out="staged")
+    return shared_bench
+
+
+def whatif(bench: Any, out: str, *sets: str) -> Answer:
+    return answer(bench.folder / out, sets)
+
+
+def run(bench: Any, steps: list[Any], *sets: str) -> tuple[int, int]:
+    """(documents, bytes) kept by a run with these settings."""
+    name = "run" + "".join(c if c.isalnum() else "_" for c in "".join(sets))
+    bench.run(steps, bench.folder / "in.jsonl", out=name, sets=sets)
+    rows = bench.rows(name)
+    return len(rows), sum(len(r["text"].encode()) for r in rows)
+
+
+@pytest.mark.parametrize("sets", [
+    ("gopher_quality.min_words=60",),
+    ("gopher_quality.min_words=5", "document_length.min=40"),
+    ("document_length.max=300",),
+], ids=["tighter", "looser", "switched_on"])  # fmt: skip
+def test_where_every_step_only_measures_the_counts_are_those_of_a_run(
+    bench: Any, sets: tuple[str, ...]
+) -> None:
+    found = whatif(bench, "measured", *sets)
+    assert found.unmeasured.documents == 0 and not found.notes
+    assert (found.after.documents, found.after.bytes) == run(bench, MEASURED, *sets)
+    assert found.after.documents == (
+        found.before.documents + found.gained.documents - found.lost.documents
+    )
+
+
+@pytest.mark.parametrize("least", [12, 60])
+def test_behind_an_edit_and_a_cut_a_run_lies_between_the_bounds(bench: Any, least: int) -> None:
+    sets = (f"gopher_quality.min_words={least}",)
+    found = whatif(bench, "staged", *sets)
+    kept, _ = run(bench, STAGED, *sets)
+    least_kept = found.after.documents
+    assert least_kept <= kept <= least_kept + found.unmeasured.documents
+    assert (found.unmeasured.documents > 0) == (least < 30)
+    if least >= 30:
+        assert least_kept == kept and not found.gained.documents
+
+
+def test_curves_say_what_a_run_with_that_limit_keeps(bench: Any) -> None:
+    found = whatif(bench, "measured", "document_length.max=600")
+    curves = {r.name: r.curve for r in found.rules if r.curve}
+    assert {"gopher_quality.few_words", "document_length.too_long"} <= curves.keys()
+    for name, setting in (
+        ("gopher_quality.few_words", "gopher_quality.min_words"),
+        ("gopher_quality.hash_ratio", "gopher_quality.max_symbol_ratio"),
+        ("document_length.too_long", "document_length.max"),
+    ):
+        points = [p for p in curves[name] if setting != "document_length.max" or p.threshold >= 150]
+        for point in points[:: max(1, len(points) // 4)]:
+            value = point.threshold if "ratio" in setting else int(point.threshold)
+            other = whatif(bench, "measured", "document_length.max=600", f"{setting}={value}")
+            if "ratio" not in setting:  # two rules share that setting
+                assert point.kept == other.after, (name, point.threshold)
+            else:
+                assert point.kept.documents >= other.after.documents
+
+
+def test_own_share_is_what_a_run_without_the_rule_keeps_more(bench: Any) -> None:
+    rules = {r.name: r for r in whatif(bench, "measured").rules}
+    kept = whatif(bench, "measured").before
+    without = whatif(bench, "measured", "gopher_quality.min_words=0").after
+    alone = rules["gopher_quality.few_words"].alone
+    assert alone.documents == without.documents - kept.documents
+    assert alone.bytes == without.bytes - kept.bytes
+
+
+def test_overlap_and_languages_are_those_of_the_stored_reasons(bench: Any) -> None:
+    found = whatif(bench, "measured")
+    pairs: dict[tuple[str, str], int] = {}
+    for row in bench.rows("measured", "rejected"):
+        rules = sorted({f"{r['step']}.{r['rule']}" for r in row["reasons"]})
+        for pair in itertools.combinations(rules, 2):
+            pairs[pair] = pairs.get(pair, 0) + 1
+    assert found.overlap == pairs and len(pairs) > 3
+    langs = [row["lang"] or "(none)" for row in bench.rows("measured")]
+    for name, of in found.languages.items():
+        assert of.before.documents == of.after.documents == langs.count(name)
+
+
+@pytest.mark.parametrize(("name", "settings", "other"), [
+    ("gopher_quality", {"variant": "datatrove"}, {"min_words": 9, "max_word_length": 4}),
+    ("gopher_quality", {"variant": "dclm"}, {"min_stop_words": 4, "max_symbol_ratio": 0.01}),
+    ("gopher_repetition", {}, {"max_top_n_gram_chars": {2: 0.01}, "max_duplicate_lines": 0.1}),
+    ("fineweb_quality", {"variant": "datatrove"}, {"min_end_marks": 0.9, "max_newlines": 0.05}),
+    ("fineweb_quality", {"variant": "paper"}, {"min_end_marks": 1, "max_short_lines": 0.2}),
+    ("document_length", {}, {"min": 10, "max": 60}),
+    ("c4", {}, {"min_sentences": 6}),
+    ("wangchanberta", {}, {"min_thai_chars": 0}),
+], ids=lambda v: v if isinstance(v, str) else str(list(v.values())[:1] if v else ""))  # fmt: skip
+def test_columns_of_one_setting_decide_for_another_as_the_step_does(
+    name: str, settings: dict[str, Any], other: dict[str, Any]
+) -> None:
+    columns = {k: [r[k] for r in texts(120)] for k in ("id", "text")}
+    docs = documents(columns).within(name)
+    measured = make_step(name, settings).apply(docs)
+    step = make_step(name, settings | other)
+    decided = {d.rule: d.rows.tolist() for d in step.apply(docs).drops}
+
+    def column(of: str) -> np.ndarray:
+        return measured.table[f"{name}.{of}"].to_numpy()
+
+    for rule, mask in marks(step.limits(), column).items():
+        assert np.flatnonzero(mask).tolist() == decided.get(rule, []), rule
+    assert any(rule in decided for rule in marks(step.limits(), column)) or name == "wangchanberta"
+
+
+def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) -> None:
+    found = whatif(bench, "staged", "c4.min_words_per_line=2", "document_length.min=400")
+    assert list(found.question.again) == ["c4.min_words_per_line"]
+    assert "measures them again" in found.notes[0]
+    assert found.after.documents < found.before.documents
+
+
+@pytest.mark.parametrize(("setting", "said"), [
+    ("gopher.min_words=3", "no section"),
+    ("gopher_quality.min_word=3", "unknown key"),
+    ("gopher_quality.min_words=many", "valid integer"),
+    ("gopher_quality.min_words=30", "that is what the run had"),
+    ("read.batch_rows=3", "no stored scores"),
+])  # fmt: skip
+def test_a_wrong_setting_is_refused_in_one_line(bench: Any, setting: str, said: str) -> None:
+    done = bench.command("whatif", "measured", "--set", setting)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_folders_that_are_no_run_and_damaged_ones_are_refused(bench: Any) -> None:
+    with pytest.raises(UsageError, match="no finished run"):
+        whatif(bench, "nowhere")
+    bench.run(MEASURED, bench.folder / "in.jsonl", out="damaged")
+    part = next((bench.folder / "damaged" / "rejected").glob("part-*.parquet"))
+    part.write_bytes(part.read_bytes()[:900])
+    with pytest.raises(UsageError, match="cannot be read"):
+        whatif(bench, "damaged")
+
+
+def test_reasons_that_do_not_fit_the_scores_are_not_tried_again(bench: Any) -> None:
+    bench.run(MEASURED, bench.folder / "in.jsonl", out="other")
+    part = next((bench.folder / "other" / "corpus").glob("part-*.parquet"))
+    table = pq.read_table(part)
+    at = table.column_names.index("gopher_quality.words")
+    words = np.array(table["gopher_quality.words"].to_pylist(), np.int32)
+    words[0] = 3
+    pq.write_table(table.set_column(at, "gopher_quality.words", [words]), part)
+    with pytest.raises(UsageError, match="disagree"):
+        whatif(bench, "other", "gopher_quality.min_words=40")
+    assert whatif(bench, "other", "document_length.min=300").after.documents > 0
+
+
+def test_lengths_of_texts_are_read_once_and_again_for_another_corpus(bench: Any) -> None:
+    stored = bench.folder / "measured" / SIZES
+    before = whatif(bench, "measured").before
+    made = stored.stat().st_mtime_ns
+    assert whatif(bench, "measured").before == before and stored.stat().st_mtime_ns == made
+    stored.write_bytes(b"damaged")
+    assert whatif(bench, "measured").before == before
+
+
+def test_the_command_prints_a_table_json_and_a_page_that_runs_nothing(bench: Any) -> None:
+    page = bench.folder / "page.html"
+    sets = ("--set", "gopher_quality.min_words=60")
+    done = bench.command("whatif", "measured", *sets, "-o", page)
+    assert done.returncode == 0 and "gopher_quality.min_words 30 -> 60" in done.stdout
+    text = page.read_text()
+    assert "<script" not in text and "default-src 'none'" in text and text.count("<svg") > 5
+    data = json.loads(bench.command("whatif", "measured", *sets, "--json").stdout)
+    assert data["after"]["least"]["documents"] < data["before"]["documents"]
+    assert data["rules"]["gopher_quality.few_words"]["curve"]
+    assert bench.command("whatif", "measured", "-o", bench.folder).returncode == 2
+
+
+def test_a_page_shows_names_as_text(bench: Any) -> None:
+    found = whatif(bench, "measured", "document_length.max=600")
+    found.question.changes["<script>alert(1)</script>"] = ("<b>", "</style>")
+    page = render(found)
+    assert "&lt;script&gt;" in page and "<script>" not in page and page.count("</style>") == 1
+
+
+def test_columns_that_were_read_ahead_give_the_same_answer(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, sets = bench.folder / "staged", ("gopher_quality.min_words=60",)
+    found = answer(out, sets)
+    early = ahead.start(out)
+    assert early is not None and answer(out, sets, early) == found
+    # What is asked for was not read, or of another run: it is read then.
+    assert answer(out, sets, ahead.start(bench.folder / "measured")) == found
+    few = ahead.Reading(early.paths[:1], early.paths[1:], ["gopher_quality.words"])
+    assert answer(out, sets, few) == found
+    few.close()
+    monkeypatch.setattr(ahead, "MOST_COLUMNS", 3)
+    assert ahead.start(out) is None
+    assert ahead.start(bench.folder / "nowhere") is None

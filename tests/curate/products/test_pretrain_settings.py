@@ -1,0 +1,48 @@
+"""Sources and stages of a recipe's `pretrain`: checked when the recipe is read."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from pydantic import ValidationError
+
+from curate.products.pretraining import PretrainProduct
+
+
+def test_stages_say_how_many_steps_there_are():
+    step = PretrainProduct(stages=[{"steps": 30}, {"steps": 12, "context": 64}])
+    assert step.steps == 42
+    assert [stage.steps for stage in step._config().stages] == [30, 12]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"stages": [{"steps": 3, "contxt": 64}]},
+            "unknown setting 'contxt'; did you mean context",
+        ),
+        ({"stages": [{"steps": 3}], "steps": 4}, "set steps to 3"),
+        ({"stages": [{"context": 3}]}, "steps"),
+        ({"sources": [{"weight": 1}]}, "shards"),
+        ({"sources": [{"shards": "a", "weight": -1}]}, "source a: weight is -1"),
+        ({"sources": [{"shards": "a", "weight": "much"}]}, "weight is 'much', expected"),
+        ({"rows": 6, "stages": [{"steps": 1, "rows": 0}]}, "rows is 0"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        PretrainProduct(**settings)
+
+
+def test_a_run_is_known_by_what_is_in_its_sources(tmp_path):
+    for name, text in (("a", "1"), ("b", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(text)
+    moved = shutil.copytree(tmp_path / "a", tmp_path / "moved")
+
+    def identity(place):
+        return PretrainProduct(sources=[{"shards": str(place), "name": "x"}]).identity()
+
+    assert identity(tmp_path / "a") == identity(moved) != identity(tmp_path / "b")

@@ -1,0 +1,68 @@
+"""Ctrl-C ends the process in seconds, also while compiled code keeps Python from raising it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from curate.run import driver as interrupt
+
+SCRIPT = """
+import hashlib, sys, time
+from curate.run import driver as interrupt
+interrupt.GRACE_SECONDS = 0.3
+try:
+    with interrupt.prompt():
+        print("ready", flush=True)
+        {body}
+except KeyboardInterrupt:
+    sys.exit(4)
+"""
+DEAF = "hashlib.pbkdf2_hmac('sha256', b'a', b'b', 10**9)"
+ATTENTIVE = "time.sleep(60)"
+
+
+@pytest.mark.parametrize(("body", "status"), [(DEAF, 130), (ATTENTIVE, 4)])
+def test_an_interrupt_is_raised_where_it_can_be_and_ends_the_process_where_not(body, status):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(body=body)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=20)[1]
+    assert process.returncode == status
+    assert time.monotonic() - began < 3
+    assert ("goes on from here" in error) == (status == 130)
+
+
+def test_a_caller_with_a_handler_of_its_own_keeps_it():
+    mine = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with interrupt.prompt():
+            assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.signal(signal.SIGINT, mine)
+
+
+def test_outside_the_main_thread_nothing_changes():
+    seen = []
+
+    def work() -> None:
+        with interrupt.prompt():
+            seen.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]

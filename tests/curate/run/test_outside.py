@@ -1,0 +1,134 @@
+"""An OUT or a HOME that somebody sends says what it likes: nothing outside of it is touched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+
+import pytest
+
+RECIPE = "steps:\n  - c4: {min_sentences: 2}\n  - dedup_exact\n"
+WHOLE = "steps:\n  - dedup_exact\n  - tokenizer: {vocab: 300}\n  - export\n"
+
+
+@pytest.fixture(scope="module")
+def made(shared_bench, make_pages):
+    """A finished run with products."""
+    shared_bench.jsonl("in.jsonl", make_pages(40))
+    (shared_bench.folder / "recipe.yaml").write_text(WHOLE)
+    shared_bench.run(WHOLE, shared_bench.folder / "in.jsonl", out="made")
+    return shared_bench
+
+
+class Case:
+    """A copy of that OUT, beside a folder that is somebody else's."""
+
+    def __init__(self, bench, name: str) -> None:
+        self.bench, self.folder = bench, bench.folder / name
+        self.out, self.victim = self.folder / "out", self.folder / "victim"
+        (self.victim / "deep").mkdir(parents=True)
+        (self.victim / "deep/file").write_text("mine")
+        (self.victim / "manifest.json").write_text("mine")
+        shutil.copytree(bench.folder / "made", self.out)
+
+    def sql(self, text: str, *values: str) -> None:
+        with sqlite3.connect(self.out / "ledger.db") as db:
+            db.execute(text, values)
+        db.close()
+
+    def run(self, *sets: str):
+        more = [x for s in sets for x in ("--set", s)]
+        return self.bench.command(
+            "run", "recipe.yaml", "in.jsonl", "-o", self.out, "--workers", 1, "--quiet", *more
+        )
+
+    def untouched(self) -> bool:
+        left = sorted(p.relative_to(self.victim).as_posix() for p in self.victim.rglob("*"))
+        texts = [(self.victim / n).read_text() for n in ("deep/file", "manifest.json")]
+        return left == ["deep", "deep/file", "manifest.json"] and texts == ["mine", "mine"]
+
+    def refuses(self, *parts: str, sets: tuple[str, ...] = ("tokenizer.vocab=310",)) -> None:
+        done = self.run(*sets)
+        assert done.returncode == 1 and done.stderr.strip().count("\n") == 0, done.stderr
+        assert all(part in done.stderr for part in parts), done.stderr
+        assert self.untouched()
+
+
+@pytest.fixture
+def case(made, request):
+    return Case(made, request.node.name)
+
+
+def test_a_note_of_an_exchange_removes_no_folder(case):
+    note = {"url": f"file://{case.folder}", "run": "victim"}
+    (case.out / ".exchange").write_text(json.dumps(note))
+    assert case.run("tokenizer.vocab=310").returncode == 0 and case.untouched()
+
+
+@pytest.mark.parametrize("name", ["../victim/deep/file", "../victim", "{victim}/deep/file", ""])
+def test_the_list_of_files_beside_an_index_names_none_elsewhere(case, name):
+    listed = case.out / "index/files.json"
+    listed.write_text(json.dumps([name.format(victim=case.victim)]))
+    case.refuses("files.json names ", sets=("dedup_exact.survivor=first",))
+
+
+def test_an_index_that_is_a_link_is_not_followed(case):
+    shutil.rmtree(case.out / "index")
+    (case.out / "index").symlink_to(case.victim)
+    case.refuses("index/", "does not lie inside", sets=("dedup_exact.survivor=first",))
+
+
+def test_files_that_the_ledger_calls_published_lie_in_out(case):
+    files = json.dumps({"key": "x", "files": ["../victim/manifest.json", "tokenizer.json"]})
+    case.sql("UPDATE stages SET result = ? WHERE stage = 'published:tokenizer'", files)
+    case.refuses("ledger.db names '../victim/manifest.json'")
+    case.sql("UPDATE stages SET result = '{\"files\": 7}' WHERE stage = 'published:tokenizer'")
+    case.refuses("ledger.db is damaged")
+
+
+def test_a_product_is_not_put_through_a_link(case):
+    shutil.rmtree(case.out / "jsonl")
+    (case.out / "jsonl").symlink_to(case.victim)
+    case.refuses("jsonl", "through a link", sets=("export.compression=gz",))
+
+
+@pytest.mark.parametrize("link", ["stages", "stages/*export*", "stages/*export*/jsonl"])
+def test_stages_that_are_links_are_not_followed(case, link):
+    (path,) = case.out.glob(link)
+    shutil.rmtree(path)
+    path.symlink_to(case.victim)
+    (case.victim / ".spill-x").mkdir()  # as a killed run would leave it
+    (case.victim / ".part-x").touch()
+    case.sql("DELETE FROM stages WHERE stage NOT LIKE 'published%'")
+    case.sql("UPDATE runs SET done = 0")
+    done = case.run()
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert (case.victim / ".spill-x").is_dir() and (case.victim / ".part-x").exists()
+
+
+@pytest.mark.parametrize("name", ["corpus", "rejected", ".corpus-new", ".corpus-old"])
+def test_a_link_in_the_place_of_a_folder_goes_and_what_it_leads_to_stays(case, name):
+    shutil.rmtree(case.out / name, ignore_errors=True)
+    (case.out / name).symlink_to(case.victim)
+    done = case.run("dedup_exact.survivor=first")
+    assert done.returncode == 0 and case.untouched(), done.stderr
+    assert not (case.out / name).is_symlink()
+
+
+def test_a_store_says_nothing_of_places_outside_of_it(tmp_path):
+    from curate.disk.publish import LIST, Store
+    from curate.errors import RunFailed
+
+    (tmp_path / "victim").write_text("mine")
+    store = Store(f"file://{tmp_path}/out")
+    for work in (
+        lambda: store.remove(["../victim"]),
+        lambda: store.write("../victim", b"x"),
+        lambda: store.get("../victim", tmp_path / "got"),
+        lambda: store.put(tmp_path / "victim", "a/../../other"),
+    ):
+        with pytest.raises(RunFailed, match="is nothing inside it"):
+            work()
+    store.write(LIST, b'{"version": 1, "files": ["../victim"]}')
+    assert store.listed() == {} and sorted(p.name for p in tmp_path.iterdir()) == ["out", "victim"]

@@ -1,0 +1,222 @@
+"""The process itself: killed, interrupted, locked out, out of space; what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PLUGINS = Path(__file__).parents[1] / "engines/plugins"
+
+
+@pytest.fixture
+def stopping(bench, monkeypatch):
+    """A run whose worker waits for ever at one document, started and at work."""
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
+    recipe = {"steps": ["crash", "dedup_exact"], "read": {"partition_bytes": 2000}}
+    (bench.folder / "r.yaml").write_text(json.dumps(recipe))
+    rows = [{"id": f"d{i}", "text": f"text {i} " + "x" * 100} for i in range(100)]
+    rows[60]["text"] += " STOP"
+    bench.jsonl("in.jsonl", rows)
+
+    def start(out: str = "out") -> subprocess.Popen[str]:
+        process = bench.start("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "2")
+        deadline = time.monotonic() + 30
+        while len(list(bench.folder.glob(f"{out}/stages/00-*/part-*.kept.parquet"))) < 3:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+        return process
+
+    yield start
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+
+
+def gone(processes: list[psutil.Process], seconds: float = 3) -> bool:
+    return not psutil.wait_procs(processes, timeout=seconds)[1]
+
+
+def finish(bench, out: str = "out") -> None:
+    """The same run with a step that harms nobody: REGISTRY knows `crash` by another module."""
+    calm = bench.folder / "calm"
+    calm.mkdir(exist_ok=True)
+    text = (PLUGINS / "crashing.py").read_text().replace('if "STOP" in text:', "if False:")
+    (calm / "crashing.py").write_text(text)
+    path = os.pathsep.join([str(calm), str(PLUGINS)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)
+        result = bench.process("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "1")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow  # encoding, MinHash and training are killed in every run of the tests
+def test_killed_twice_a_run_ends_with_the_same_bytes():
+    script = ROOT / "scripts/kill_test.py"
+    result = subprocess.run(
+        [sys.executable, str(script), "--kills", "2", "--documents", "250"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "2 kills" in result.stdout
+
+
+def test_interrupt_ends_the_run_and_its_workers_and_the_run_resumes(bench, stopping):
+    process = stopping()
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) == 2
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    error = process.communicate(timeout=10)[1]
+    assert process.returncode == 130
+    assert time.monotonic() - began < 5
+    assert gone(workers)
+    assert "Traceback" not in error and len(error.splitlines()) <= 1
+    assert not (bench.folder / "out/corpus").exists()
+    done = {p: p.stat().st_mtime_ns for p in bench.folder.rglob("part-*.kept.parquet")}
+    finish(bench)
+    # What a worker had put in place when the interrupt came may be made once more.
+    assert sum(p.stat().st_mtime_ns != t for p, t in done.items()) <= 2
+    assert len(bench.ids()) == 100
+
+
+def test_a_second_process_on_the_same_out_gets_75_and_the_holders_name(bench, stopping):
+    holder = stopping()
+    second = bench.process("run", "r.yaml", "in.jsonl", "-o", "out")
+    assert second.returncode == 75
+    assert re.search(rf"process {holder.pid} on {re.escape(socket.gethostname())}", second.stderr)
+    assert re.search(r"started 20\d\d-\d\d-\d\dT", second.stderr)
+    assert len(second.stderr.splitlines()) == 1
+
+    # Another OUT is free, and the holder is still at work.
+    bench.jsonl("other.jsonl", [{"id": "a", "text": "x"}])
+    assert bench.process("run", "r.yaml", "other.jsonl", "-o", "other").returncode == 0
+    assert holder.poll() is None
+
+    # A holder that died without a word is replaced.
+    workers = psutil.Process(holder.pid).children(recursive=True)
+    holder.kill()
+    holder.wait()
+    assert gone(workers)
+    finish(bench)
+    assert len(bench.ids()) == 100
+
+
+def test_a_lock_of_another_process_with_the_same_number_is_taken_over(bench):
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "x"}])
+    bench.run(["dedup_exact"], source)
+    db = sqlite3.connect(bench.folder / "out/ledger.db")
+    me = os.getppid()
+    db.execute(
+        "INSERT INTO lock VALUES (1, ?, ?, ?, 'long ago', ?)", (me, 1.0, socket.gethostname(), 1.0)
+    )
+    db.commit()
+    db.close()
+    assert bench.run(["dedup_exact"], source).nothing_new
+
+
+def test_a_silent_holder_on_another_host_is_taken_over_after_minutes(bench):
+    from curate.errors import LockHeld
+
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "x"}])
+    bench.run(["dedup_exact"], source)
+    path = bench.folder / "out/ledger.db"
+    for beat, held in ((time.time() - 60, True), (time.time() - 1000, False)):
+        db = sqlite3.connect(path)
+        db.execute("DELETE FROM lock")
+        db.execute("INSERT INTO lock VALUES (1, 1, 1.0, 'elsewhere', 'then', ?)", (beat,))
+        db.commit()
+        db.close()
+        if held:
+            with pytest.raises(LockHeld, match="process 1 on elsewhere, started then"):
+                bench.run(["dedup_exact"], source)
+        else:
+            assert bench.run(["dedup_exact"], source).nothing_new
+
+
+def test_a_damaged_ledger_is_named(bench):
+    from curate.errors import RunFailed
+
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "x"}])
+    (bench.folder / "out").mkdir()
+    (bench.folder / "out/ledger.db").write_bytes(b"not a database, but long enough " * 40)
+    with pytest.raises(RunFailed, match=r"ledger\.db is damaged.*move it away"):
+        bench.run(["dedup_exact"], source)
+
+
+PRODUCTS = """\
+steps:
+  - dedup_exact
+  - tokenizer: {vocab: 300}
+  - shards
+"""
+
+
+def half_written(out: Path) -> list[str]:
+    return [p.name for p in out.rglob("*") if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    "limit", [8_000, *(pytest.param(n, marks=pytest.mark.slow) for n in (60_000, 300_000))]
+)
+def test_a_file_size_limit_is_one_line_and_resumes(bench, limit):
+    rows = [{"id": f"d{i}", "text": os.urandom(400).hex()} for i in range(1000)]
+    bench.jsonl("in.jsonl", rows)
+    (bench.folder / "r.yaml").write_text(PRODUCTS)
+    arguments = ("run", "r.yaml", "in.jsonl", "-o", "out", "-q")
+
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    failed = bench.process(*arguments, preexec_fn=small)
+    assert failed.returncode == 1
+    assert len(failed.stderr.splitlines()) == 1
+    assert "space" in failed.stderr and "again" in failed.stderr
+    assert half_written(bench.folder / "out") == []
+    assert not (bench.folder / "out/corpus").exists()
+    if limit > 8_000:
+        assert bench.process(*arguments).returncode == 0
+        assert len(bench.ids()) == 1000
+
+
+@pytest.fixture
+def disk(bench):
+    """A disk of its own that can be made larger; skipped where one cannot be mounted."""
+    mount = bench.folder / "disk"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(mount)]
+    try:
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("a small disk cannot be mounted here")
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_full_disk_is_one_line_and_resumes(bench, disk):
+    rows = [{"id": f"d{i}", "text": os.urandom(400).hex()} for i in range(1000)]
+    bench.jsonl("in.jsonl", rows)
+    (bench.folder / "r.yaml").write_text(PRODUCTS)
+    arguments = ("run", "r.yaml", "in.jsonl", "-o", disk / "out", "-q")
+    failed = bench.process(*arguments)
+    assert failed.returncode == 1
+    assert "disk full" in failed.stderr and len(failed.stderr.splitlines()) == 1
+    assert half_written(disk / "out") == []
+    subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
+    assert bench.process(*arguments).returncode == 0
+    assert len(bench.ids("disk/out")) == 1000

@@ -1,0 +1,81 @@
+"""Codes: one language under several names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from curate.scoring.fasttext.model_file import read_header
+from curate.scoring.language import codes
+
+
+@pytest.mark.parametrize(
+    ("label", "code", "script"),
+    [
+        ("en", "eng", None),
+        ("eng", "eng", None),
+        ("eng_Latn", "eng", "Latn"),
+        ("zho_Hant", "zho", "Hant"),
+        ("ceb", "ceb", None),
+        ("sh", "hbs", None),
+        ("als", "gsw", None),  # the Alemannic Wikipedia, in lid.176
+        ("als_Latn", "als", "Latn"),  # Tosk Albanian, in NLLB
+        ("zh-yue", None, None),
+        ("spam", None, None),
+        ("EN", None, None),
+        ("not_spam", None, None),
+        ("", None, None),
+        ("_Latn", None, "Latn"),
+    ],
+)
+def test_labels_have_codes(label: str, code: str | None, script: str | None) -> None:
+    assert (codes.iso639_3(label), codes.script(label)) == (code, script)
+
+
+def test_every_label_of_lid_176_has_a_code_of_its_own(ftz: Path) -> None:
+    """Three of them are none of ISO 639-3 today: `bih` and `nah` are ISO 639-2's collections, `eml`
+    was given up in 2009."""
+    found = [codes.iso639_3(label) for label in read_header(ftz).labels]
+    assert all(code is not None and re.fullmatch("[a-z]{3}", code) for code in found)
+    assert len(set(found)) == 176
+
+
+@pytest.mark.parametrize(
+    "label",
+    "ace_Arab ace_Latn arb_Latn azj_Latn kas_Deva min_Arab taq_Tfng zsm_Latn zho_Hant".split()
+    + "cmn_Hani und_Zyyy zxx_Zyyy aai_Latn crk_Cans srp_Cyrl".split(),
+)
+def test_labels_of_nllb_and_glotlid_have_code_and_script(label: str) -> None:
+    assert codes.iso639_3(label) == label[:3]
+    assert codes.script(label) == label[4:]
+
+
+def test_every_two_letter_code_has_a_three_letter_one() -> None:
+    assert len(codes.THREE) == 184
+    assert all(len(a) == 2 and len(b) == 3 for a, b in codes.THREE.items())
+    assert len(set(codes.THREE.values())) == len(codes.THREE)
+
+
+@pytest.mark.parametrize("name", ["en", "eng"])
+def test_a_language_is_kept_by_any_of_its_codes(name: str) -> None:
+    assert codes.chosen([name], ["de", "en"]) == {"en"}
+    assert codes.chosen([name], ["deu_Latn", "eng_Latn"]) == {"eng_Latn"}
+
+
+def test_a_language_is_kept_in_all_its_scripts_unless_one_is_named() -> None:
+    labels = ["zho_Hans", "zho_Hant", "eng_Latn"]
+    assert codes.chosen(["zh"], labels) == {"zho_Hans", "zho_Hant"}
+    assert codes.chosen(["zho_Hant"], labels) == {"zho_Hant"}
+
+
+def test_a_macrolanguage_stands_for_the_language_that_models_name() -> None:
+    assert codes.chosen(["zh", "ar"], ["cmn_Hani", "arb_Arab"]) == {"cmn_Hani", "arb_Arab"}
+
+
+def test_a_label_that_the_model_lacks_is_refused_with_near_ones() -> None:
+    with pytest.raises(ValueError, match=r"no label for 'eng_Cyrl'.*: eng_Latn"):
+        codes.chosen(["eng_Cyrl"], ["deu_Latn", "eng_Latn"])
+    with pytest.raises(ValueError, match=r"no label for 'xx'; among its 2: de, en"):
+        codes.chosen(["xx"], ["de", "en"])

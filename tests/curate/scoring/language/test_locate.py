@@ -1,0 +1,97 @@
+"""Where the model comes from: the setting, the environment, the cache, the network."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from curate.errors import UsageError
+from curate.fetch import download
+from curate.fetch.sources import Answer, Refused
+from curate.scoring.language import step as locate
+from curate.scoring.language.step import Published, effective, model_path
+
+
+def test_the_setting_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert effective(None) == "lid.176.ftz"
+    monkeypatch.setenv("LLMCURATE_LID_MODEL", "env.bin")
+    assert effective(None) == "env.bin"
+    assert effective("mine.bin") == "mine.bin"
+
+
+def test_a_missing_model_is_named() -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.bin is not there: give --model PATH"):
+        model_path("nowhere.bin")
+
+
+def test_without_a_model_or_a_download_the_error_says_how() -> None:
+    with pytest.raises(UsageError) as caught:
+        model_path("lid.176.ftz")
+    message = str(caught.value)
+    assert message.startswith("no language model: give --model PATH, set LLMCURATE_LID_MODEL, or")
+    assert "lid.176.ftz" in message
+    assert "\n" not in message
+
+
+class _Web:
+    """A stand-in for the network: a source that knows one file, or none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> None:
+        self.content, self.asked = content, []
+        monkeypatch.delenv("LLMCURATE_OFFLINE")
+        monkeypatch.setattr(download, "Http", lambda *_: self)
+
+    def open(self, url: str, offset: int, validator: str | None) -> Answer:
+        self.asked.append(url)
+        if self.content is None:
+            raise Refused("no route")
+        left = [self.content]
+        return Answer(
+            0, len(self.content), None, lambda size: left.pop() if left else b"", lambda: None
+        )
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    digest = hashlib.sha256(content).hexdigest()
+    known = Published("https://example.test/m", len(content), digest)
+    monkeypatch.setitem(locate.PUBLISHED, "lid.176.ftz", known)
+
+
+def test_a_published_model_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, b"model")
+    web = _Web(monkeypatch, b"model")
+    path = model_path("lid.176.ftz")
+    assert path.read_bytes() == b"model"
+    assert model_path("lid.176.ftz") == path
+    assert web.asked == ["https://example.test/m"]
+
+
+@pytest.mark.parametrize("content", [b"mode", b"model and more", b"", None])
+def test_what_is_not_the_published_file_never_reaches_the_cache(
+    monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    publish(monkeypatch, b"model")
+    _Web(monkeypatch, content)
+    why = r"download failed: (what came has the sha256|it has more than the 5 bytes|no route)"
+    with pytest.raises(UsageError, match=why):
+        model_path("lid.176.ftz")
+    assert not list(locate.cache_folder().rglob("*lid*"))
+
+
+def test_the_published_checksum_is_that_of_the_file(ftz: Path) -> None:
+    known = locate.PUBLISHED["lid.176.ftz"]
+    assert ftz.stat().st_size == known.size
+    assert hashlib.sha256(ftz.read_bytes()).hexdigest() == known.sha256
+
+
+def test_the_cache_is_where_the_platform_keeps_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LLMCURATE_CACHE")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert locate.cache_folder() == Path("/x/llmcurate")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert locate.cache_folder() == Path.home() / ".cache" / "llmcurate"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert locate.cache_folder() == Path.home() / "Library" / "Caches" / "llmcurate"

@@ -1,0 +1,251 @@
+"""The step `perplexity`: cuts by language, buckets, what is dropped and why; and its figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.errors import UsageError
+from curate.inspect.report import page_perplexity
+from curate.scoring.perplexity.buckets import (
+    BINS,
+    MOST,
+    bin_counts,
+    bins_of,
+    histogram,
+    percentile,
+    ranks_between,
+)
+from curate.scoring.perplexity.model import NgramModel
+from curate.scoring.perplexity.step import Perplexity
+
+LANGS = ("en", "de")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory, train_on: Any, draw_sentences: Any) -> Path:
+    """A folder with en.bin and de.bin."""
+    folder = tmp_path_factory.mktemp("models")
+    for seed, lang in enumerate(LANGS):
+        lines = [" ".join(s) for s in draw_sentences(200, 30, seed=seed)]
+        train_on(folder, lines, f"{lang}.bin", order=3, fallback=True)
+    return folder
+
+
+def documents(draw: Any, count: int = 60) -> list[dict[str, Any]]:
+    """Documents in en, de and a language without a model; one empty, one without a language."""
+    lines = draw(count * 3, 30, seed=9)
+    rows = [
+        {
+            "id": f"d{i}",
+            "text": "\n".join(" ".join(s) for s in lines[3 * i : 3 * i + 3]),
+            "lang": ("en", "de", "xx")[i % 3],
+        }
+        for i in range(count)
+    ]
+    odd = {"id": "nul", "text": "w1 \0 w2\u2028w3 \x85 " + "w4 " * 5000, "lang": "en"}
+    return [*rows, {"id": "empty", "text": " \n", "lang": "en"}, {"id": "none", "text": "w1"}, odd]
+
+
+@given(st.lists(st.floats(1, 1e6), min_size=1, max_size=40), st.floats(0, 100))
+def test_cuts_are_the_percentiles_of_numpy(scores: list[float], percent: float) -> None:
+    ordered = sorted(scores)
+    ranked = {rank: ordered[rank] for rank in ranks_between(len(scores), percent)}
+    want = pytest.approx(np.percentile(scores, percent))
+    assert percentile(len(scores), ranked, percent) == want
+
+
+@given(st.lists(st.floats(1, 1e6) | st.just(float("inf")), min_size=1, max_size=40))
+def test_every_score_is_in_the_bin_between_its_edges(scores: list[float]) -> None:
+    bins = bins_of(min(scores), max(scores))
+    found = histogram(bin_counts(np.array(scores), *bins), *bins)
+    assert sum(found["counts"]) == len(scores) and len(found["edges"]) == BINS + 1
+    held = np.minimum(scores, MOST)
+    for edge, count in zip(found["edges"], np.cumsum([0, *found["counts"]]), strict=True):
+        assert (held < edge * (1 - 1e-6)).sum() <= count <= (held < edge * (1 + 1e-6)).sum()
+
+
+def test_buckets_follow_the_cuts_of_their_language(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    path = bench.jsonl("in.jsonl", documents(draw_sentences))
+    bench.run([{"perplexity": {"model": f"{models}/{{lang}}.bin"}}], path)
+    rows = bench.rows()
+    assert len(rows) == 63
+    for lang in LANGS:
+        scored = [r for r in rows if r["lang"] == lang and r["perplexity.score"] is not None]
+        head, tail = np.percentile([r["perplexity.score"] for r in scored], [30, 60])
+        for row in scored:
+            score = row["perplexity.score"]
+            want = "head" if score < head else "middle" if score < tail else "tail"
+            assert row["perplexity.bucket"] == want
+        assert {r["perplexity.bucket"] for r in scored} == {"head", "middle", "tail"}
+    rest = {r["id"]: r for r in rows if r["lang"] not in LANGS or r["id"] == "empty"}
+    assert len(rest) == 22
+    assert {r["perplexity.bucket"] for r in rest.values()} == {"all"}
+    assert {r["perplexity.score"] for r in rest.values()} == {None}
+
+
+def test_one_model_serves_all_languages(models: Path, bench: Any, draw_sentences: Any) -> None:
+    path = bench.jsonl("in.jsonl", documents(draw_sentences))
+    bench.run([{"perplexity": {"model": f"{models}/en.bin"}}], path)
+    assert [r["id"] for r in bench.rows() if r["perplexity.score"] is None] == ["empty"]
+
+
+def test_what_goes_has_its_own_reason_with_value_and_limit(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    path = bench.jsonl("in.jsonl", documents(draw_sentences))
+    settings = {"model": f"{models}/{{lang}}.bin", "keep": "head,all", "least": 9, "most": 30}
+    bench.run([{"perplexity": settings}], path)
+    gone = bench.rows(kind="rejected")
+    assert len(gone) + len(bench.rows()) == 63
+    assert {r["perplexity.bucket"] for r in bench.rows()} == {"head", "all"}
+    rules = {reason["rule"] for row in gone for reason in row["reasons"]}
+    assert rules == {"perplexity_low", "perplexity_high", "bucket"}
+    for row in gone:
+        for reason in row["reasons"]:
+            if reason["rule"] == "perplexity_low":
+                assert reason["value"] < reason["threshold"] == 9
+            elif reason["rule"] == "perplexity_high":
+                assert reason["value"] > reason["threshold"] == 30
+            else:
+                assert reason["detail"] == row["perplexity.bucket"] in ("middle", "tail")
+
+
+def test_given_cuts_take_the_place_of_percentiles(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    path = bench.jsonl("in.jsonl", documents(draw_sentences))
+    cuts = {"en": [0, 1e9]}
+    bench.run([{"perplexity": {"model": f"{models}/{{lang}}.bin", "cuts": cuts}}], path)
+    assert {r["perplexity.bucket"] for r in bench.rows() if r["lang"] == "en"} == {"middle", "all"}
+    assert len({r["perplexity.bucket"] for r in bench.rows() if r["lang"] == "de"}) == 3
+
+
+def test_the_outcome_does_not_depend_on_workers(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    rows = documents(draw_sentences)
+    paths = [bench.jsonl(f"{k}.jsonl", rows[k::2]) for k in range(2)]
+    recipe = [{"perplexity": {"model": f"{models}/{{lang}}.bin", "keep": ["head", "middle"]}}]
+    bench.run(recipe, *paths, out="one")
+    bench.run(recipe, *paths, out="two", workers=2)
+    assert bench.bytes_of("one") == bench.bytes_of("two")
+
+
+def test_other_buckets_do_not_score_again(models: Path) -> None:
+    first, second, third = (
+        Perplexity(model=f"{models}/en.bin", keep=("head",)),
+        Perplexity(model=f"{models}/en.bin", head=10, tail=90),
+        Perplexity(model=f"{models}/de.bin"),
+    )
+    assert first.sketch_identity() == second.sketch_identity() != third.sketch_identity()
+    assert first.identity() != second.identity()
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"keep": "best"}, "best: buckets are"),
+        ({"head": 70}, "head must not end"),
+        ({"cuts": {"en": [5, 3]}}, "head must not end"),
+        ({"cuts": {"en": [1, 2]}, "cutoffs": "ccnet"}, "cutoffs own"),
+    ],
+    ids=["keep", "percentiles", "cuts", "both"],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        Perplexity(model="m.bin", **settings)
+
+
+def test_a_model_that_is_absent_or_damaged_ends_before_the_run(
+    models: Path, bench: Any, tmp_path: Path
+) -> None:
+    path = bench.jsonl("in.jsonl", [{"text": "w1"}])
+    whole = (models / "en.bin").read_bytes()
+    (tmp_path / "cut.bin").write_bytes(whole[:-70])
+    middle = bytearray(whole)
+    middle[len(whole) // 2] ^= 1
+    (tmp_path / "changed.bin").write_bytes(middle)
+    for name, what in (
+        ("no.bin", "perplexity train"),
+        ("{lang}.none", "no model matches"),
+        ("cut.bin", "copy it again"),
+        ("changed.bin", "damaged"),
+    ):
+        with pytest.raises(UsageError, match=what):
+            bench.run([{"perplexity": {"model": str(tmp_path / name)}}], path)
+    assert not (bench.folder / "out" / "corpus").exists()
+
+
+def test_no_label_of_a_document_becomes_a_path(models: Path, bench: Any) -> None:
+    rows = [{"id": "a", "text": "w1 w2", "lang": "../models/en"}, {"text": "w1", "lang": "*"}]
+    bench.run([{"perplexity": {"model": f"{models}/{{lang}}.bin"}}], bench.jsonl("in.jsonl", rows))
+    assert {r["perplexity.bucket"] for r in bench.rows()} == {"all"}
+
+
+def test_the_report_shows_buckets_and_cuts_by_language(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    path = bench.jsonl("in.jsonl", documents(draw_sentences))
+    bench.run([{"perplexity": {"model": f"{models}/{{lang}}.bin"}}], path)
+    record = json.loads((bench.folder / "out" / "run.json").read_text())
+    (decided,) = [s["decided"]["perplexity"] for s in record["stages"] if s.get("decided")]
+    assert sum(decided["en"]["buckets"].values()) == 22 and len(decided["en"]["cuts"]) == 2
+    assert sum(decided["en"]["histogram"]["counts"]) == 21 and "histogram" not in decided["xx"]
+    page = (bench.folder / "out" / "report.html").read_text()
+    chapter = page[page.index('<section id="perplexity">') :].partition("</section>")[0]
+    assert chapter.count("<svg") == 2
+    assert all(f">{word}</text>" in chapter for word in ("head", "tail"))
+    assert page_perplexity.chapter({"stages": [{"decided": None}, {}]})[2] == ""
+
+
+def test_text_that_repeats_its_lines_is_low_by_first_occurrences(
+    models: Path, bench: Any, draw_sentences: Any
+) -> None:
+    rows = documents(draw_sentences)
+    again = {"id": "again", "text": "\n".join(rows[0]["text"].split("\n") * 20), "lang": "en"}
+    path = bench.jsonl("in.jsonl", [*rows, again])
+    settings = {"model": f"{models}/{{lang}}.bin", "least_first": 2}
+    bench.run([{"perplexity": settings}], path)
+    gone = bench.rows(kind="rejected")
+    assert [r["id"] for r in gone] == ["again"]
+    (reason,) = gone[0]["reasons"]
+    assert reason["rule"] == "repeated" and reason["value"] < reason["threshold"] == 2
+    for row in bench.rows():
+        if row["perplexity.score"] is None:
+            assert row["perplexity.first"] is None
+        else:
+            assert row["perplexity.first"] == pytest.approx(row["perplexity.score"])
+
+
+def test_first_occurrences_are_lines_of_the_text(models: Path) -> None:
+    """By hand from the scores of lines; a line is the same by its letters, not by its ids."""
+    model = NgramModel.open(models / "en.bin")
+    texts = ["w1 w2\nw3\nw1 w2\n\nw3 \nw3", "zz\nyy\nzz", "", "w1", "\x00\n\x1f\n \u2028w1\x85w1"]
+    found = model.first_occurrences(pa.array(texts, pa.large_string()))
+    for text, value in zip(texts, found, strict=True):
+        lines = [line for line in text.splitlines() if line.strip()]
+        if not lines:
+            assert np.isnan(value)
+            continue
+        scores = model.by_document(pa.array(lines, pa.large_string()))
+        new = dict(zip(lines, scores.log10, strict=True))
+        assert value == pytest.approx(10 ** (-sum(new.values()) / scores.length.sum()))
+
+
+def test_a_model_of_whole_documents_has_no_repeated_lines(
+    tmp_path: Path, train_on: Any, draw_sentences: Any
+) -> None:
+    lines = [" ".join(s) for s in draw_sentences(200, 30, seed=1)]
+    train_on(tmp_path, lines, "glued.bin", order=3, fallback=True, variant="ccnet")
+    with pytest.raises(UsageError, match="takes a document for one sentence"):
+        Perplexity(model=str(tmp_path / "glued.bin"), first=True).identity()

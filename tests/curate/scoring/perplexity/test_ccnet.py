@@ -1,0 +1,137 @@
+"""CCNet's form of a text and its perplexity; its cut-offs for its own models alone."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.errors import UsageError
+from curate.scoring.perplexity.arpa import write_arpa
+from curate.scoring.perplexity.ccnet import CUTOFFS, KenlmModel
+from curate.scoring.perplexity.model_file import KENLM_MAGIC
+from curate.scoring.perplexity.normal import ccnet_text
+from curate.scoring.perplexity.pieces import train_pieces
+from curate.scoring.perplexity.step import Perplexity
+
+PUNCTUATION = dict(
+    zip(
+        "，。、„”“«»１」「《》´∶：？！（）；–—．～’…━〈〉【】％►",
+        (
+            ",", ".", ",", '"', '"', '"', '"', '"', '"', '"', '"', '"', '"', "'", ":", ":", "?",
+            "!", "(", ")", ";", "-", " - ", ". ", "~", "'", "...", "-", "<", ">", "[", "]", "%",
+            "-",
+        ),
+        strict=True,
+    )
+)  # fmt: skip
+
+
+def by_the_paper(text: str) -> str:
+    """Character by character, in the order of the steps."""
+    text = text.strip().lower()
+    text = "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+    text = "".join("0" if unicodedata.category(c) == "Nd" else c for c in text)
+    text = "".join(PUNCTUATION.get(c, c) for c in text)
+    return "".join(c for c in text if not (ord(c) < 32 or 127 <= ord(c) < 160))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text() | st.text("aÉü1١１„—…\n\t\x85 「㍿İß", max_size=30))
+def test_the_normal_form_is_that_of_the_steps_one_after_the_other(text: str) -> None:
+    assert ccnet_text(text) == by_the_paper(text)
+
+
+def test_lines_are_glued_without_a_space() -> None:
+    assert ccnet_text(" Überall 1234.\nNext—“Déjà” … ") == 'uberall 0000.next - "deja" ...'
+
+
+@pytest.fixture(scope="module")
+def lines(draw_sentences: Any) -> list[str]:
+    letters = str.maketrans("w0123456789", "Öabeiklmrst")  # digits would all be 0
+    texts = (" ".join(s).translate(letters) for s in draw_sentences(300, 40))
+    return [f"Él {text}, № {len(text)}.\nNext" for text in texts] + ["鐵 ended"]
+
+
+@pytest.fixture(scope="module")
+def pieces(lines: list[str]) -> bytes:
+    return train_pieces(lambda: [pa.array(lines, pa.large_string())], "ccnet", 60)
+
+
+@pytest.fixture(scope="module")
+def model(
+    tmp_path_factory: pytest.TempPathFactory, train_on: Any, lines: list[str], pieces: bytes
+) -> Any:
+    how = {"variant": "ccnet", "unit": "pieces", "pieces": pieces, "fallback": True, "order": 4}
+    return train_on(tmp_path_factory.mktemp("ccnet"), lines, **how)
+
+
+def test_perplexity_is_that_of_ccnets_own_steps(
+    model: Any, lines: list[str], pieces: bytes, tmp_path: Path
+) -> None:
+    """KenLM and SentencePiece put together as CCNet does; then the same rounded numbers."""
+    pytest.importorskip("kenlm")
+    import kenlm
+    import sentencepiece
+
+    write_arpa(tmp_path / "xx.arpa.bin", model.data)
+    config = kenlm.Config()
+    config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
+    other = kenlm.Model(str(tmp_path / "xx.arpa.bin"), config)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
+    # Letters that SentencePiece has no piece for are words by themselves, in CCNet as here.
+    texts = [*lines, "鐵人 鐵", "Жо", "東京 Ω"]
+    texts.append("Something else — entirely: ９９ «quotes»\r\nand\x00NUL")
+    want = []
+    for text in texts:
+        joined = " ".join(processor.encode(ccnet_text(text), out_type=str))
+        want.append(round(10.0 ** (-other.score(joined) / (len(joined.split()) + 1)), 1))
+    found = model.perplexity(pa.array([*texts, "", None], pa.large_string()))
+    assert found[:-2].tolist() == want
+    assert all(value != value for value in found[-2:])  # nothing to score
+    (tmp_path / "xx.sp.model").write_bytes(pieces)
+    through = KenlmModel(tmp_path / "xx.arpa.bin", tmp_path / "xx.sp.model")
+    assert through.perplexity(pa.array(texts, pa.large_string())).tolist() == want
+
+
+def test_another_script_is_not_one_word_over_and_over(model: Any, lines: list[str]) -> None:
+    found = model.perplexity(pa.array([lines[0], "железо и люди " * 5], pa.large_string()))
+    assert found[1] > 10 * found[0]
+    assert "鐵".encode() in model.data.words.words()  # it was seen
+
+
+def test_pieces_are_the_same_at_each_training(lines: list[str], pieces: bytes) -> None:
+    assert train_pieces(lambda: [pa.array(lines, pa.large_string())], "ccnet", 60) == pieces
+
+
+def refused(folder: Path, what: str, **settings: Any) -> None:
+    step = Perplexity(model=f"{folder}/{{lang}}.arpa.bin", cutoffs="ccnet", **settings)
+    with pytest.raises(UsageError, match=what):
+        step.identity()
+
+
+def test_published_cutoffs_hold_for_ccnets_own_models_alone(model: Any, tmp_path: Path) -> None:
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    (ours / "en.arpa.bin").write_bytes(Path(model.path).read_bytes())
+    refused(ours, "use cutoffs: own")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    data = KENLM_MAGIC + b" format version 5\n\0"
+    (theirs / "en.arpa.bin").write_bytes(data)
+    refused(theirs, "give its sha256")
+    refused(theirs, "another sha256", ccnet_sha256={"en": "0" * 64})
+    (theirs / "en.sp.model").write_bytes(b"")
+    own = Perplexity(
+        model=f"{theirs}/{{lang}}.arpa.bin",
+        cutoffs="ccnet",
+        ccnet_sha256={"en": hashlib.sha256(data).hexdigest()},
+    )
+    assert own.identity()["languages"] == ["en"]
+    assert CUTOFFS["en"] == (340, 520)

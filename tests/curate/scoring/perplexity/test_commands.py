@@ -1,0 +1,111 @@
+"""`llmcurate perplexity` and its train, score and convert."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from curate.cli.app import app
+from curate.errors import CurateError
+
+RUN = CliRunner()
+
+
+def lines(draw: Any) -> list[dict[str, Any]]:
+    return [
+        {"id": f"d{k}", "text": "\n".join(" ".join(s) for s in draw(20, 30, seed=k)), "lang": "en"}
+        for k in range(30)
+    ]
+
+
+@pytest.fixture(scope="module")
+def model(shared_bench: Any, draw_sentences: Any) -> Path:
+    """A model trained by the command, beside its ARPA form."""
+    path = shared_bench.jsonl("train.jsonl", lines(draw_sentences))
+    command = ["perplexity", "train", path, "-o", "model", "--order", "3", "--arpa"]
+    done = shared_bench.command(*command, "--discount-fallback", "--quiet")
+    assert done.returncode == 0, done.stderr
+    return shared_bench.folder / "model" / "perplexity.bin"
+
+
+def test_train_writes_the_model_and_its_card(model: Path) -> None:
+    card = json.loads((model.parent / "card.json").read_text())
+    assert card["order"] == 3 and card["unit"] == "whitespace" and card["sentences"] == 600
+    assert len(card["counts"]) == len(card["discounts"]) == 3
+    assert card["bytes"] == model.stat().st_size
+    head = (model.parent / "perplexity.arpa").read_text().splitlines()[:4]
+    assert head == ["\\data\\", *(f"ngram {n}={c}" for n, c in enumerate(card["counts"], 1))]
+    assert "n-grams to order 3" in (model.parent / "report.html").read_text()
+
+
+def test_documents_are_sorted_into_buckets(
+    model: Path, shared_bench: Any, draw_sentences: Any
+) -> None:
+    path = shared_bench.jsonl("in.jsonl", lines(draw_sentences))
+    command = ["perplexity", path, "-o", "sorted", "--model", model, "--keep", "head,middle"]
+    done = shared_bench.command(*command, "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert counts["kept"] + counts["rejected"] == 30
+    assert counts["by_rule"] == {"perplexity.bucket": counts["rejected"]}
+    assert counts["rejected"] == 12  # 40 of a hundred
+
+
+def test_score_prints_a_row_a_text(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"w1 w2 w3\n\n \nnever seen \x1b[31m\xff\nw1 w2\n")
+    found = RUN.invoke(app, ["perplexity", "score", str(model), str(tmp_path / "a.txt")])
+    head, *rows = found.output.splitlines()
+    assert head.split() == ["perplexity", "words", "log10", "text"] and len(rows) == 3
+    assert "\x1b" not in found.output
+    for row in rows:
+        value, words, log10 = map(float, row.split()[:3])
+        assert value == pytest.approx(10 ** (-log10 / words), abs=0.06, rel=1e-2)
+    for by, count in (("paragraph", 2), ("document", 1)):
+        command = ["perplexity", "score", str(model), str(tmp_path / "a.txt"), "--by", by, "--json"]
+        assert len(RUN.invoke(app, command).output.splitlines()) == count
+
+
+def test_score_reads_stdin(model: Path) -> None:
+    found = RUN.invoke(app, ["perplexity", "score", str(model), "--json"], input="w1\nw2 w3\n")
+    assert [json.loads(r)["words"] for r in found.output.splitlines()] == [2, 3]
+
+
+def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
+    arpa, back = tmp_path / "m.arpa", tmp_path / "back.bin"
+    assert RUN.invoke(app, ["perplexity", "convert", str(model), str(arpa)]).exit_code == 0
+    assert arpa.read_bytes() == (model.parent / "perplexity.arpa").read_bytes()
+    assert RUN.invoke(app, ["perplexity", "convert", str(arpa), str(back)]).exit_code == 0
+    texts = "w1 w2 w3\nw3 nobody w1\n"
+    outputs = [
+        RUN.invoke(app, ["perplexity", "score", str(m), "--json"], input=texts).output
+        for m in (model, back)
+    ]
+    assert outputs[0] == outputs[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["score", "absent.bin"], "cannot read the model"),
+        (["score", "MODEL", "--by", "word"], "line, paragraph or document"),
+        (["score", "MODEL", "absent.txt"], "cannot read absent.txt"),
+        (["score", "text.bin"], "no n-gram model"),
+        (["convert", "text.bin", "out.bin"], "no ARPA file|cut off"),
+        (["convert", "MODEL", "out.bin"], "no ARPA file|cut off|too long"),
+        (["convert", "MODEL", "out.bin", "--unit", "pieces"], "unit"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_one_line(
+    command: list[str], what: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.bin").write_text("some text\nand more\n")
+    found = RUN.invoke(app, ["perplexity", *(str(model) if c == "MODEL" else c for c in command)])
+    assert isinstance(found.exception, CurateError)
+    assert len(str(found.exception).splitlines()) == 1
+    assert any(w in str(found.exception) for w in what.split("|")), str(found.exception)

@@ -1,0 +1,89 @@
+"""`llmcurate quality`: score, train, evaluate, threshold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.cli.app import invoke
+
+Sets = tuple[Path, Path]
+SMALL = ("--dim", 10, "--bucket", 2000, "--lr", 0.5)
+
+
+@pytest.fixture(scope="module")
+def trained(shared_bench: Any, sets: Sets) -> Path:
+    pytest.importorskip("fasttext_pybind")
+    given = ("--positive", sets[0], "--negative", sets[1], "--balance", *SMALL)
+    done = shared_bench.command("quality", "train", *given, "-o", "model")
+    assert done.returncode == 0, done.stderr
+    assert "ROC AUC" in done.stdout
+    return shared_bench.folder / "model" / "quality.bin"
+
+
+def test_the_printed_threshold_keeps_what_was_said(
+    trained: Path, sets: Sets, shared_bench: Any
+) -> None:
+    done = shared_bench.command("quality", "threshold", trained, *sets, "--keep", 0.1)
+    assert done.returncode == 0, done.stderr
+    _, limit, _, kept, *_ = done.stdout.split()
+    assert int(kept) >= 40
+    done = shared_bench.command(
+        *("quality", *sets, "--model", trained, "--threshold", limit, "-o", "kept", "--json")
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["kept"] == int(kept)
+
+
+def test_scores_that_say_nothing_are_told(sets: Sets, shared_bench: Any) -> None:
+    pytest.importorskip("fasttext_pybind")
+    given = ("--positive", sets[0], "--negative", sets[1], *SMALL[:4], "--lr", 0.001)
+    done = shared_bench.command("quality", "train", *given, "-o", "unsure")
+    assert done.returncode == 0, done.stderr
+    assert "are no probabilities" in done.stdout
+
+
+def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_bench: Any) -> None:
+    given = ("--positive", sets[0], "--negative", sets[1])
+    done = shared_bench.command("quality", "evaluate", trained, *given, "-o", "page", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["roc_auc"] > 0.95
+    assert found["documents"] == {"positive": 150, "negative": 250}
+    assert len(found["deciles"]) == 10
+    assert json.loads((shared_bench.folder / "page" / "evaluate.json").read_text()) == found
+    page = (shared_bench.folder / "page" / "evaluate.html").read_text()
+    assert page.count("<svg") == 5
+    assert "could not be drawn" not in page
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["MODEL", "nowhere.jsonl", "--keep", "0.1"], "nowhere.jsonl"),
+        (["GOOD", "GOOD", "--keep", "0.1"], "is no fastText model"),
+        (["MODEL", "GOOD", "--keep", "0"], "--keep 0: a fraction lies above 0"),
+        (["MODEL", "page.html", "--keep", "0.1"], "run `llmcurate extract` first"),
+        (["MODEL", "GOOD", "--keep", "0.1", "--label", "x"], "has no label 'x'"),
+    ],
+    ids=["no input", "no model", "no fraction", "web pages", "no label"],
+)
+def test_wrong_use_is_one_line(
+    arguments: list[str],
+    message: str,
+    trained: Path,
+    sets: Sets,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<p>hello")
+    places = {"MODEL": trained, "GOOD": sets[0], "page.html": page}
+    assert invoke(["quality", "threshold", *(str(places.get(a, a)) for a in arguments)]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1

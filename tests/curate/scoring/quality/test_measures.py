@@ -1,0 +1,91 @@
+"""Figures of scores against their definitions, written out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.scoring.quality import measures
+
+SCORES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.5, 0.9, 1.0]), min_size=1, max_size=30)
+
+
+@st.composite
+def two_sets(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    good, rest = draw(SCORES), draw(SCORES)
+    return np.array(good + rest), np.arange(len(good) + len(rest)) < len(good)
+
+
+def pairs_won(scores: np.ndarray, good: np.ndarray) -> float:
+    won = [(a > b) + 0.5 * (a == b) for a in scores[good] for b in scores[~good]]
+    return sum(won) / len(won)
+
+
+def precision_by_threshold(scores: np.ndarray, good: np.ndarray) -> float:
+    total, before = 0.0, 0.0
+    for threshold in sorted(set(scores.tolist()), reverse=True):
+        kept = scores >= threshold
+        recall = good[kept].sum() / good.sum()
+        total += (recall - before) * good[kept].mean()
+        before = recall
+    return total
+
+
+@given(two_sets())
+def test_the_areas_are_what_their_definitions_say(sets: tuple[np.ndarray, np.ndarray]) -> None:
+    assert math.isclose(measures.roc_auc(*sets), pairs_won(*sets), abs_tol=1e-12)
+    expected = precision_by_threshold(*sets)
+    assert math.isclose(measures.average_precision(*sets), expected, abs_tol=1e-12)
+
+
+@given(SCORES, st.floats(0.001, 1))
+def test_a_threshold_keeps_the_fraction_and_more_only_by_ties(
+    scores: list[float], fraction: float
+) -> None:
+    values = np.array(scores)
+    threshold = measures.threshold_of(values, fraction)
+    wanted = measures.kept_count(len(scores), fraction)
+    assert wanted >= fraction * len(scores) * (1 - 1e-9)
+    assert (values >= threshold).sum() >= wanted > (values > threshold).sum()
+
+
+@pytest.mark.parametrize(
+    ("documents", "fraction", "kept"),
+    [(10, 0.1, 1), (1000, 0.29, 290), (3, 0.5, 2), (5, 1.0, 5), (7, 1e-9, 1)],
+)
+def test_a_fraction_is_rounded_up_but_not_by_binary_dust(
+    documents: int, fraction: float, kept: int
+) -> None:
+    assert measures.kept_count(documents, fraction) == kept
+
+
+def test_a_score_that_is_a_probability_has_no_calibration_error() -> None:
+    scores = np.repeat([0.05, 0.75], [20, 4])
+    good = np.array([True, *[False] * 19, True, True, True, False])
+    found = measures.calibration(scores, good)
+    assert found["error"] == pytest.approx(0)
+    assert [b["documents"] for b in found["bins"]] == [20, 0, 0, 0, 0, 0, 0, 4, 0, 0]
+    assert measures.calibration(1 - scores, good)["error"] > 0.5
+
+
+@given(two_sets())
+def test_figures_add_up_and_curves_end_at_one(sets: tuple[np.ndarray, np.ndarray]) -> None:
+    scores, good = sets
+    found = measures.measure(scores, good)
+    assert found is not None
+    assert sum(d["documents"] for d in found["deciles"]) == len(scores)
+    assert sum(d["good"] for d in found["deciles"]) == good.sum()
+    assert sum(b["documents"] for b in found["calibration"]["bins"]) == len(scores)
+    assert found["curves"]["roc"][0] == [0, 0]
+    assert found["curves"]["roc"][-1] == [1, 1]
+    assert found["curves"]["precision_recall"][-1][0] == 1
+    assert all(row["kept"] >= row["keep"] - 1e-9 for row in found["thresholds"])
+
+
+def test_one_empty_set_has_no_figures() -> None:
+    assert measures.measure(np.array([0.5]), np.array([True])) is None
+    assert measures.measure(np.zeros(0), np.zeros(0, np.bool_)) is None

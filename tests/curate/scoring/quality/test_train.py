@@ -1,0 +1,104 @@
+"""Training gives the same bytes for the same documents, and a card that says what was counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.errors import UsageError
+from curate.scoring.fasttext.model_file import read_header
+from curate.scoring.language.training import Training
+from curate.scoring.quality.inputs import Texts
+from curate.scoring.quality.train import PRESETS, train
+
+pytest.importorskip("fasttext_pybind")
+Sets = tuple[Path, Path]
+
+
+def texts(*paths: Path) -> Texts:
+    return Texts([str(p) for p in paths], True)
+
+
+@pytest.fixture
+def shuffled(sets: Sets, tmp_path: Path) -> Sets:
+    """The same documents, backwards."""
+    found = []
+    for path in sets:
+        lines = path.read_text().splitlines(keepends=True)
+        found.append(tmp_path / path.name)
+        found[-1].write_text("".join(reversed(lines)))
+    return found[0], found[1]
+
+
+def test_the_same_bytes_in_any_order(
+    sets: Sets, shuffled: Sets, tmp_path: Path, small: Training
+) -> None:
+    options: dict[str, Any] = {"balance": True, "samples": 90}
+    first = train(texts(sets[0]), texts(sets[1]), tmp_path / "a", small, **options)
+    again = train(texts(shuffled[0]), texts(shuffled[1]), tmp_path / "b", small, **options)
+    assert first == again
+    for name in ("quality.bin", "card.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert first["trained"] == {"cc": 90, "hq": 90}
+
+
+def test_the_card_counts_every_document(sets: Sets, tmp_path: Path, small: Training) -> None:
+    card = train(texts(sets[0]), texts(sets[1]), tmp_path, small, balance=True, preset="mine")
+    assert card == json.loads((tmp_path / "card.json").read_text())
+    hq, cc = card["labels"]["hq"], card["labels"]["cc"]
+    assert (sum(hq.values()), sum(cc.values())) == (150, 250)
+    assert card["trained"] == {"hq": hq["documents"], "cc": hq["documents"]}
+    held = card["held_out"]
+    assert held["documents"] == {"positive": hq["held_out"], "negative": cc["held_out"]}
+    assert held["roc_auc"] > 0.95
+    assert held["average_precision"] > 0.95
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["card.json", "quality.bin"]
+
+
+def test_a_quantized_model_is_smaller(sets: Sets, tmp_path: Path, small: Training) -> None:
+    packed = replace(small, quantize=True)
+    plain = train(texts(sets[0]), texts(sets[1]), tmp_path / "bin", small)
+    card = train(texts(sets[0]), texts(sets[1]), tmp_path / "ftz", packed)
+    assert card["file"] == "quality.ftz"
+    assert card["bytes"] < plain["bytes"]
+    assert read_header(tmp_path / "ftz" / "quality.ftz").quantized
+
+
+def test_the_presets_are_the_published_settings() -> None:
+    dclm, llama = PRESETS["dclm"], PRESETS["llama"]
+    assert (dclm.lr, dclm.dim, dclm.epochs, dclm.word_ngrams) == (0.1, 100, 5, 2)
+    assert (llama.lr, llama.dim, llama.epochs, llama.word_ngrams) == (0.1, 100, 5, 1)
+    assert all((p.minn, p.maxn, p.min_count) == (0, 0, 1) for p in PRESETS.values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "--negative"),
+        ([{"id": "a", "text": " \n\t"}], "--negative"),
+        ([{"id": "a", "text": "__label__cc </s>"}], "--negative"),
+    ],
+    ids=["no document", "white space", "commands alone"],
+)
+def test_a_set_without_words_is_one_line(
+    sets: Sets, tmp_path: Path, small: Training, rows: list[Any], message: str
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows) or "\n")
+    with pytest.raises(UsageError, match=message):
+        train(texts(sets[0]), texts(path), tmp_path / "out", small)
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_hostile_text_trains_nothing_but_words(sets: Sets, tmp_path: Path, small: Training) -> None:
+    path = tmp_path / "odd.jsonl"
+    odd = ["__label__evil good", "a\x00b </s> c", "x" * 100_000, "\ud800 broken", "", None]
+    path.write_text(
+        "".join(json.dumps({"id": str(i), "text": t}) + "\n" for i, t in enumerate(odd))
+    )
+    train(texts(sets[0], path), texts(sets[1]), tmp_path / "out", small)
+    assert set(read_header(tmp_path / "out" / "quality.bin").labels) == {"hq", "cc"}

@@ -1,0 +1,165 @@
+"""Recipes: a mistake is one line with file, line and the nearest key; what is right round-trips."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from curate.documents.documents import documents
+from curate.errors import UsageError
+from curate.formats.inputs import InputPlan
+from curate.run.plan import plan_run
+from curate.steps.recipe import compose, load, parse, shipped
+
+MISTAKES = {
+    "unknown key": (
+        "steps:\n  - c4:\n      min_sentence: 3\n",
+        r"r\.yaml:3: unknown key 'min_sentence' in c4; did you mean 'min_sentences'\?",
+    ),
+    "wrong type": (
+        "steps:\n  - c4: {min_sentences: many}\n",
+        r"r\.yaml:2: c4\.min_sentences: .*integer",
+    ),
+    "unknown step": (
+        "steps:\n  - c4\n  - dedup_exakt\n",
+        r"r\.yaml:3: unknown step 'dedup_exakt'; did you mean 'dedup_exact'\?",
+    ),
+    "unknown top key": (
+        "name: x\nstep: []\nsteps: [c4]\n",
+        r"r\.yaml:2: unknown key 'step'; did you mean 'steps'\?",
+    ),
+    "unknown read key": (
+        "read:\n  batch_row: 5\nsteps: [c4]\n",
+        r"r\.yaml:2: unknown key 'batch_row' in read; did you mean 'batch_rows'\?",
+    ),
+    "value out of range": ("read: {batch_rows: 0}\nsteps: [c4]\n", r"r\.yaml:1: read\.batch_rows"),
+    "no YAML": ("steps:\n  - c4: {\n", r"r\.yaml:\d: not YAML"),
+    "a tag of Python": ("steps: !!python/object:os.system [x]\n", r"r\.yaml:1: not YAML"),
+    "no mapping": ("- c4\n", r"r\.yaml: a recipe is a mapping"),
+    "empty": ("", r"r\.yaml: a recipe is a mapping"),
+    "no steps": ("name: x\n", r"r\.yaml: `steps` must be a list"),
+    "steps as text": ("steps: c4\n", r"r\.yaml: `steps` must be a list"),
+    "settings as list": ("steps:\n  - c4: [1]\n", r"r\.yaml:2: the settings of c4 are no mapping"),
+    "two steps in one": ("steps:\n  - {c4: {}, extract: {}}\n", r"r\.yaml:2: a step is"),
+    "a step behind a product": (
+        "steps:\n  - tokenizer\n  - c4\n",
+        r"r(\.yaml)?.*c4 works on documents and must come before the product tokenizer",
+    ),
+    "a survivor nobody knows": (
+        "steps:\n  - dedup_exact:\n      survivor: oldest\n",
+        r"r\.yaml:3: dedup_exact\.survivor: unknown survivor policy 'oldest'",
+    ),
+    "a variant nobody knows": ("steps:\n  - c4@nobody\n", r"r\.yaml:2: c4\.variant: .*tfds"),
+    "a variant of what has none": ("steps:\n  - dedup_exact@x\n", r"'dedup_exact' has no variants"),
+    "read as text": ("read: fast\nsteps: [c4]\n", r"r\.yaml:1: `read`"),
+    "input as mapping": ("input: {a: 1}\nsteps: [c4]\n", r"r\.yaml:1: `input`"),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_one_line_that_says_where_and_what(what):
+    text, message = MISTAKES[what]
+    with pytest.raises(UsageError, match=message) as error:
+        parse(text, "r.yaml")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("c4.min_sentence=3", "unknown key 'min_sentence' in c4; did you mean 'min_sentences'"),
+        ("c5.min_sentences=3", "no section 'c5'; did you mean 'c4'"),
+        ("min_sentences=3", r"write section\.key=value"),
+        ("c4.min_sentences", r"write section\.key=value"),
+        ("c4.min_sentences={", "not YAML"),
+        ("read.batch_rows=none", r"read\.batch_rows"),
+    ],
+)
+def test_a_wrong_override_is_one_line(item, message):
+    with pytest.raises(UsageError, match=message) as error:
+        parse("steps: [c4]\n", "r.yaml", (item,))
+    assert "\n" not in str(error.value)
+
+
+def test_overrides_reach_the_step_by_its_label():
+    text = "steps:\n  - c4\n  - dedup_exact: {key: url}\n  - c4\n  - dedup_exact\n"
+    sets = ("c4.min_sentences=1", "c4#2.min_sentences=7", "dedup_exact#2.survivor=newest")
+    recipe = parse(text, "r.yaml", (*sets, "read.batch_rows=9"))
+    assert [s.label for s in recipe.steps] == ["c4", "dedup_exact", "c4#2", "dedup_exact#2"]
+    first, url, second, plain = recipe.steps
+    assert (first.min_sentences, second.min_sentences) == (1, 7)
+    assert (url.survivor, plain.survivor) == ("longest", "newest")
+    assert recipe.read.batch_rows == 9
+
+
+def test_a_wrong_setting_outside_of_a_file_names_its_step_once():
+    for settings, said in (
+        ({"weights": "much"}, "step mix: weights 'much': "),
+        ({"seed": "x"}, "step mix: seed: "),
+        ({"seeds": 1}, "step mix: unknown key 'seeds' in mix; did you mean 'seed'?"),
+    ):
+        with pytest.raises(UsageError) as error:
+            compose("mix", [("mix", settings)], ())
+        assert str(error.value).startswith(said)
+
+
+def test_a_name_with_a_variant_is_the_step_with_that_setting():
+    (short,) = parse("steps: [c4@tfds]\n", "r.yaml").steps
+    (long,) = parse("steps:\n  - c4: {variant: tfds}\n", "r.yaml").steps
+    assert short == long
+
+
+def test_a_second_step_of_a_name_annotates_under_its_own_label():
+    step = parse("steps: [c4, c4]\n", "r.yaml").steps[1]
+    step.open()
+    docs = documents({"id": ["a"], "text": ["{ too short"]}).within(step.label)
+    out = step.apply(docs)
+    assert {d.step for d in out.drops} == {"c4#2"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "stages"),
+    [
+        ("[c4, c4]", 1),
+        ("[c4, cut, c4]", 2),
+        ("[cut, c4, cut, cut, c4, cut]", 2),
+        ("[c4, dedup_exact, c4]", 2),
+        ("[c4, dedup_exact, cut, c4]", 3),
+        ("[dedup_exact, dedup_exact]", 3),
+        ("[tokenizer, shards]", 0),
+        ("[c4, cut, tokenizer]", 1),
+    ],
+)
+def test_stages_end_at_corpus_steps_and_where_the_recipe_says_cut(steps, stages):
+    recipe = parse(f"steps: {steps}\n", "r.yaml")
+    plan = plan_run(recipe, InputPlan((), ()))
+    assert len(plan.stages) == stages
+
+
+def test_the_resolved_recipe_means_the_same():
+    text = (
+        "name: x\ndescription: d\ninput: [a, b]\nread: {batch_rows: 5}\n"
+        "steps: [c4@tfds, cut, {dedup_exact: {key: url}}, dedup_exact, tokenizer]\n"
+    )
+    recipe = parse(text, "r.yaml")
+    again = parse(yaml.safe_dump(recipe.resolved()), "again.yaml")
+    assert again.digest() == recipe.digest()
+    assert (again.name, again.input, again.cuts) == (recipe.name, recipe.input, recipe.cuts)
+
+
+def test_shipped_recipes_are_valid_and_described():
+    found = shipped()
+    assert {"c4", "demo"} <= set(found)
+    for name, description in found.items():
+        assert description
+        assert load(name).steps
+
+
+def test_a_recipe_that_is_not_there_lists_those_that_are(tmp_path):
+    with pytest.raises(UsageError, match=r"no recipe 'c5'.*c4"):
+        load("c5")
+    with pytest.raises(UsageError, match="No such file"):
+        load(str(tmp_path / "missing.yaml"))
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xff\n")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        load(str(tmp_path / "latin.yaml"))

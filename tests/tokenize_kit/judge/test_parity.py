@@ -1,0 +1,100 @@
+"""Lengths against a baseline, languages against each other, and files of ranks as candidates."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenize_kit.encode.load import unspelled
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.judge.compare import compare, gini, pieces
+from tokenize_kit.judge.tally import examine
+from tokenize_kit.learn.training import train_tokenizer
+
+TEXTS = ["the cat sat on the mat, then that", "กินข้าวที่บ้าน กินที่บ้าน", "the mat"] * 6
+LANGUAGES = ["en", "th", None] * 6
+
+
+def packed(texts):
+    raw = [text.encode() for text in texts]
+    return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum(
+        [0, *map(len, raw)], dtype=np.int64
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """small/, large/ and large.tiktoken, the same merges as large/ has."""
+    folder = tmp_path_factory.mktemp("parity")
+    train_tokenizer(TEXTS, folder / "small", vocab=270, pattern="o200k", digits="triples")
+    train_tokenizer(TEXTS, folder / "large", vocab=320, pattern="o200k", digits="triples")
+    vocab = json.loads((folder / "large" / "tokenizer.json").read_bytes())["model"]["vocab"]
+    special = len([word for word in vocab if word.startswith("<|")])
+    words = [word for word in sorted(vocab, key=vocab.get) if not word.startswith("<|")]
+    assert [vocab[word] - special for word in words] == list(range(len(words)))
+    lines = [b"%s %d" % (base64.b64encode(unspelled(w)), n) for n, w in enumerate(words)]
+    (folder / "large.tiktoken").write_bytes(b"\n".join(lines) + b"\n")
+    return folder
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=12).filter(any))
+def test_gini_is_the_mean_difference_of_all_pairs(values):
+    pairs = sum(abs(a - b) for a in values for b in values)
+    assert gini(values) == pytest.approx(pairs / (2 * len(values) * sum(values)))
+
+
+def test_gini_of_equals_is_nothing_and_of_one_it_is_not_defined():
+    assert gini([3.0, 3.0, 3.0]) == 0
+    assert gini([0.0, 0.0, 0.0, 4.0]) == pytest.approx(3 / 4)
+    assert gini([3.0]) is None and gini([]) is None and gini([0.0, 0.0]) is None
+
+
+def test_lengths_are_shares_of_the_baseline_by_language_too(folder):
+    batch = (*packed(TEXTS), {"lang": LANGUAGES})
+    small, large = compare([folder / "small", folder / "large"], [batch], ["lang"], baseline=1)[
+        "tokenizers"
+    ]
+    assert large["nsl"] == 1 and small["nsl"] == small["tokens"] / large["tokens"] > 1
+    for one, other in zip(small["lang"], large["lang"], strict=True):
+        assert one["label"] == other["label"]
+        assert one["nsl"] == one["tokens"] / other["tokens"]
+    costs = [row["tokens_a_byte"] for row in small["lang"]]
+    assert small["gini_a_byte"] == pytest.approx(abs(costs[0] - costs[1]) / sum(costs) / 2)
+
+
+def test_without_a_baseline_or_languages_there_is_neither(folder):
+    (found,) = compare([folder / "small"], [(*packed(TEXTS), {})], ["lang"])["tokenizers"]
+    assert "nsl" not in found and found["gini_a_byte"] is None
+
+
+def test_ranks_are_judged_as_the_same_merges_in_a_tokenizer_json(folder):
+    batch = (*packed(TEXTS), {"lang": LANGUAGES})
+    paths = [folder / "large", folder / "large.tiktoken"]
+    found = compare(paths, [batch], ["lang"], show=2, pattern="o200k")
+    own = ("tokenizer", "encode_mb_per_cpu_second", "decode_mb_per_cpu_second")
+    numbered = ("longest", "unreachable_examples")
+    one, other = (
+        {k: v for k, v in row.items() if k not in (*own, *numbered)} for row in found["tokenizers"]
+    )
+    assert one == other and one["lost"] == 0
+    for sample in found["shown"]:
+        assert sample["pieces"][0] == sample["pieces"][1]
+
+
+def test_every_token_of_ranks_is_named(folder):
+    ranks = open_candidate(folder / "large.tiktoken", "o200k")
+    assert "".join(piece for piece, _ in pieces(ranks, TEXTS[1])) == TEXTS[1]
+    assert ranks.special == {max(ranks.tokens)}
+    assert ranks.decode([max(ranks.tokens)]) == "<|endoftext|>"
+    assert examine(ranks).unreachable == {}
+
+
+def test_ranks_without_a_pattern_are_refused(folder):
+    with pytest.raises(TokenizerError, match=r"large\.tiktoken: .*give --pattern, one of gpt2"):
+        open_candidate(folder / "large.tiktoken")

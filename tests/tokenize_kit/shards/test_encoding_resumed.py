@@ -1,0 +1,288 @@
+"""An encode that was killed goes on: the same bytes, and what was saved is not encoded again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.learn.training import train_tokenizer
+from tokenize_kit.shards import progress
+from tokenize_kit.shards import writer as shards
+from tokenize_kit.shards.texts import texts_of
+from tokenize_kit.shards.writer import Layout, encode_shards
+
+EVERY = 1500  # bytes of text between two saves
+ROWS = 300
+LAYOUTS = {
+    "one-side": {"shard_tokens": 900},
+    "two-sides": {"shard_tokens": 900, "val_fraction": 0.2},
+    "long-shards": {"val_fraction": 0.2, "append_eos": False},
+    "shuffled": {"shard_tokens": 900, "val_fraction": 0.2, "shuffle": 3},
+    "masked": {"shard_tokens": 900, "val_fraction": 0.3, "loss_mask": "learn"},
+    "masked-shuffled": {"shard_tokens": 900, "shuffle": 1, "loss_mask": "learn"},
+    "megatron": {"form": "megatron", "shard_tokens": 900, "val_fraction": 0.2},
+    "nanogpt": {"form": "nanogpt", "val_fraction": 0.2},
+}
+# (layout, where it is killed: in the reading of a batch, or the so-manyeth call of a function)
+KILLS = [
+    ("two-sides", "progress.write_atomic", 3),
+    ("two-sides", "shards._commit", 1),
+    ("shuffled", "batch", 5),
+    ("shuffled", "shards._manifests", 1),
+    ("nanogpt", "shard_formats.settle", 5),
+]
+KILLED = """
+import importlib, json, os, signal, sys
+from pathlib import Path
+import pyarrow.parquet as pq
+from tokenize_kit.shards import progress
+from tokenize_kit.shards.writer import Layout, encode_shards
+
+source, tokenizer, out, layout, where, number = sys.argv[1:]
+progress.EVERY, left = int(os.environ["EVERY"]), int(number)
+os.fsync = lambda file: None  # the system lives on, and a busy disk takes seconds
+
+def kill_at(function):
+    def instead(*given, **more):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*given, **more)
+    return instead
+
+def batches():
+    for number, batch in enumerate(pq.ParquetFile(source).iter_batches(50)):
+        if where == "batch" and number == left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+
+if where != "batch":
+    module, name = where.split(".")
+    module = importlib.import_module(f"tokenize_kit.{module}")
+    setattr(module, name, kill_at(getattr(module, name)))
+encode_shards(batches(), Path(tokenizer), Path(out), Layout(**json.loads(layout)))
+"""
+
+
+@pytest.fixture(scope="module")
+def tokenizer_json(tmp_path_factory):
+    out = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer(["the cat sat on the mat " * 20], out, vocab=300)
+    return out / "tokenizer.json"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """300 documents, some of them empty, in a file of parquet."""
+    texts = [f"the cat {k} sat on mat {k * 7919} ไทย\n" * (k % 9) for k in range(ROWS)]
+    names = [f"d{k}" for k in range(ROWS)]
+    learn = [[[0, min(5, len(text))]] for text in texts]
+    columns = {"id": names, "source": ["s"] * ROWS, "lang": [None] * ROWS, "text": texts}
+    path = tmp_path_factory.mktemp("source") / "in.parquet"
+    lang = pa.nulls(ROWS, pa.string())
+    pq.write_table(pa.table(columns | {"lang": lang, "learn": learn}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tokenizer_json, source, tmp_path_factory):
+    """Digests of an undisturbed run of each layout."""
+    found = {}
+    for name, layout in LAYOUTS.items():
+        out = tmp_path_factory.mktemp(name)
+        encode_shards(batches(source), tokenizer_json, out, Layout(**layout))
+        found[name] = digests(out)
+    return found
+
+
+@pytest.fixture
+def encoded(tokenizer_json, source, monkeypatch):
+    """encode(out, layout): (documents that were encoded, what was said)."""
+    monkeypatch.setattr(progress, "EVERY", EVERY)
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+    def encode(out, layout, given=None, workers=2):
+        counts, lines = [], []
+        vocabulary = shards.open_vocabulary(tokenizer_json)
+
+        def counted(data, offsets):
+            counts.append(len(offsets) - 1)
+            return vocabulary.encode(data, offsets)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(shards, "open_vocabulary", lambda *_: replace(vocabulary, encode=counted))
+            documents = batches(source) if given is None else given
+            encode_shards(documents, tokenizer_json, out, layout, workers, lines.append)
+        return sum(counts), lines
+
+    return encode
+
+
+def batches(source, last=None, size=50):
+    """The documents; Ctrl-C in place of that batch."""
+    for number, batch in enumerate(pq.ParquetFile(source).iter_batches(size)):
+        if number == last:
+            raise KeyboardInterrupt
+        yield batch
+
+
+def digests(folder):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
+
+
+def killed(source, tokenizer_json, out, layout, where, number):
+    command = [sys.executable, "-c", KILLED, source, tokenizer_json, out, json.dumps(layout)]
+    command = [*map(str, command), where, str(number)]
+    environment = {**os.environ, "EVERY": str(EVERY)}
+    done = subprocess.run(command, check=False, capture_output=True, env=environment)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "number"), KILLS, ids=[f"{k[0]}-{k[1]}-{k[2]}" for k in KILLS]
+)
+def test_killed_anywhere_it_goes_on_to_the_same_bytes(
+    encoded, whole, source, tokenizer_json, tmp_path, name, where, number
+):
+    layout = LAYOUTS[name]
+    killed(source, tokenizer_json, tmp_path, layout, where, number)
+    assert not (tmp_path / "manifest.json").exists()
+    count, said = encoded(tmp_path, Layout(**layout))
+    assert digests(tmp_path) == whole[name]
+    before = int(re.fullmatch(r"(\d+) documents were encoded before .*", said[0])[1])
+    assert (before + count, len(said)) == (ROWS, 1) and before >= 40
+
+
+def test_killed_again_and_again_it_goes_on_each_time(
+    encoded, whole, source, tokenizer_json, tmp_path
+):
+    layout = LAYOUTS["two-sides"]
+    for place in (3, 5):
+        killed(source, tokenizer_json, tmp_path, layout, "batch", place)
+    count, said = encoded(tmp_path, Layout(**layout), workers=1)
+    assert count <= 100 and said[0].startswith(f"{ROWS - count} documents were encoded before")
+    assert digests(tmp_path) == whole["two-sides"]
+
+
+def stopped(encoded, source, out, layout, last=4):
+    with pytest.raises(KeyboardInterrupt):
+        encoded(out, layout, batches(source, last), workers=1)
+    assert (out / ".shards.partial" / progress.NAME).is_file()
+
+
+@pytest.mark.parametrize("name", list(LAYOUTS))
+def test_after_ctrl_c_it_goes_on(encoded, whole, source, tmp_path, name):
+    stopped(encoded, source, tmp_path, Layout(**LAYOUTS[name]))
+    count, said = encoded(tmp_path, Layout(**LAYOUTS[name]))
+    assert count < ROWS and "not encoded again" in said[0]
+    assert digests(tmp_path) == whole[name]
+
+
+def test_ctrl_c_before_anything_is_saved_leaves_nothing(encoded, source, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        encoded(tmp_path, Layout(), batches(source, 0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_with_other_settings_it_begins_anew_and_says_so(encoded, whole, source, tmp_path):
+    stopped(encoded, source, tmp_path, Layout(shard_tokens=700))
+    count, said = encoded(tmp_path, Layout(**LAYOUTS["one-side"]))
+    assert (count, len(said)) == (ROWS, 1)
+    assert said[0].startswith("begun anew: the tokenizer or a setting is not that of")
+    assert digests(tmp_path) == whole["one-side"]
+
+
+CHANGES = {
+    "another-text": lambda table: table.set_column(
+        3, "text", pa.array([f"x{t}" for t in table["text"].to_pylist()])
+    ),
+    "another-id": lambda table: table.set_column(
+        0, "id", pa.array(["e0", *table["id"].to_pylist()[1:]])
+    ),
+    "another-mask": lambda table: table.set_column(
+        4, "learn", pa.array([[[0, min(k % 9, 1)]] for k in range(ROWS)])
+    ),
+    "fewer-documents": lambda table: table.slice(0, 60),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_other_documents_are_refused_and_the_next_run_begins_anew(
+    encoded, source, tokenizer_json, tmp_path, change
+):
+    layout = Layout(**LAYOUTS["masked"])
+    out = tmp_path / "out"
+    stopped(encoded, source, out, layout)
+    other = tmp_path / "other.parquet"
+    pq.write_table(CHANGES[change](pq.read_table(source)), other)
+    with pytest.raises(TokenizerError, match="not those of the run that was stopped: what it left"):
+        encoded(out, layout, batches(other))
+    assert not list(out.iterdir())
+    rows = pq.read_metadata(other).num_rows
+    assert encoded(out, layout, batches(other)) == (rows, [])
+    encode_shards(batches(other), tokenizer_json, tmp_path / "fresh", layout)
+    assert digests(out) == digests(tmp_path / "fresh")
+
+
+def cut(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+
+
+DAMAGE = {
+    "shard-cut-short": (lambda aside: cut(aside / "tokens-00000.bin", 10), "is cut short"),
+    "rows-gone": (lambda aside: [p.unlink() for p in (aside / "rows").iterdir()], "is not there"),
+    "progress-cut-short": (lambda aside: cut(aside / progress.NAME, 99), "cannot be read"),
+    "progress-of-nothing": (lambda aside: (aside / progress.NAME).write_text("[]"), "cannot be"),
+    "progress-not-utf8": (lambda aside: (aside / progress.NAME).write_bytes(b"\xff"), "cannot be"),
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGE))
+def test_what_is_damaged_is_not_gone_on_with(encoded, whole, source, tmp_path, damage):
+    layout = Layout(**LAYOUTS["two-sides"])
+    stopped(encoded, source, tmp_path, layout)
+    harm, why = DAMAGE[damage]
+    harm(tmp_path / ".shards.partial")
+    count, said = encoded(tmp_path, layout)
+    assert count == ROWS and said[0].startswith("begun anew: ") and why in said[0]
+    assert digests(tmp_path) == whole["two-sides"]
+
+
+def test_saves_of_a_long_run_are_some_hundreds(monkeypatch, tmp_path):
+    monkeypatch.setattr(progress, "EVERY", 1)
+    monkeypatch.setattr(progress, "write_atomic", lambda *_: None)
+    found, saves = progress.Progress(tmp_path / "aside", {}), []
+
+    def checkpoint():
+        saves.append(1)
+        return {}, []
+
+    for number in range(1, 20_001):
+        found.passed(progress.Place(number, ""), 1, {"side": checkpoint})
+    assert 200 < len(saves) < 500
+
+
+def test_a_place_is_known_by_its_documents_however_they_lie_in_memory(source):
+    table = pq.read_table(source)
+    moved = pa.concat_tables([table.slice(0, 7), table]).slice(7)
+    plain, shifted = (
+        [texts.place for texts in texts_of(one.combine_chunks().to_batches(100), "learn")]
+        for one in (table, moved)
+    )
+    assert plain == shifted and plain[-1].documents == ROWS

@@ -1,0 +1,139 @@
+"""Threads that encode: the same bytes whatever their number, and after a death."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.learn.training import train_tokenizer
+from tokenize_kit.shards import writer as shards
+from tokenize_kit.shards.writer import Layout, encode_shards, in_order
+
+
+@pytest.fixture(scope="module")
+def tokenizer_json(tmp_path_factory):
+    out = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer(["the cat sat on the mat " * 20], out, vocab=300)
+    return out / "tokenizer.json"
+
+
+def digests(folder):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
+
+
+def rows(count):
+    return [(f"d{k}", f"the cat {k} sat on mat {k * 7919}\n" * (k % 9), "s") for k in range(count)]
+
+
+@pytest.mark.parametrize("shuffle", [None, 3], ids=["in-order", "shuffled"])
+def test_bytes_do_not_depend_on_the_number_of_workers(
+    batch_of, tokenizer_json, tmp_path, monkeypatch, shuffle
+):
+    monkeypatch.setattr("tokenize_kit.shards.texts.PIECE_BYTES", 700)
+    monkeypatch.setattr(shards, "PIECE_BYTES", 700)
+    documents = rows(300)
+    batches = [batch_of(*documents[k : k + 40]) for k in range(0, 300, 40)]
+    layout = Layout(shard_tokens=900, val_fraction=0.2, shuffle=shuffle)
+    found = []
+    for workers in (1, 2, 3):
+        out = tmp_path / str(workers)
+        encode_shards(iter(batches), tokenizer_json, out, layout, workers)
+        found.append(digests(out))
+    assert found[0] == found[1] == found[2]
+    assert "tokens-00001.bin" in found[0] and "val/manifest.json" in found[0]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_first_bad_document_is_named_whatever_the_workers(
+    batch_of, tokenizer_json, tmp_path, workers
+):
+    batches = [batch_of(("a", "cat")), batch_of(("b", None)), batch_of(("c", None))]
+    with pytest.raises(TokenizerError, match="document b: its text is null"):
+        encode_shards(iter(batches), tokenizer_json, tmp_path, workers=workers)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import pyarrow.parquet as pq
+from tokenize_kit.shards.writer import Layout, encode_shards
+
+def batches():
+    for number, batch in enumerate(pq.ParquetFile(sys.argv[1]).iter_batches(50)):
+        if number == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+
+encode_shards(batches(), Path(sys.argv[2]), Path(sys.argv[3]), Layout(shard_tokens=900), 2)
+"""
+
+
+def test_after_a_kill_the_next_run_writes_the_bytes_of_an_undisturbed_one(
+    batch_of, tokenizer_json, tmp_path
+):
+    import pyarrow as pa
+
+    source = tmp_path / "in.parquet"
+    pq.write_table(pa.Table.from_batches([batch_of(*rows(300))]), source)
+    layout = Layout(shard_tokens=900)
+    encode_shards(pq.ParquetFile(source).iter_batches(7), tokenizer_json, tmp_path / "a", layout)
+    out = tmp_path / "b"
+    out.mkdir()
+    command = [sys.executable, "-c", KILLED, str(source), str(tokenizer_json), str(out)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert not (out / "manifest.json").exists()
+    encode_shards(pq.ParquetFile(source).iter_batches(50), tokenizer_json, out, layout, 2)
+    assert digests(out) == digests(tmp_path / "a")
+
+
+def test_results_come_in_order_and_few_items_wait():
+    under_way, most, lock = 0, 0, threading.Lock()
+
+    def slow(item):
+        time.sleep(0.02 if item == 0 else 0.001)
+        return item
+
+    def items():
+        nonlocal under_way, most
+        for number in range(40):
+            with lock:
+                under_way += 10
+                most = max(most, under_way)
+            yield number
+
+    found = []
+    for item in in_order(slow, items(), lambda item: 10, 3, 60):
+        with lock:
+            under_way -= 10
+        found.append(item)
+    assert found == list(range(40))
+    assert 30 <= most <= 60 + 2 * 10  # one more is read, one is in the hands of the caller
+
+
+def test_an_item_over_the_limit_goes_alone():
+    alone = in_order(str, iter([1, 99, 2]), int, 2, 10)
+    assert list(alone) == ["1", "99", "2"]
+
+
+def test_an_error_comes_behind_the_results_before_it():
+    def items():
+        yield from range(5)
+        raise TokenizerError("the sixth")
+
+    found = []
+    with pytest.raises(TokenizerError, match="the sixth"):
+        for item in in_order(lambda item: item, items(), lambda item: 1, 2, 100):
+            found.append(item)
+    assert found == [0, 1, 2, 3, 4]

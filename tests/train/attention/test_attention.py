@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, positions_of
+from train.attention.backends import lengths_of
+from train.attention.choice import choose
+from train.errors import TrainError
+from train.loop.attends import attends, said
+from train.loop.config import TrainConfig
+from train.model.positions import alibi_slopes
+from train.model.presets import preset
+
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
+
+DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2], [3, 3, 3, 3, 3, 3, 3, -1]])
+
+
+def case(queries=8, keys=8, heads=4, kv_heads=2, dtype=torch.float32):
+    draw = torch.Generator().manual_seed(0)
+    q = torch.randn(2, heads, queries, 16, generator=draw).to(dtype)
+    k = torch.randn(2, kv_heads, keys, 16, generator=draw).to(dtype)
+    v = torch.randn(2, kv_heads, keys, 16, generator=draw).to(dtype)
+    return q, k, v
+
+
+def mask(queries=8, keys=8, **more):
+    return Mask(queries=queries, keys=keys, device=torch.device("cpu"), **more)
+
+
+PREFIX = torch.tensor([[1, 1, 0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]], dtype=torch.bool)
+MASKS = {
+    "causal": {},
+    "full": {"causal": False},
+    "window": {"window": 3},
+    "window and sinks": {"window": 2, "sinks": 1},
+    "prefix": {"prefix": PREFIX},
+    "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01]))},
+    "relative": {
+        "bias": Relative(weight=torch.linspace(-1, 1, 24).view(6, 4), distance=7),
+    },
+    "window, prefix and alibi": {
+        "window": 3,
+        "prefix": PREFIX,
+        "bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01])),
+    },
+}
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "flex"])  # triton: test_flash.py
+@pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
+@pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize(("queries", "kv_heads"), [(8, 4), (8, 2), (3, 2), (1, 1)])
+def test_every_back_end_agrees_with_eager(backend, documents, kind, queries, kv_heads):
+    q, k, v = case(queries=queries, kv_heads=kv_heads)
+    places = None if documents is None else positions_of(documents)
+    spec = mask(queries=queries, documents=documents, positions=places, **kind)
+    expected = attend(q, k, v, spec, "eager")
+    torch.testing.assert_close(attend(q, k, v, spec, backend), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
+def test_sdpa_has_the_gradients_of_eager(kind):
+    grads = []
+    for backend in ("eager", "sdpa"):
+        spec = mask(documents=DOCUMENTS, positions=positions_of(DOCUMENTS), **kind)
+        tensors = [tensor.requires_grad_() for tensor in case(dtype=torch.float64)]
+        weight = torch.arange(16, dtype=torch.float64).cos()
+        (attend(*tensors, spec, backend) * weight).sum().backward()
+        grads.append([tensor.grad for tensor in tensors])
+    torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("ids", [[0] * 50 + [1] * 46, [7] * 96, [0] * 30 + [1] * 30 + [-1] * 36])
+def test_documents_one_at_a_time_are_those_of_the_whole_mask(ids):
+    """Output and gradients, over rows of different documents."""
+    documents = torch.tensor([ids, [at // 40 for at in range(96)]])
+    found = []
+    for backend in ("eager", "sdpa"):
+        draw = torch.Generator().manual_seed(0)
+        q = torch.randn(2, 4, 96, 8, generator=draw, dtype=torch.float64).requires_grad_()
+        k, v = torch.randn(2, 2, 2, 96, 8, generator=draw, dtype=torch.float64).unbind()
+        k.requires_grad_()
+        v.requires_grad_()
+        spec = mask(queries=96, keys=96, documents=documents)
+        out = attend(q, k, v, spec, backend)
+        (out * out.detach().cos()).sum().backward()
+        assert ("_lengths" in spec.__dict__) == (backend == "sdpa")
+        found.append([out.detach(), q.grad, k.grad, v.grad])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+def test_documents_go_one_at_a_time_only_where_that_is_the_same_and_less():
+    def lengths(ids, **more):
+        spec = mask(queries=len(ids), keys=len(ids), documents=torch.tensor([ids]), **more)
+        return lengths_of(spec)
+
+    apart = [0] * 40 + [1] * 60
+    assert lengths(apart) == ((40, 60),)
+    assert lengths(apart, window=3) is None and lengths(apart, causal=False) is None
+    assert lengths([0] * 40 + [1] * 40 + [0] * 40) is None  # 0 sees across 1
+    assert lengths(list(range(100))) is None
+
+
+@pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
+def test_the_mask_is_the_rule_key_by_key(kind):
+    spec = mask(queries=5, documents=DOCUMENTS, positions=positions_of(DOCUMENTS), **kind)
+    places = positions_of(DOCUMENTS)
+    for row, query, key in itertools.product(range(2), range(3, 8), range(8)):
+        near = spec.window is None or places[row, query] - places[row, key] < spec.window
+        seen = (key <= query or not spec.causal) and (near or bool(places[row, key] < spec.sinks))
+        seen = seen or (spec.prefix is not None and bool(spec.prefix[row, key]))
+        seen = seen and bool(DOCUMENTS[row, query] == DOCUMENTS[row, key])
+        assert bool(spec.dense[row, 0, query - 3, key]) == seen
+
+
+def test_a_query_that_sees_nothing_gets_nothing():
+    q, k, v = case(queries=8)
+    documents = torch.tensor([[0] * 8, [0] * 8])
+    far = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7]])
+    spec = mask(documents=documents, positions=far, causal=False)
+    spec.__dict__["dense"] = spec.dense.clone()
+    spec.dense[:, :, 3] = False
+    for backend in ("eager", "sdpa"):
+        out = attend(q, k, v, spec, backend)
+        assert torch.equal(out[:, :, 3], torch.zeros(2, 4, 16))
+        assert out.isfinite().all()
+
+
+def test_alibi_is_the_distance_times_a_slope_of_the_head():
+    assert alibi_slopes(8).tolist() == [2.0**-i for i in range(1, 9)]
+    twelve = alibi_slopes(12)
+    assert twelve[:8].tolist() == [2.0**-i for i in range(1, 9)]
+    assert twelve[8:].tolist() == pytest.approx([2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5])
+    scores = Alibi(slopes=torch.tensor([0.5, 0.25])).scores(mask().distance)
+    assert scores[0, 1, 6, 2] == -1.0
+
+
+def test_relative_buckets_are_those_of_t5():
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    distance = torch.arange(0, 300)[None, None]
+    ours = Relative(weight=torch.zeros(32, 1), distance=128).bucket(distance)
+    theirs = T5Attention._relative_position_bucket(
+        -distance, bidirectional=False, num_buckets=32, max_distance=128
+    )
+    assert torch.equal(ours, theirs)
+
+
+def test_eager_is_the_textbook_formula():
+    q, k, v = case(kv_heads=4, dtype=torch.float64)
+    out = attend(q, k, v, mask(documents=DOCUMENTS), "eager")
+    for position in range(8):
+        seen = [key for key in range(position + 1) if DOCUMENTS[0, key] == DOCUMENTS[0, position]]
+        weights = torch.softmax(k[0, 1, seen] @ q[0, 1, position] / 4.0, dim=0)
+        torch.testing.assert_close(out[0, 1, position], weights @ v[0, 1, seen])
+
+
+def test_bfloat16_stays_near_float32():
+    spec = mask(documents=DOCUMENTS)
+    exact = attend(*case(), spec, "eager")
+    for backend in set(BACKENDS) - {"triton"}:  # whose interpreter refuses it
+        rounded = attend(*case(dtype=torch.bfloat16), spec, backend)
+        assert rounded.dtype == torch.bfloat16
+        torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)
+
+
+def test_a_back_end_that_cannot_says_what_it_cannot(monkeypatch):
+    causal_only = Backend(
+        attention=BACKENDS["eager"].attention,
+        masks=frozenset({"causal"}),
+        dtypes=frozenset({torch.float32}),
+        devices=frozenset({"cpu"}),
+    )
+    monkeypatch.setitem(BACKENDS, "narrow", causal_only)
+    with pytest.raises(TrainError, match="mask documents"):
+        attend(*case(), mask(documents=DOCUMENTS), "narrow")
+    with pytest.raises(TrainError, match="float16"):
+        attend(*case(dtype=torch.float16), mask(), "narrow")
+    with pytest.raises(TrainError, match="choose auto"):
+        attend(*case(), mask(), "absent")
+
+
+HALF, EXACT = torch.bfloat16, torch.float32
+T5 = {"bias": Relative(weight=torch.zeros(4, 4), distance=8)}
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "queries", "more", "taken"),
+    [
+        ("cuda", HALF, 8, {}, "sdpa"),
+        ("cuda", HALF, 8, {"causal": False}, "sdpa"),
+        ("cuda", HALF, 8, {"documents": DOCUMENTS}, "triton"),
+        ("cuda", HALF, 8, {"window": 3, "sinks": 1}, "triton"),
+        ("cuda", HALF, 8, {"prefix": PREFIX}, "triton"),
+        ("cuda", HALF, 8, T5, "flex"),
+        ("cuda", EXACT, 8, {"window": 3}, "flex"),
+        ("cuda", HALF, 1, {"window": 3}, "sdpa"),
+        ("cuda", HALF, 1, {}, "sdpa"),
+        ("cpu", EXACT, 8, {"window": 3}, "sdpa"),
+        ("cpu", HALF, 8, {"documents": DOCUMENTS}, "sdpa"),
+    ],
+    ids=[
+        *("causal", "full", "documents", "window and sinks", "prefix", "t5", "window in float32"),
+        *("window, generating", "causal, generating", "window on a CPU", "documents on a CPU"),
+    ],
+)
+def test_auto_goes_by_mask_dtype_and_device(device, dtype, queries, more, taken, monkeypatch):
+    op = pytest.importorskip("train.attention.flash.op")
+    monkeypatch.setattr(op, "INTERPRETED", False)
+    q = SimpleNamespace(
+        dtype=dtype, device=torch.device(device), requires_grad=False, shape=(2, 4, queries, 16)
+    )
+    assert choose(q, mask(queries=queries, **more)).backend == taken
+
+
+def test_without_triton_auto_takes_flex(monkeypatch):
+    from train.attention.flash import backend
+
+    monkeypatch.setattr(backend, "INSTALLED", False)
+    q = SimpleNamespace(
+        dtype=HALF, device=torch.device("cuda"), requires_grad=True, shape=(2, 4, 8, 16)
+    )
+    assert choose(q, mask(documents=DOCUMENTS)).backend == "flex"
+
+
+def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
+    op = pytest.importorskip("train.attention.flash.op")
+    monkeypatch.setattr(op, "INTERPRETED", False)
+    shape = dataclasses.replace(
+        preset("tiny"), window=8, window_pattern="WWF", layers=3, position="alibi"
+    )
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    found = attends(shape, TrainConfig(), gpu)
+    assert [(one["layers"], one["backend"]) for one in found] == [(2, "triton"), (1, "triton")]
+    assert said(found).startswith(
+        "attention: triton in 2 layers (alibi, causal, documents, window; bfloat16 on cuda): its"
+    )
+    learned = attends(dataclasses.replace(shape, position="t5"), TrainConfig(), gpu)
+    assert {one["backend"] for one in learned} == {"flex"}
+    assert "T5's learned bias" in said(learned)
+    asked = attends(shape, TrainConfig(attention="eager"), cpu)
+    assert asked[0]["why"] == "as asked" and asked[0]["backend"] == "eager"
+    with pytest.raises(TrainError, match="triton does not support the mask relative"):
+        attends(dataclasses.replace(shape, position="t5"), TrainConfig(attention="triton"), gpu)
+    with pytest.raises(TrainError, match="triton does not support a CPU"):
+        attends(shape, TrainConfig(attention="triton"), cpu)

@@ -1,0 +1,87 @@
+"""`llmcurate generate`: prompts from the command line and from files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from curate.cli.app import invoke
+from tests.train.loop.small_runs import build, trained
+from train.model.presets import preset
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, small_tokenizer):
+    config = preset("tiny", vocab=270, context=64)
+    return trained(tmp_path_factory.mktemp("run") / "run", build(config), small_tokenizer)
+
+
+def generate(capsys, *arguments):
+    code = invoke(["generate", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_prompts_of_the_command_line_and_of_a_file_are_one_batch(run, tmp_path, capsys):
+    plain, lines = tmp_path / "prompts.txt", tmp_path / "prompts.jsonl"
+    plain.write_text("the mat\n\nthe  sat\n")
+    lines.write_text('{"prompt": "the mat"}\n{"text": "the  sat", "id": 4}\n')
+    common = ("--model", run, "--max-tokens", 9, "--seed", 4, "--json")
+    code, out, _ = generate(capsys, "the cat", *common, "--prompts", plain)
+    assert code == 0
+    found = json.loads(out)["completions"]
+    assert [one["prompt"] for one in found] == ["the cat", "the mat", "the  sat"]
+    assert all(one["stopped"] in ("end", "length") and one["tokens"] <= 9 for one in found)
+    assert generate(capsys, "the cat", *common, "--prompts", lines)[1] == out
+    assert generate(capsys, "the cat", *common, "--prompts", lines, "--batch", 1)[1] == out
+    code, text, _ = generate(capsys, "the cat", "the mat", *common[:-1])
+    assert text.split("\n---\n")[0] == "the cat" + found[0]["text"]
+
+
+def test_every_option_changes_the_text(run, capsys):
+    common = ("the cat", "--model", run, "--max-tokens", 30, "--temperature", 3, "--top-k", 0)
+    plain = generate(capsys, *common)[1]
+    for option in (
+        ("--temperature", 0), ("--top-k", 3), ("--top-p", 0.3), ("--min-p", 0.5),
+        ("--repetition-penalty", 9), ("--seed", 8),
+    ):  # fmt: skip
+        assert generate(capsys, *common, *option)[1] != plain
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "holds no prompt"),
+        (b"caf\xe9\n", "not UTF-8, at byte 3"),
+        (b'{"prompt": "a"}\n{"prompt": 3}\n', "prompts.jsonl:2: no text"),
+        (b'"a"\n', "no text under"),
+        (b"{\n", "prompts.jsonl:1: not JSON"),
+        (b'{"prompt": "\\ud800"}\n', "prompts.jsonl:1: not UTF-8"),
+        (None, "cannot be read"),
+    ],
+    ids=["empty", "latin-1", "a number", "no object", "cut", "surrogate", "missing"],
+)
+def test_a_file_of_prompts_that_cannot_be_read_says_where(data, message, run, tmp_path, capsys):
+    file = tmp_path / "prompts.jsonl"
+    if data is not None:
+        file.write_bytes(data)
+    code, _, error = generate(capsys, "--prompts", file, "--model", run)
+    assert code == 2
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_prompt_that_is_no_text_is_one_line(run, capsys):
+    code, _, error = generate(capsys, "caf\udce9", "--model", run)
+    assert (code, error) == (2, "llmcurate: a prompt: not UTF-8\n")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--top-p", "0"), ("--min-p", "2"), ("--temperature", "nan"), ("--repetition-penalty", "-1")],
+    ids=" ".join,
+)
+def test_a_wrong_value_is_one_line(option, run, capsys):
+    code, _, error = generate(capsys, "the", "--model", run, *option)
+    assert (code, error.count("\n")) == (2, 1)

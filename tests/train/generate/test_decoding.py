@@ -1,0 +1,146 @@
+"""Decoding with a cache, in batches, is decoding without, one text at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from tests.train.loop.small_runs import build
+from train.generate.generate import Texts, complete, continue_ids, endless, load_tokenizer
+from train.generate.sampling import GREEDY, Chooser, Sampling
+from train.model.config import POSITIONS, ModelConfig
+from train.model.decoder import Decoder
+
+SHAPE = ModelConfig(
+    vocab=61, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=48, context=24
+)
+KINDS: dict[str, dict] = {
+    **{f"position {value}": {"position": value} for value in POSITIONS},
+    "MQA": {"kv_heads": 1},
+    "MHA, qk norm": {"kv_heads": 4, "qk_norm": True},
+    "parallel": {"parallel": True, "norm": "layer", "bias": "all", "mlp": "gelu"},
+    "post": {"norm_place": "post"},
+    "sandwich": {"norm_place": "sandwich", "embedding_norm": True},
+    "window": {"window": 5},
+    "window in every other layer": {"window": 5, "window_pattern": "WF"},
+    "window and sinks": {"window": 5, "sinks": 3},
+    "window, sinks, alibi": {"window": 5, "sinks": 2, "position": "alibi"},
+    "window, sinks, t5": {"window": 6, "sinks": 1, "position": "t5"},
+    "window, learned": {"window": 5, "sinks": 2, "position": "learned"},
+}
+PROMPTS = [[5], [7, 8, 9, 10, 11, 12], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]]
+
+
+def make(change: dict) -> Decoder:
+    return build(dataclasses.replace(SHAPE, **change))
+
+
+@torch.no_grad()
+def without_cache(model: Decoder, prompt: list[int], count: int, chooser: Chooser) -> list[int]:
+    """Read the whole text for each token; past the context, from the last half on."""
+    known, start, context = list(prompt), 0, model.config.context
+    if not endless(model.config):
+        start = max(0, len(known) - context)
+    for _ in range(count):
+        if not endless(model.config) and len(known) - start > context:
+            start = len(known) - context // 2
+        logits = model(torch.tensor([known[start:]]))[:, -1]
+        known += chooser.choose(logits, [known])
+    return known
+
+
+@pytest.mark.parametrize("change", KINDS.values(), ids=KINDS)
+def test_a_batch_with_a_cache_is_each_text_without(change):
+    """Greedy and drawn, 40 tokens, past a context of 24."""
+    model = make(change)
+    drawn = Sampling(temperature=0.9, top_k=20, top_p=0.95, min_p=0.01, repetition_penalty=1.2)
+    for sampling in (GREEDY, drawn):
+        texts, chooser = Texts(model, PROMPTS), Chooser(sampling, 4, [0, 1, 2])
+        for _ in range(40):
+            texts.append(chooser.choose(texts.logits(), texts.known))
+        for number, prompt in enumerate(PROMPTS):
+            alone = Chooser(sampling, 4, [number])
+            assert texts.known[number] == without_cache(model, prompt, 40, alone)
+
+
+@pytest.mark.parametrize("length", [23, 24, 25, 70])
+@pytest.mark.parametrize("change", [{}, {"window": 5, "sinks": 2}], ids=["full", "window, sinks"])
+def test_a_prompt_longer_than_the_context_is_read_as_without_a_cache(change, length):
+    model = make(change)
+    prompts = [[token % 61 for token in range(length)], [9, 8, 7]]
+    texts, chooser = Texts(model, prompts), Chooser(GREEDY, 0, [0, 1])
+    for _ in range(6):
+        texts.append(chooser.choose(texts.logits(), texts.known))
+    for known, prompt in zip(texts.known, prompts, strict=True):
+        assert known == without_cache(model, prompt, 6, Chooser(GREEDY, 0, [0]))
+
+
+def test_a_windowed_model_goes_on_for_thousands_of_tokens_in_the_same_memory():
+    model = make({"layers": 1, "window": 8, "sinks": 2})
+    texts, chooser, sizes = Texts(model, [[1, 2], [3]]), Chooser(GREEDY, 0, [0, 1]), set()
+    for step in range(2000):
+        texts.append(chooser.choose(texts.logits(), texts.known))
+        if step > 10:
+            sizes.add(texts.cache_bytes)
+    assert sizes == {2 * 2 * 2 * 10 * 8 * 4}  # k, v; texts; heads; window and sinks; size; float32
+
+
+def test_a_full_model_keeps_no_more_than_its_context():
+    model = make({"layers": 1})
+    texts, sizes = Texts(model, [[1]]), []
+    for _ in range(100):
+        texts.logits()
+        texts.append([2])
+        sizes.append(texts.cache_bytes)
+    assert max(sizes) <= 2 * 2 * 64 * 8 * 4  # room for 64 tokens
+
+
+@pytest.fixture(scope="module")
+def teller(small_tokenizer):
+    return build(dataclasses.replace(SHAPE, vocab=270)), load_tokenizer(small_tokenizer)
+
+
+def told(teller, prompts, **more):
+    settings = {"max_tokens": 12, "sampling": Sampling(temperature=1.0), "seed": 2} | more
+    return complete(*teller, prompts, **settings)
+
+
+def test_a_prompt_is_continued_the_same_whatever_the_batch(teller):
+    prompts = ["the cat", "", "sat on the mat the cat", "the"]
+    one = told(teller, prompts, batch=1)
+    assert one == told(teller, prompts, batch=3) == told(teller, prompts, batch=9)
+    assert [found.prompt for found in one] == prompts
+    assert one[0] == told(teller, prompts[:1])[0]
+    same = told(teller, ["the cat"] * 4)
+    assert len({found.text for found in same}) == 4
+
+
+def test_a_text_stops_at_the_end_of_text_token_and_the_others_go_on(teller):
+    model, tokenizer = teller
+    end = tokenizer.token_to_id("<|endoftext|>")
+    found = told(teller, ["the cat sat"] * 60, max_tokens=60, batch=60)
+    ended = [one for one in found if one.stopped == "end"]
+    assert 0 < len(ended) < 60
+    assert {one.tokens for one in found if one.stopped == "length"} == {60}
+    assert all(one.tokens < 60 for one in ended)
+    stream = continue_ids(
+        model, [end, *tokenizer.encode("the cat sat").ids], temperature=1.0, top_k=50, seed=2
+    )
+    first = []
+    for token in stream:
+        if token == end or len(first) == 60:
+            break
+        first.append(token)
+    assert found[0].text == tokenizer.decode(first)
+    assert found[0].tokens == len(first)
+
+
+def test_a_repetition_penalty_leaves_fewer_repetitions(teller):
+    greedy = told(teller, ["the"], sampling=GREEDY, max_tokens=20)[0]
+    strong = Sampling(temperature=0.0, top_k=0, repetition_penalty=50.0)
+    varied = told(teller, ["the"], sampling=strong, max_tokens=20)[0]
+    tokenizer = teller[1]
+    counts = [len(set(tokenizer.encode(one.text).ids)) for one in (greedy, varied)]
+    assert counts[0] < counts[1]

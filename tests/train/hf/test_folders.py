@@ -1,0 +1,292 @@
+"""Exports in parts and in bfloat16; what cannot be exported or imported says why in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.train.loop.small_runs import build, trained
+from train.errors import TrainError
+from train.generate.generate import load as load_run
+from train.hf.export import export
+from train.hf.families import FAMILIES, family_of
+from train.hf.family import our_shapes
+from train.hf.load import import_model, load, look
+from train.model.config import ModelConfig, RopeScaling
+
+CONFIG = ModelConfig(
+    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=48, context=32
+)
+SINKS = {"window": 8, "sinks": 2}
+
+
+def config_of(**change) -> ModelConfig:
+    return dataclasses.replace(CONFIG, **change)
+
+
+REFUSED: dict[str, tuple[dict, str]] = {
+    "sinks": (SINKS, r"nearest is mistral, but for sinks 2 \(there: 0\)"),
+    "sandwich": ({"norm_place": "sandwich"}, r"llama, but for norm_place sandwich \(there: pre\)"),
+    "sinusoidal": ({"position": "sinusoidal"}, "position sinusoidal"),
+    "t5": ({"position": "t5"}, "position t5"),
+    "head bias": ({"head_bias": True}, "llama, but for head_bias True"),
+    "partial": ({"rope_dim": 4}, "llama, but for rope_dim 4"),
+    "two": ({"embedding_norm": True, "sinks": 1, "window": 4}, r"embedding_norm .*, sinks 1"),
+    "bloom's width": (
+        {
+            "position": "alibi", "embedding_norm": True, "norm": "layer", "bias": "all",
+            "mlp": "gelu_tanh", "kv_heads": 4,
+        },
+        r"bloom, but for mlp_hidden 48 \(there: 4 x hidden\)",
+    ),
+    "olmo's eps": ({"norm": "layer_plain", "norm_eps": 1e-6}, "llama, but for norm layer_plain"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_no_class_computes_is_refused_by_the_names_of_the_settings(change, message):
+    with pytest.raises(TrainError, match=message) as caught:
+        family_of(config_of(**change))
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+
+
+def test_an_eps_that_a_class_has_in_its_code_stands_in_the_way():
+    assert FAMILIES["olmo"].obstacles(config_of(norm="layer_plain")) == []
+    assert FAMILIES["olmo"].obstacles(config_of(norm="layer_plain", norm_eps=1e-6)) == ["norm_eps"]
+
+
+@pytest.fixture
+def run(tmp_path, small_tokenizer):
+    return trained(tmp_path / "run", build(CONFIG), small_tokenizer)
+
+
+@pytest.fixture
+def hf(run, tmp_path):
+    export(run, tmp_path / "hf")
+    return tmp_path / "hf"
+
+
+def test_large_models_are_cut_into_files_with_an_index(run, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    whole = export(run, tmp_path / "whole")
+    parts = export(run, tmp_path / "parts", shard_bytes=30_000)
+    assert whole["files"] == ["model.safetensors"]
+    assert len(parts["files"]) == 5
+    assert parts["files"][0] == "model-00001-of-00004.safetensors"
+    assert all((tmp_path / "parts" / name).stat().st_size < 42_000 for name in parts["files"])
+    one, other = (
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict()
+        for name in ("whole", "parts")
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    import_model(tmp_path / "parts", tmp_path / "back")
+    weights = load(tmp_path / "back")[1]
+    first = load(run)[1]
+    assert all(torch.equal(weights[name], first[name]) for name in first)
+
+
+def test_bfloat16_is_the_rounded_model_and_opens_as_such(run, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    export(run, tmp_path / "half", dtype="bfloat16")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half")
+    assert model.dtype == torch.bfloat16
+    for name, weight in load(tmp_path / "half")[1].items():
+        assert torch.equal(weight, load(run)[1][name].bfloat16().float()), name
+
+
+def test_the_same_run_gives_the_same_files(run, tmp_path):
+    for name in ("one", "two"):
+        export(run, tmp_path / name)
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+
+
+def test_an_export_is_a_new_folder_whole_or_not_there(run, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("x")
+    with pytest.raises(TrainError, match="is there already"):
+        export(run, tmp_path / "full")
+    with pytest.raises(TrainError, match="choose one of float32, bfloat16"):
+        export(run, tmp_path / "new", dtype="int8")
+    with pytest.raises(TrainError, match="no finished checkpoint"):
+        export(tmp_path, tmp_path / "new")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(run, tmp_path / "new", finish=stop)
+    assert not (tmp_path / "new").exists()
+    export(run, tmp_path / "new")
+    assert (tmp_path / "new" / "config.json").is_file()
+
+
+def test_the_average_is_exported_where_there_is_one(run, tmp_path):
+    step = next((run / "checkpoints").iterdir())
+    weights = load_file(step / "model.safetensors")
+    average = {name: value / 2 for name, value in weights.items()}
+    save_file(average, step / "average.safetensors")
+    export(run, tmp_path / "hf")
+    found = load(tmp_path / "hf")[1]
+    assert all(torch.equal(found[name], average[name]) for name in average)
+
+
+def test_a_checkpoint_that_does_not_fit_its_config_is_refused(run, tmp_path):
+    path = next((run / "checkpoints").iterdir()) / "config.json"
+    values = json.loads(path.read_bytes())
+    values["model"]["layers"] = 10**12
+    path.write_text(json.dumps(values))
+    with pytest.raises(TrainError, match=r"do not fit config\.json"):
+        export(run, tmp_path / "hf")
+
+
+def change_config(**change):
+    def apply(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+
+    return apply
+
+
+def change_weights(change):
+    def apply(folder):
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors")
+
+    return apply
+
+
+def write(name, data):
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def point_outside(folder):
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    places = {"weight_map": {"a": "../hf/model-1.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(places))
+
+
+def add(name, shape):
+    return change_weights(lambda weights: weights.update({name: torch.ones(shape)}))
+
+
+HOSTILE = {
+    "no config": (lambda f: (f / "config.json").unlink(), "no config.json"),
+    "config is a list": (write("config.json", b"[]"), "expected a JSON object"),
+    "config is cut": (write("config.json", b'{"model_type": "lla'), "cannot be read"),
+    "config is deep": (write("config.json", b"[" * 100_000), "cannot be read"),
+    "config is not text": (write("config.json", b"\xff\x00"), "cannot be read"),
+    "unknown class": (change_config(model_type="mamba"), "model_type is 'mamba': known are llama"),
+    "class is a list": (change_config(model_type=["llama"]), "model_type is"),
+    "a size is text": (change_config(hidden_size="32"), "hidden_size is '32': expected a whole"),
+    "a size is true": (change_config(num_hidden_layers=True), "expected a whole number"),
+    "a size is missing": (change_config(hidden_size=None), "hidden_size is missing"),
+    "no heads": (change_config(num_attention_heads=0, head_dim=None), "must be over 0"),
+    "many layers": (change_config(num_hidden_layers=10**12), "config.json speaks of"),
+    "many tokens": (change_config(vocab_size=10**15), "config.json speaks of"),
+    "one layer": (change_config(num_hidden_layers=1), "and 6 more, which llama"),
+    "other width": (change_config(intermediate_size=40), r"gate_proj.weight is F32 \[48, 32\]"),
+    "other activation": (change_config(hidden_act="tanh"), "hidden_act is 'tanh': known are silu"),
+    "quantised": (change_config(quantization_config={"bits": 4}), "quantization_config"),
+    "dynamic rotation": (
+        change_config(rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
+        "rope_type is 'dynamic'",
+    ),
+    "rotation as text": (change_config(rope_scaling="yarn"), "expected an object"),
+    "rotation below 1": (
+        change_config(rope_scaling={"rope_type": "linear", "factor": 0.5}),
+        "factor is 0.5: give 1 or more",
+    ),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "no model.safetensors; pickled"),
+    "weights cut": (write("model.safetensors", b"\x08"), "cannot be read"),
+    "weights elsewhere": (point_outside, "is no file beside it"),
+    "a weight more": (add("model.layers.0.self_attn.q_norm.weight", (8,)), "q_norm.weight, which"),
+    "a weight less": (
+        change_weights(lambda w: w.update(x=w.pop("model.norm.weight"))),
+        "model.norm.weight missing",
+    ),
+    "whole numbers": (
+        change_weights(lambda w: w.update({"model.norm.weight": torch.ones(32).int()})),
+        "model.norm.weight is I32",
+    ),
+    "another head": (add("lm_head.weight", (300, 32)), "lm_head.weight differs from the embedding"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "no tokenizer.json"),
+    "tokenizer cut": (write("tokenizer.json", b"{"), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_a_folder_that_does_not_fit_is_refused_in_one_line(damage, message, hf, tmp_path):
+    damage(hf)
+    with pytest.raises(TrainError, match=message) as caught:
+        import_model(hf, tmp_path / "out")
+    assert "\n" not in str(caught.value).strip()
+    assert not (tmp_path / "out" / "checkpoints").exists()
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path, small_tokenizer):
+    run = trained(tmp_path / "run", build(config_of(vocab=100)), small_tokenizer)
+    export(run, tmp_path / "hf")
+    with pytest.raises(TrainError, match="the model 100 tokens"):
+        import_model(tmp_path / "hf", tmp_path / "out")
+
+
+def test_a_folder_with_a_model_in_it_is_not_written_over(hf, run):
+    with pytest.raises(TrainError, match="holds a model already"):
+        import_model(hf, run)
+
+
+@pytest.mark.parametrize("prefix", ["model.", ""], ids=["with the head", "without"])
+def test_files_of_older_versions_open(prefix, hf, tmp_path):
+    """Their buffers, a head beside the embedding it is tied to, and names without the prefix."""
+
+    def old(weights):
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+        weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+        for name in [name for name in weights if name.startswith("model.")]:
+            weights[prefix + name.removeprefix("model.")] = weights.pop(name)
+
+    before = load(hf)[1]
+    change_weights(old)(hf)
+    after = load(hf)[1]
+    assert before.keys() == after.keys() == our_shapes(CONFIG).keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_the_keys_of_transformers_5_are_read(hf):
+    change_config(
+        rope_theta=None,
+        rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 77.0},
+    )(hf)
+    config = look(hf).config
+    assert config.rope_theta == 77.0
+    assert config.rope_scaling == RopeScaling(kind="linear", factor=2.0)
+
+
+def test_longrope_that_changes_with_the_text_is_imported_for_one_length(hf, tmp_path):
+    divisors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
+    change_config(
+        rope_scaling={
+            "rope_type": "longrope",
+            "original_max_position_embeddings": 16,
+            **divisors,
+        }
+    )(hf)
+    with pytest.raises(TrainError, match="import it with --context 16"):
+        look(hf)
+    config = look(hf, context=16).config
+    assert (config.context, config.rope_scaling.short) == (16, (1.0,) * 4)
+
+
+def test_an_imported_model_generates(hf, tmp_path):
+    import_model(hf, tmp_path / "out")
+    shutil.rmtree(hf)
+    model, _ = load_run(tmp_path / "out")
+    assert model.config == CONFIG

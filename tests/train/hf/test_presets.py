@@ -1,0 +1,255 @@
+"""Presets are the published configurations, and transformers' classes of these have their size.
+
+The values are those of the config.json released with the weights, entered by hand, not fetched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from train.errors import TrainError
+from train.hf.export import config_json
+from train.hf.families import FAMILIES, family_of
+from train.measure.accounting import parameters
+from train.model.config import ModelConfig
+from train.model.presets import PRESETS, preset
+
+transformers = pytest.importorskip("transformers")
+
+
+def gpt2(layers, width, heads):
+    return {
+        "model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": heads,
+        "n_positions": 1024, "vocab_size": 50257, "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5, "resid_pdrop": 0.1,
+    }  # fmt: skip
+
+
+def llama(layers, width, heads, mlp, **more):
+    return {
+        "model_type": "llama", "num_hidden_layers": layers, "hidden_size": width,
+        "num_attention_heads": heads, "intermediate_size": mlp, "hidden_act": "silu",
+        "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "vocab_size": 32000,
+        "tie_word_embeddings": False,
+    } | more  # fmt: skip
+
+
+def llama2(*shape, **more):
+    return llama(*shape, max_position_embeddings=4096, **more)
+
+
+def llama3(*shape, **more):
+    return llama(
+        *shape,
+        **{"num_key_value_heads": 8, "vocab_size": 128256, "rope_theta": 500000.0,
+           "max_position_embeddings": 8192} | more,
+    )  # fmt: skip
+
+
+def llama31(*shape, factor=8.0, **more):
+    scaling = {
+        "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192, "rope_type": "llama3",
+    }  # fmt: skip
+    return llama3(*shape, max_position_embeddings=131072, rope_scaling=scaling, **more)
+
+
+def qwen25(layers, width, heads, kv_heads, mlp, **more):
+    return {
+        "model_type": "qwen2", "num_hidden_layers": layers, "hidden_size": width,
+        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "intermediate_size": mlp,
+        "hidden_act": "silu", "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+        "rope_theta": 1000000.0, "tie_word_embeddings": False, "use_sliding_window": False,
+        "sliding_window": 131072, "max_window_layers": layers, "vocab_size": 152064,
+    } | more  # fmt: skip
+
+
+def neox(layers, width, heads, mlp, **more):
+    return {
+        "model_type": "gpt_neox", "num_hidden_layers": layers, "hidden_size": width,
+        "num_attention_heads": heads, "intermediate_size": mlp, "hidden_act": "gelu",
+        "max_position_embeddings": 2048, "layer_norm_eps": 1e-5, "rotary_pct": 0.25,
+        "rotary_emb_base": 10000, "use_parallel_residual": True, "tie_word_embeddings": False,
+        "vocab_size": 50304,
+    } | more  # fmt: skip
+
+
+def bloom(layers, width, heads):
+    return {
+        "model_type": "bloom", "n_layer": layers, "n_embed": width, "num_attention_heads": heads,
+        "layer_norm_epsilon": 1e-5, "vocab_size": 250880, "seq_length": 2048,
+        "apply_residual_connection_post_layernorm": False,
+    }  # fmt: skip
+
+
+def opt(layers, width, heads, mlp):
+    return {
+        "model_type": "opt", "num_hidden_layers": layers, "hidden_size": width,
+        "num_attention_heads": heads, "ffn_dim": mlp, "activation_function": "relu",
+        "max_position_embeddings": 2048, "do_layer_norm_before": True, "dropout": 0.1,
+        "word_embed_proj_dim": width, "vocab_size": 50272,
+    }  # fmt: skip
+
+
+def olmo(layers, width, heads, mlp, tied):
+    return llama(
+        layers, width, heads, mlp, model_type="olmo", vocab_size=50304, tie_word_embeddings=tied,
+        clip_qkv=None, rope_theta=10000.0, num_key_value_heads=heads, rms_norm_eps=None,
+    )  # fmt: skip
+
+
+SMALL = {"vocab_size": 151936, "tie_word_embeddings": True, "rms_norm_eps": 1e-6}
+LLAMA1 = {"rms_norm_eps": 1e-6}
+# What decides the model in the config.json that the authors released, from the repositories on the
+# Hugging Face hub of openai-community, huggyllama, meta-llama, mistralai, Qwen, EleutherAI,
+# bigscience, facebook and allenai.
+PUBLISHED = {
+    "gpt2": gpt2(12, 768, 12),
+    "gpt2-medium": gpt2(24, 1024, 16),
+    "gpt2-large": gpt2(36, 1280, 20),
+    "gpt2-xl": gpt2(48, 1600, 25),
+    "llama-7b": llama(32, 4096, 32, 11008, **LLAMA1),
+    "llama-13b": llama(40, 5120, 40, 13824, **LLAMA1),
+    "llama-33b": llama(60, 6656, 52, 17920, **LLAMA1),
+    "llama-65b": llama(80, 8192, 64, 22016, **LLAMA1),
+    "llama2-7b": llama2(32, 4096, 32, 11008, num_key_value_heads=32),
+    "llama2-13b": llama2(40, 5120, 40, 13824, num_key_value_heads=40),
+    "llama2-70b": llama2(80, 8192, 64, 28672, num_key_value_heads=8),
+    "llama3-8b": llama3(32, 4096, 32, 14336),
+    "llama3-70b": llama3(80, 8192, 64, 28672),
+    "llama3.1-8b": llama31(32, 4096, 32, 14336),
+    "llama3.1-70b": llama31(80, 8192, 64, 28672),
+    "llama3.1-405b": llama31(126, 16384, 128, 53248),
+    "llama3.2-1b": llama31(
+        16, 2048, 32, 8192, factor=32.0, tie_word_embeddings=True, head_dim=64
+    ),
+    "llama3.2-3b": llama31(
+        28, 3072, 24, 8192, factor=32.0, tie_word_embeddings=True, head_dim=128
+    ),
+    "mistral-7b": llama(
+        32, 4096, 32, 14336, model_type="mistral", num_key_value_heads=8,
+        max_position_embeddings=32768, sliding_window=4096, rope_theta=10000.0,
+    ),
+    "qwen2.5-0.5b": qwen25(24, 896, 14, 2, 4864, max_position_embeddings=32768, **SMALL),
+    "qwen2.5-1.5b": qwen25(28, 1536, 12, 2, 8960, **SMALL),
+    "qwen2.5-3b": qwen25(36, 2048, 16, 2, 11008, max_position_embeddings=32768, **SMALL),
+    "qwen2.5-7b": qwen25(28, 3584, 28, 4, 18944, rms_norm_eps=1e-6),
+    "qwen2.5-14b": qwen25(48, 5120, 40, 8, 13824),
+    "qwen2.5-32b": qwen25(64, 5120, 40, 8, 27648),
+    "qwen2.5-72b": qwen25(80, 8192, 64, 8, 29568),
+    "gptj-6b": {
+        "model_type": "gptj", "n_layer": 28, "n_embd": 4096, "n_head": 16, "n_positions": 2048,
+        "rotary_dim": 64, "vocab_size": 50400, "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False, "n_inner": None,
+    },
+    "gpt-neox-20b": neox(44, 6144, 64, 24576, hidden_act="gelu_fast", vocab_size=50432),
+    "pythia-160m": neox(12, 768, 12, 3072),
+    "pythia-1.4b": neox(24, 2048, 16, 8192),
+    "bloom-560m": bloom(24, 1024, 16),
+    "bloom-1b1": bloom(24, 1536, 16),
+    "bloom-1b7": bloom(24, 2048, 16),
+    "bloom-3b": bloom(30, 2560, 32),
+    "bloom-7b1": bloom(30, 4096, 32),
+    "bloom-176b": bloom(70, 14336, 112),
+    "opt-125m": opt(12, 768, 12, 3072),
+    "opt-1.3b": opt(24, 2048, 32, 8192),
+    "opt-2.7b": opt(32, 2560, 32, 10240),
+    "opt-6.7b": opt(32, 4096, 32, 16384),
+    "opt-13b": opt(40, 5120, 40, 20480),
+    "opt-30b": opt(48, 7168, 56, 28672),
+    "opt-66b": opt(64, 9216, 72, 36864),
+    "olmo-1b": olmo(16, 2048, 16, 8192, True),
+    "olmo-7b": olmo(32, 4096, 32, 11008, False),
+}  # fmt: skip
+OURS = ("tiny", "30m", "124m", "350m", "1b")
+
+
+def size_of_class(values: dict) -> int:
+    """Parameters of transformers' class of that config.json; allocates nothing."""
+    kind = values["model_type"]
+    config = transformers.AutoConfig.for_model(
+        **{key: value for key, value in values.items() if value is not None}
+    )
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    assert type(model).__name__ == FAMILIES[kind].architecture
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def two_layers(values: dict) -> dict:
+    name = "n_layer" if "n_layer" in values else "num_hidden_layers"
+    return values | {name: 2, **({"max_window_layers": 2} if "max_window_layers" in values else {})}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_preset_is_the_published_configuration_and_its_class_has_its_size(name):
+    values = PUBLISHED[name]
+    family = FAMILIES[values["model_type"]]
+    settings = family.settings(values, "config.json")
+    assert ModelConfig(vocab=values["vocab_size"], **family.read(settings, None)) == preset(name)
+    config = dataclasses.replace(preset(name), layers=2)
+    assert size_of_class(two_layers(values)) == parameters(config)
+
+
+@pytest.mark.parametrize("name", [*PUBLISHED, *OURS])
+def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
+    config = dataclasses.replace(preset(name), layers=2)
+    family = family_of(config)
+    assert family.name == PUBLISHED.get(name, {}).get("model_type", "llama")
+    values = config_json(config, family, 0)
+    settings = family.settings(values, "config.json")
+    assert ModelConfig(vocab=config.vocab, **family.read(settings, None)) == config
+    assert size_of_class(values) == parameters(config)
+
+
+def test_what_has_no_class_or_no_released_configuration_is_palm_and_the_largest_opt():
+    assert set(PRESETS) - set(PUBLISHED) - set(OURS) == {
+        "palm-8b", "palm-62b", "palm-540b", "opt-175b",
+    }  # fmt: skip
+    with pytest.raises(TrainError, match="nearest is llama, but for norm layer_no_bias"):
+        family_of(preset("palm-8b"))
+
+
+LEAST = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
+GPT = {"vocab_size": 100, "n_embd": 64, "n_layer": 3, "n_head": 4}
+LEFT_OUT = {
+    **{name: LEAST | {"intermediate_size": 96} for name in ("llama", "olmo", "gpt_neox")},
+    **{
+        name: LEAST | {"intermediate_size": 96, "num_attention_heads": 8}
+        for name in ("mistral", "ministral")
+    },
+    **{
+        name: LEAST | {"intermediate_size": 96, "num_attention_heads": 32, "hidden_size": 256}
+        for name in ("qwen2", "qwen3")
+    },
+    "gpt2": GPT,
+    "gptj": GPT | {"rotary_dim": 8},
+    "bloom": {"vocab_size": 100, "hidden_size": 64, "n_layer": 3, "n_head": 4},
+    "opt": LEAST | {"ffn_dim": 128},
+}
+# Not the model: how it is kept and run, and what layer_types says. BLOOM's class has no length.
+ASIDE = {
+    "architectures", "bos_token_id", "eos_token_id", "pad_token_id", "dtype", "attn_pdrop",
+    "attention_dropout", "transformers_version", "seq_length", "_name_or_path",
+    "max_window_layers",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_a_config_json_leaves_out_is_read_as_transformers_does(name):
+    family, values = FAMILIES[name], LEFT_OUT[name]
+    read = family.read(family.settings(values, "config.json"), None)
+    written = config_json(ModelConfig(vocab=100, **read), family, None)
+    theirs, ours = (
+        transformers.AutoConfig.for_model(**{"model_type": name, **one}).to_dict()
+        for one in (values, {k: v for k, v in written.items() if k != "architectures"})
+    )
+    differ = {
+        key: (theirs[key], ours.get(key))
+        for key in theirs.keys() - ASIDE
+        if theirs[key] is not None and theirs[key] != ours.get(key)
+    }
+    assert not differ

@@ -1,0 +1,229 @@
+"""Several processes train what one trains, on the same documents in the same order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from train.data.sources import Stage
+from train.errors import TrainError
+from train.loop.checkpoint import complete
+from train.loop.config import TrainConfig
+from train.loop.distributed import Ranks, ranks
+from train.loop.pretrain import pretrain
+from train.model.config import ModelConfig
+
+ROOT = Path(__file__).resolve().parents[3]
+MODEL = ModelConfig(
+    vocab=300,
+    layers=2,
+    hidden=32,
+    heads=4,
+    kv_heads=2,
+    head_dim=8,
+    mlp_hidden=64,
+    context=32,
+    dropout=0.1,
+)
+TRAIN = TrainConfig(
+    steps=20,
+    rows=4,
+    context=32,
+    warmup=3,
+    schedule="constant",
+    eval_every=10,
+    checkpoint_every=10,
+    device="cpu",
+)
+CASES = {
+    "ddp": {"parallel": "ddp"},
+    "ddp, micro-batches": {"parallel": "ddp", "accumulate": 2},
+    "ddp, stages": {
+        "stages": (Stage(steps=8, context=16, rows=8), Stage(steps=12, packing="best-fit")),
+    },
+    "fsdp": {"parallel": "fsdp"},
+    "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9, "steps": 8},
+    "fsdp, adafactor": {"parallel": "fsdp", "optimizer": "adafactor", "lr": 0.03, "steps": 8},
+    "fsdp, lion, recomputed": {
+        **{"parallel": "fsdp", "optimizer": "lion", "lr": 3e-4, "recompute": True},
+        **{"accumulate": 2, "async_checkpoints": True, "steps": 8},
+    },
+}
+GOES_ON = "fsdp"  # of this case, two processes do the second half alone
+
+CODE = """
+import json, pathlib, sys
+import torch
+import torch.distributed as dist
+from train.loop.config import TrainConfig
+from train.loop.pretrain import pretrain
+from train.model.config import ModelConfig
+from train.settings import from_dict
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model, plans = json.loads(sys.argv[2])
+for out, plan in plans.items():
+    pretrain(
+        pathlib.Path(sys.argv[1]), pathlib.Path(out),
+        model=ModelConfig(**model), train=from_dict(TrainConfig, plan, "plan"),
+    )
+dist.destroy_process_group()
+"""
+
+
+def alone(plan: TrainConfig) -> TrainConfig:
+    """The plan for one process, with as many micro-batches as two have: dropout is the same."""
+    return dataclasses.replace(plan, accumulate=2 * plan.accumulate)
+
+
+def torchrun(*arguments: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return subprocess.run(
+        [*command, "--nproc-per-node", "2", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+@pytest.fixture(scope="module")
+def folders(shard_folder, tmp_path_factory):
+    """Each case trained by one process and by two."""
+    torch.set_num_threads(1)
+    base = tmp_path_factory.mktemp("ranks")
+    plans = {}
+    for name, changes in CASES.items():
+        plan = dataclasses.replace(TRAIN, **changes)
+        pretrain(shard_folder, base / "one" / name, model=MODEL, train=alone(plan))
+        if name == GOES_ON:
+            half = dataclasses.replace(alone(plan), steps=10)
+            pretrain(shard_folder, base / "two" / name, model=MODEL, train=half)
+        plans[str(base / "two" / name)] = dataclasses.asdict(plan)
+    (base / "code.py").write_text(CODE)
+    given_ = json.dumps([dataclasses.asdict(MODEL), plans])
+    done = torchrun(str(base / "code.py"), str(shard_folder), given_)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return base
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders, name):
+    ours, theirs = lines(folders / "two" / name), lines(folders / "one" / name)
+    assert [line["tokens"] for line in ours] == [line["tokens"] for line in theirs]
+    for a, b in zip(ours, theirs, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-4), a["step"]
+        assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-3), a["step"]
+        assert ("held_out" in a) == ("held_out" in b)
+        if "held_out" in a:
+            assert a["held_out"]["loss"] == pytest.approx(b["held_out"]["loss"], abs=1e-4)
+    summary = json.loads((folders / "two" / name / "train.json").read_bytes())
+    assert summary["timing"]["processes"] == 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_checkpoints_of_two_processes_hold_whole_tensors(folders, name):
+    for mine, other in zip(
+        *(complete(folders / kind / name / "checkpoints") for kind in ("two", "one")), strict=True
+    ):
+        for path in sorted(other.glob("*.safetensors")):
+            found = load_file(mine / path.name)
+            expected = load_file(path)
+            assert {k: v.shape for k, v in found.items()} == {
+                k: v.shape for k, v in expected.items()
+            }
+            if path.name == "model.safetensors":
+                for key, value in expected.items():
+                    torch.testing.assert_close(found[key], value, atol=2e-3, rtol=0, msg=key)
+
+
+def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
+    out = folders / "two" / "fsdp, muon and an average"
+    longer = dataclasses.replace(TRAIN, **(CASES[out.name] | {"steps": 10}))
+    summary = pretrain(shard_folder, out, model=MODEL, train=alone(longer))
+    assert summary["timing"]["processes"] == 1 and len(lines(out)) == 10
+
+
+@given(
+    processes=st.integers(1, 4),
+    accumulate=st.integers(1, 3),
+    each=st.integers(1, 3),
+    step=st.integers(0, 50),
+)
+@settings(max_examples=25, deadline=None)
+def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
+    shard_folder, processes, accumulate, each, step
+):
+    from train.loop.plan import make_plan
+    from train.loop.step import Stepper
+
+    config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)
+    _, sampler = make_plan(shard_folder, MODEL, config)
+    found, places = [], []
+    for rank in range(processes):
+        part = Stepper.__new__(Stepper)
+        part.sampler, part.config = sampler, config
+        part.ranks = Ranks(device=torch.device("cpu"), rank=rank, count=processes)
+        part.objective = None
+        part.examples = lambda rows, step, first: rows
+        for place, rows in part.batches(step):
+            places.append(place)
+            found += rows
+    assert found == sampler.row_numbers(step)
+    assert places == list(range(0, config.rows, each))
+
+
+def test_rows_that_processes_cannot_share_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(TrainError, match="rows is 4: 3 processes of 1 micro-batches"), ranks(TRAIN):
+        pass
+
+
+def test_the_package_trains_alone_too(shard_folder, tmp_path, monkeypatch, capsys):
+    from train.__main__ import main
+
+    torch.set_num_threads(1)
+    sets = [f"{key}={value}" for key, value in {"steps": 2, "context": 32, "device": "cpu"}.items()]
+    flags = [part for one in sets for part in ("--set", one)]
+    command = ["train", str(shard_folder), str(tmp_path), *flags]
+    monkeypatch.setattr(sys, "argv", command)
+    assert main() == 0
+    said = capsys.readouterr()
+    assert "step 1 of 2: loss " in said.err and said.out.startswith("2 steps, held-out loss ")
+    monkeypatch.setattr(sys, "argv", [*command, "--json", "--fresh"])
+    assert main() == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["step"] for line in printed if "step" in line] == [1, 2]
+    assert all(
+        set(line) == {"notice"} for line in printed if "step" not in line and line != printed[-1]
+    )
+    assert printed[-1]["summary"]["steps"] == 2
+
+
+def test_a_wrong_setting_of_the_package_is_one_line(capsys, monkeypatch, tmp_path):
+    from train.__main__ import main
+
+    for sets, message in (
+        ("stesp=2", "--set: unknown setting 'stesp'; did you mean steps?"),
+        ("steps=many", "--set: steps is 'many', expected int"),
+        ("steps", "--set steps: give NAME=VALUE"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["train", str(tmp_path), "out", "--set", sets])
+        assert main() in (1, 2)
+        assert capsys.readouterr().err == f"error: {message}\n"

@@ -1,0 +1,197 @@
+"""Loss spikes: the rule, and the three things that can be done."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import train.loop.step
+from train.errors import TrainError
+from train.loop.checkpoint import complete
+from train.loop.config import TrainConfig
+from train.loop.pretrain import pretrain
+from train.loop.spikes import MOST, Guard
+from train.model.config import ModelConfig
+
+MODEL = ModelConfig(
+    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
+)
+TRAIN = TrainConfig(
+    steps=16,
+    rows=4,
+    context=32,
+    warmup=2,
+    eval_every=8,
+    checkpoint_every=4,
+    spike_window=5,
+    spike_factor=30.0,
+    device="cpu",
+)
+BAD = (9, 12)  # steps, counted from 0, whose batches are poisoned
+
+
+@pytest.fixture
+def poisoned(monkeypatch):
+    """The loss of some batches is twenty times as large."""
+    torch.set_num_threads(1)
+    stepped, sums = train.loop.step.Stepper.step, train.loop.step.loss_sums
+    now = []
+
+    def noted(self, step, *arguments):
+        now[:] = [step]
+        return stepped(self, step, *arguments)
+
+    def bad(*arguments, **named):
+        loss, nats, squares = sums(*arguments, **named)
+        times = 20 if now[0] in BAD else 1
+        return loss * times, nats * times, squares
+
+    monkeypatch.setattr(train.loop.step.Stepper, "step", noted)
+    monkeypatch.setattr(train.loop.step, "loss_sums", bad)
+
+
+def run(shards, out, **changes):
+    return pretrain(shards, out, model=MODEL, train=dataclasses.replace(TRAIN, **changes))
+
+
+def lines(out):
+    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    for line in found:
+        del line["timing"]
+    return found
+
+
+def weights(out):
+    return load_file(complete(out / "checkpoints")[-1] / "model.safetensors")
+
+
+def same(a, b):
+    assert lines(a) == lines(b)
+    assert all(torch.equal(value, weights(b)[name]) for name, value in weights(a).items())
+
+
+def test_a_spike_is_over_the_median_by_so_many_deviations():
+    guard = Guard(TrainConfig(spike_window=5, spike_factor=2.0))
+    steady = [1.0, 1.2, 1.1, 1.3, 1.0]
+    assert [guard.reason(step, loss, 1.0) for step, loss in enumerate(steady)] == [None] * 5
+    assert guard.reason(5, 1.3, 1.0) is None  # median 1.1, MAD 0.1; kept: it moves the window on
+    assert "median 1.200 + 2 x MAD 0.100" in guard.reason(6, 1.41, 1.0)
+    assert guard.reason(7, 1.39, 1.0) is None  # the spike is not in the window
+    assert guard.spikes == [6]
+
+
+def test_before_the_window_is_full_and_without_a_factor_only_numbers_are_asked_for():
+    guard, without = Guard(TrainConfig(spike_factor=2.0)), Guard(TrainConfig())
+    assert guard.reason(0, 1.0, 1.0) is None and guard.reason(1, 900.0, 1.0) is None
+    assert all(without.reason(step, 10.0**step, 1.0) is None for step in range(100))
+    for loss, norm in ((math.nan, 1.0), (math.inf, 1.0), (1.0, math.nan), (1.0, math.inf)):
+        assert "not a number" in without.reason(200, loss, norm)
+
+
+def test_what_a_guard_remembers_survives_json():
+    guard, other = (Guard(TrainConfig(spike_window=3)) for _ in range(2))
+    for step, loss in enumerate([1.1, 1.2, math.nan, 1.3, 0.1 + 0.2]):
+        guard.reason(step, loss, 1.0)
+    other.load(json.loads(json.dumps(guard.dump())))
+    assert other.dump() == guard.dump() == {"losses": [1.2, 1.3, 0.1 + 0.2], "spikes": [2]}
+    for wrong in ({}, {"losses": ["x"], "spikes": []}, {"losses": None, "spikes": []}):
+        with pytest.raises(ValueError):
+            other.load(wrong)
+
+
+def test_by_default_the_run_stops_and_tells_the_documents(shard_folder, tmp_path, poisoned):
+    with pytest.raises(
+        TrainError, match=r"step 10: loss .* is over .*documents: doc-\d+"
+    ) as caught:
+        run(shard_folder, tmp_path)
+    assert caught.value.exit_code == 1 and "\n" not in str(caught.value)
+    assert [line["step"] for line in lines(tmp_path)][-1] == 9
+    assert complete(tmp_path / "checkpoints")[-1].name == "step-0000008"
+
+
+def test_a_skipped_step_leaves_the_weights_and_tells_the_documents(
+    shard_folder, tmp_path, poisoned
+):
+    summary = run(shard_folder, tmp_path, spike="skip", checkpoint_every=1, keep_checkpoints=99)
+    found = lines(tmp_path)
+    assert [line["step"] for line in found if "skipped" in line] == [10, 13]
+    assert summary["skipped_steps"] == 2
+    assert all(name.startswith("doc-") for name in found[9]["documents"])
+    before, after, next_ = (
+        load_file(tmp_path / "checkpoints" / f"step-{step:07d}" / "model.safetensors")
+        for step in (9, 10, 11)
+    )
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert not torch.equal(after["norm.weight"], next_["norm.weight"])
+    assert found[-1]["loss"] < found[0]["loss"]
+
+
+def test_a_rollback_passes_over_the_spikes_data(shard_folder, tmp_path, poisoned):
+    run(shard_folder, tmp_path, spike="rollback", spike_batches=2)
+    found = lines(tmp_path)
+    assert [line["step"] for line in found] == list(range(1, 17))
+    # Step 12 is in the checkpoint it went back to, and stays done.
+    assert [line["step"] for line in found if "skipped" in line] == [9, 10, 13]
+    assert found[8]["skipped"].startswith("passed over: step 10: loss")
+    told = json.loads((tmp_path / "spikes.json").read_bytes())["spikes"]
+    assert [(spike["from"], spike["step"]) for spike in told] == [(9, 10), (13, 13)]
+    assert all(name.startswith("doc-") for name in told[0]["documents"])
+
+
+def test_a_rollback_before_the_first_checkpoint_begins_again(shard_folder, tmp_path, poisoned):
+    changes = {"spike": "rollback", "checkpoint_every": 16, "eval_every": 16}
+    run(shard_folder, tmp_path / "often", **changes, log_every=1)
+    run(shard_folder, tmp_path / "seldom", **changes, log_every=16)
+    same(tmp_path / "often", tmp_path / "seldom")
+    assert [line["step"] for line in lines(tmp_path / "often") if "skipped" in line] == [10, 13]
+
+
+@pytest.mark.parametrize("policy", ["skip", "rollback"])
+def test_a_run_stopped_after_a_spike_goes_on_with_the_same_bits(
+    shard_folder, tmp_path, poisoned, policy
+):
+    run(shard_folder, tmp_path / "straight", spike=policy)
+
+    class Stop(Exception):
+        pass
+
+    def progress(line):
+        if line["step"] == 14:
+            raise Stop
+
+    plan = dataclasses.replace(TRAIN, spike=policy)
+    with pytest.raises(Stop):
+        pretrain(shard_folder, tmp_path / "out", model=MODEL, train=plan, on_progress=progress)
+    pretrain(shard_folder, tmp_path / "out", model=MODEL, train=plan)
+    same(tmp_path / "out", tmp_path / "straight")
+
+
+@pytest.mark.parametrize("policy", ["skip", "rollback"])
+def test_spike_after_spike_stops_whatever_the_policy(shard_folder, tmp_path, monkeypatch, policy):
+    sums = train.loop.step.loss_sums
+
+    def broken(*arguments, **named):
+        loss, nats, squares = sums(*arguments, **named)
+        return loss * math.nan, nats * math.nan, squares
+
+    monkeypatch.setattr(train.loop.step, "loss_sums", broken)
+    with pytest.raises(TrainError, match=f"{MOST + 1} of the last 16 steps were spikes: lower lr"):
+        run(shard_folder, tmp_path, spike=policy, spike_window=16)
+
+
+def test_another_policy_may_go_on_after_a_stop(shard_folder, tmp_path, poisoned):
+    with pytest.raises(TrainError):
+        run(shard_folder, tmp_path)
+    run(shard_folder, tmp_path, spike="skip")
+    assert [line["step"] for line in lines(tmp_path) if "skipped" in line] == [10, 13]
+
+
+def test_a_damaged_list_of_spikes_is_named(shard_folder, tmp_path):
+    (tmp_path / "spikes.json").write_text('{"spikes": [{"step": "x"}]}')
+    with pytest.raises(TrainError, match=r"spikes.json: cannot be read .*delete it"):
+        run(shard_folder, tmp_path)

@@ -1,0 +1,123 @@
+"""Training that goes on from a model trained before, here or elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from curate.cli.app import invoke
+from tests.train.loop.small_runs import build, trained
+from train.errors import TrainError
+from train.hf.export import export
+from train.loop.checkpoint import complete, load_plan
+from train.loop.config import TrainConfig
+from train.loop.pretrain import pretrain
+from train.model.presets import preset
+
+TRAIN = TrainConfig(
+    steps=4, rows=2, context=32, warmup=0, eval_every=4, eval_tokens=512, checkpoint_every=2,
+    log_every=1, device="cpu",
+)  # fmt: skip
+STILL = dataclasses.replace(TRAIN, steps=1, lr=1e-12)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, shard_folder):
+    """A model of two layers, as this trainer leaves it."""
+    torch.set_num_threads(1)
+    model = build(dataclasses.replace(preset("tiny", vocab=300, context=64), layers=2))
+    folder = tmp_path_factory.mktemp("start") / "run"
+    return trained(folder, model, shard_folder / "tokenizer.json")
+
+
+def weights(folder):
+    return load_file(complete(folder / "checkpoints")[-1] / "model.safetensors")
+
+
+def close(a, b):
+    return all(torch.allclose(a[name], value, atol=1e-6) for name, value in b.items())
+
+
+@pytest.mark.parametrize("form", ["ours", "transformers"])
+def test_the_first_weights_are_those_of_the_folder(form, run, shard_folder, tmp_path):
+    start = run
+    if form == "transformers":
+        start = tmp_path / "hf"
+        export(run, start)
+    pretrain(shard_folder, tmp_path / "out", model=str(start), train=STILL)
+    assert close(weights(tmp_path / "out"), weights(run))
+    plan = load_plan(complete(tmp_path / "out" / "checkpoints")[-1])
+    assert plan.model.layers == 2 and len(plan.weights) == 64
+    pretrain(shard_folder, tmp_path / "new", model=plan.model, train=STILL)
+    assert not close(weights(tmp_path / "new"), weights(run))
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoint_not_from_the_start(run, shard_folder, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(line):
+        if line["step"] == 3:
+            raise Stop
+
+    pretrain(shard_folder, tmp_path / "whole", model=str(run), train=TRAIN)
+    with pytest.raises(Stop):
+        pretrain(shard_folder, tmp_path / "out", model=str(run), train=TRAIN, on_progress=stop)
+    pretrain(shard_folder, tmp_path / "out", model=str(run), train=TRAIN)
+    for name, value in weights(tmp_path / "whole").items():
+        assert torch.equal(value, weights(tmp_path / "out")[name]), name
+
+
+def test_another_start_is_another_run(run, shard_folder, tmp_path):
+    pretrain(shard_folder, tmp_path / "out", model=str(run), train=TRAIN)
+    config = load_plan(complete(tmp_path / "out" / "checkpoints")[-1]).model
+    with pytest.raises(TrainError, match=r"first weights: random, not [0-9a-f]{12}"):
+        more = dataclasses.replace(TRAIN, steps=6, schedule="constant")
+        pretrain(shard_folder, tmp_path / "out", model=config, train=more)
+
+
+def test_tokens_with_other_ids_are_refused_by_name(run, shard_folder, small_tokenizer, tmp_path):
+    other = trained(tmp_path / "other", build(preset("tiny", vocab=300)), small_tokenizer)
+    with pytest.raises(TrainError, match=r"tokenizer.json: token \d+, .* encode the text") as said:
+        pretrain(shard_folder, tmp_path / "out", model=str(other), train=TRAIN)
+    assert said.value.exit_code == 2 and not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_a_model_is_refused_in_one_line(shard_folder, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    arguments = ["pretrain", str(shard_folder), "-o", str(tmp_path / "out")]
+    assert invoke([*arguments, "--model", str(tmp_path / "empty")]) == 2
+    assert "empty: no config.json; give a model's folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut"])
+def test_weights_that_are_gone_or_cut_off_are_named(harm, shard_folder, tmp_path):
+    model = build(dataclasses.replace(preset("tiny", vocab=300), layers=1))
+    folder = trained(tmp_path / "run", model, shard_folder / "tokenizer.json")
+    file = complete(folder / "checkpoints")[-1] / "model.safetensors"
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(TrainError, match=r"run.*cannot be read") as said:
+        pretrain(shard_folder, tmp_path / "out", model=str(folder), train=TRAIN)
+    assert "\n" not in str(said.value)
+
+
+def test_the_command_takes_a_folder_and_other_weights_are_a_new_run(run, shard_folder, tmp_path):
+    start = tmp_path / "start"
+    export(run, start)
+    arguments = ["pretrain", str(shard_folder), "-o", str(tmp_path / "out"), "--steps", "1"]
+    arguments += ["--model", str(start), "--json"]
+    for name in ("context=32", "rows=2", "eval_tokens=256", "device=cpu"):
+        arguments += ["--set", f"pretrain.{name}"]
+    digests = []
+    for times in (1, 1, 2):
+        file = start / "model.safetensors"
+        save_file({name: value * times for name, value in load_file(file).items()}, file)
+        assert invoke(arguments) == 0
+        digests.append(load_plan(complete(tmp_path / "out" / "checkpoints")[-1]).weights)
+    assert digests[0] == digests[1] != digests[2]

@@ -1,0 +1,73 @@
+"""A step asks nothing of the device: on tensors without values it goes through to the end."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from train.attention import BACKENDS
+from train.data.feed import Feed
+from train.loop import losses
+from train.loop.config import TrainConfig
+from train.loop.distributed import Ranks
+from train.loop.step import Stepper
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.optim.registry import optimizers
+
+MODEL = ModelConfig(
+    vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
+)
+TRAIN = TrainConfig(
+    steps=3, rows=4, context=32, accumulate=2, z_loss=1e-4, loss_chunk=16, attention="sdpa"
+)
+
+
+class WithoutAutocast:
+    """torch, for a device that has no autocast, not even one that is off."""
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+    def is_autocast_enabled(self, device):
+        return False
+
+    def autocast(self, device, enabled):
+        return nullcontext()
+
+
+@pytest.fixture
+def nowhere(monkeypatch):
+    """A device on which whoever wants a number, as an ``if`` or ``.item()`` does, gets an error."""
+    there = dataclasses.replace(BACKENDS["sdpa"], devices=frozenset({"meta"}))
+    monkeypatch.setitem(BACKENDS, "sdpa", there)
+    monkeypatch.setattr(losses, "torch", WithoutAutocast())
+    return Ranks(device=torch.device("meta"))
+
+
+def stepper(shards, ranks, settings):
+    model = Decoder(MODEL, attention=settings.attention).to(ranks.device)
+    optimizer = optimizers(model, settings)
+    return Stepper(model, optimizer, Feed(shards, settings), settings, ranks)
+
+
+@pytest.mark.parametrize("optimizer", ["lion", "muon"])
+def test_no_step_waits_for_the_device(optimizer, shard_folder, nowhere, monkeypatch):
+    adamw = torch.optim.AdamW
+    monkeypatch.setattr(  # fused, it wants a device that exists
+        torch.optim, "AdamW", lambda *args, fused, **more: adamw(*args, **more)
+    )
+    ours = stepper(shard_folder, nowhere, dataclasses.replace(TRAIN, optimizer=optimizer))
+    measured = [ours.step(step, 1e-3) for step in range(3)]
+    ours.close()
+    assert all(one.updated and one.values.is_meta for one in measured)
+
+
+def test_asking_before_the_update_does_wait(shard_folder, nowhere):
+    ours = stepper(shard_folder, nowhere, dataclasses.replace(TRAIN, optimizer="lion"))
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        ours.step(0, 1e-3, lambda loss, norm: True)
+    ours.close()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.train.model.test_family import SHAPE, VARIANTS
+from train.attention import Mask
+from train.measure.accounting import (
+    attended,
+    attention_flops,
+    cache_bytes_per_token,
+    flops_per_token,
+    matmul_parameters,
+    parameters,
+    parts,
+)
+from train.model.decoder import Decoder
+
+
+@pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
+def test_parameters_are_counted_exactly(change):
+    config = dataclasses.replace(SHAPE, **change)
+    assert parameters(config) == sum(weight.numel() for weight in Decoder(config).parameters())
+
+
+def test_parameters_by_part_are_those_of_the_modules():
+    config = dataclasses.replace(SHAPE, position="learned", bias="all", tied_embeddings=False)
+    counted, named = parts(config), dict.fromkeys(("mlp.", "attention.", "norm"), 0)
+    for name, weight in Decoder(config).named_parameters():
+        for part in named:
+            named[part] += weight.numel() * (part in name and "_norm" not in name.split(part)[0])
+    assert (counted.mlp, counted.norms) == (named["mlp."], named["norm"])
+    assert counted.attention == named["attention."]
+    assert counted.head == counted.embedding == 61 * 32
+
+
+@pytest.mark.parametrize("mlp", ["swiglu", "gelu"])
+def test_flops_are_what_torch_counts(mlp):
+    """Eager attention computes every key for every query: twice what causal attention needs."""
+    config = dataclasses.replace(SHAPE, mlp=mlp)
+    model = Decoder(config, attention="eager")
+    tokens = torch.randint(61, (3, 32), generator=torch.Generator().manual_seed(0))
+    with FlopCounterMode(display=False) as counter:
+        model(tokens).sum().backward()
+    every = 12 * config.layers * config.heads * config.head_dim * 32
+    assert counter.get_total_flops() == (6 * matmul_parameters(config) + every) * tokens.numel()
+    causal = every * (32 + 1) / 2 / 32
+    assert flops_per_token(config, 32) == 6 * matmul_parameters(config) + causal
+    assert attention_flops(config, 32) == causal / 3
+
+
+@pytest.mark.parametrize("window", [None, 1, 5, 31, 32, 40])
+@pytest.mark.parametrize("sinks", [0, 1, 4, 30])
+def test_keys_attended_to_are_those_the_mask_shows(window, sinks):
+    config = dataclasses.replace(SHAPE, window=window, sinks=sinks if window else 0)
+    mask = Mask(queries=32, keys=32, device=torch.device("cpu"), window=window, sinks=config.sinks)
+    assert attended(config, 0, 32) == float(mask.dense.sum()) / 32
+
+
+def test_the_cache_takes_the_bytes_it_is_said_to():
+    cache = (model := Decoder(SHAPE)).empty_cache()
+    with torch.no_grad():
+        model(torch.zeros(1, 64, dtype=torch.long), cache=cache)
+    assert cache.bytes == 64 * cache_bytes_per_token(SHAPE, width=4)

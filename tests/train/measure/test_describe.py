@@ -1,0 +1,151 @@
+"""Memory by tracing the step, what bounds an operation, a model as a row of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from train.errors import TrainError
+from train.loop.config import TrainConfig
+from train.loop.step import Sums
+from train.measure.architecture import row
+from train.measure.describe import GPUS, decoding, describe, find_gpu, gpu, peak, training
+from train.measure.estimate import training_memory
+from train.model.presets import PRESETS, preset
+
+TINY = preset("tiny", vocab=500, context=64)
+
+
+def test_memory_is_that_of_the_tensors_of_a_step():
+    """A model of which everything can be counted by hand: two layers more hold twice what one
+    layer more does, and weights, gradients and AdamW's moments are 4, 4 and 8 bytes each."""
+    kept = []
+    for layers in (2, 3, 5):
+        config = dataclasses.replace(TINY, layers=layers)
+        memory = training_memory(config, rows=2, context=64)
+        kept.append(memory.activations)
+    assert kept[2] - kept[1] == 2 * (kept[1] - kept[0])
+    weights = sum(weight.numel() for weight in _decoder(config).parameters())
+    assert (memory.weights, memory.gradients) == (4 * weights, 4 * weights)
+    assert memory.optimizer == 8 * weights
+    assert memory.peak >= memory.weights + memory.optimizer + memory.activations
+
+
+def test_what_the_backward_pass_keeps_is_what_autograd_saves():
+    saved: dict[int, int] = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    model = _decoder(TINY)
+    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    tokens = torch.zeros(2, 64, dtype=torch.long)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss, _, _ = Sums(model, TrainConfig())(tokens, tokens, tokens, None)
+    total = sum(size for pointer, size in saved.items() if pointer not in weights)
+    total -= 4 * TINY.vocab * TINY.hidden  # the loss has made the gradient of the head
+    estimated = training_memory(TINY, rows=2, context=64).activations
+    assert loss.requires_grad
+    assert estimated == pytest.approx(total, rel=0.02)
+
+
+def test_recomputing_and_half_precision_take_less():
+    config = dataclasses.replace(TINY, layers=8)
+    full = training_memory(config, rows=2, context=64)
+    again = training_memory(config, rows=2, context=64, recompute=True)
+    assert again.activations < 0.2 * full.activations
+    assert again.peak <= full.peak
+    many = training_memory(config, rows=16, context=64)
+    half = training_memory(config, rows=16, context=64, precision="bf16")
+    assert half.activations < many.activations
+    lion = training_memory(config, rows=2, context=64, optimizer="lion")
+    assert lion.optimizer == full.optimizer / 2
+
+
+def test_decoding_waits_for_memory_and_training_for_arithmetic():
+    config, device = preset("llama-7b"), find_gpu("H200")
+    for one in training(config, rows=8, context=2048):
+        assert (one.intensity > device.ridge) == (one.name != "norm and residual")
+    for one in decoding(config, batch=1, context=2048):
+        assert one.intensity < 2
+    mqa = dataclasses.replace(config, kv_heads=1)
+    shared = {one.name: one.intensity for one in decoding(mqa, batch=1, context=2048)}
+    plain = {one.name: one.intensity for one in decoding(config, batch=1, context=2048)}
+    assert shared["attention"] > 20 * plain["attention"]  # 32 heads read one cache
+    many = {one.name: one.intensity for one in decoding(config, batch=512, context=2048)}
+    assert many["feed-forward in"] > device.ridge > many["attention"]
+
+
+def test_a_published_model_says_its_weight_decay():
+    assert "weight decay" not in row(TINY)
+    for name, decay in {"gpt-neox-20b": "0.01", "palm-8b": "learning rate squared"}.items():
+        assert row(preset(name), name)["weight decay"] == decay
+    assert row(preset("mistral-7b"), "mistral-7b")["weight decay"] == "not published"
+
+
+def test_a_window_bounds_what_a_cache_holds():
+    facts = describe(
+        dataclasses.replace(TINY, window=16, sinks=2),
+        device=find_gpu("h100"),
+        rows=1,
+        context=64,
+        batch=3,
+    )
+    assert facts["cache_bytes"] == 3 * 18 * facts["cache_bytes_per_token"]
+    assert facts["fits"]
+    assert facts["training_flops_per_token"] * facts["tokens_per_second_at_peak"] == 989e12
+
+
+def test_learned_positions_end_with_the_context():
+    with pytest.raises(TrainError, match="1024 positions"):
+        describe(preset("gpt2"), device=GPUS[0], rows=1, context=2048, batch=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "flops"),
+    [
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("NVIDIA GeForce RTX 4090", 165e12),
+        ("rtx 4090", 165e12),
+        ("Tesla K80", None),
+        ("NVIDIA H2000", None),
+    ],
+)
+def test_a_gpu_is_known_by_the_names_that_cuda_gives_it(name, flops):
+    assert peak(name) == flops
+
+
+def test_an_unknown_gpu_lists_the_known():
+    assert gpu("K80") is None
+    with pytest.raises(TrainError, match="choose one of H200, H100"):
+        find_gpu("K80")
+
+
+def test_every_preset_is_a_row():
+    rows = {name: row(build()) for name, build in PRESETS.items()}
+    assert rows["gptj-6b"] == {
+        "norm": "LayerNorm, before",
+        "block": "parallel",
+        "position": "RoPE 10000, 64 of 256",
+        "attention": "MHA, full",
+        "feed-forward": "GELU (tanh), 4.00 x hidden",
+        "biases": "feed-forward",
+        "head": "its own",
+        "dropout": "0",
+    }
+    assert rows["mistral-7b"]["attention"] == "GQA 4:1, window 4096"
+    assert rows["bloom-560m"]["norm"] == "LayerNorm, before, after the embedding"
+    assert rows["llama3.2-1b"]["position"] == "RoPE 500000, llama3 x32"
+
+
+def _decoder(config):
+    from train.model.decoder import Decoder
+
+    return Decoder(config)

@@ -1,0 +1,97 @@
+"""Presets have exactly the published sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from train.errors import TrainError
+from train.measure.accounting import parameters
+from train.model.presets import PRESETS, preset
+
+# Parameters of the released weights, as their model cards state them (entered by hand, not
+# fetched); PaLM's, released nowhere, are table 1 of Chowdhery et al. 2022, OPT-175B's its name.
+PUBLISHED = {
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "llama-7b": 6_738_415_616,
+    "llama-13b": 13_015_864_320,
+    "llama-33b": 32_528_943_616,
+    "llama-65b": 65_285_660_672,
+    "llama2-7b": 6_738_415_616,
+    "llama2-13b": 13_015_864_320,
+    "llama2-70b": 68_976_648_192,
+    "llama3-8b": 8_030_261_248,
+    "llama3-70b": 70_553_706_496,
+    "llama3.1-8b": 8_030_261_248,
+    "llama3.1-70b": 70_553_706_496,
+    "llama3.1-405b": 405_853_388_800,
+    "llama3.2-1b": 1_235_814_400,
+    "llama3.2-3b": 3_212_749_824,
+    "mistral-7b": 7_241_732_096,
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-3b": 3_085_938_688,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-14b": 14_770_033_664,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen2.5-72b": 72_706_203_648,
+    "gptj-6b": 6_050_882_784,
+    "gpt-neox-20b": 20_554_567_680,
+    "pythia-160m": 162_322_944,
+    "pythia-1.4b": 1_414_647_808,
+    "bloom-560m": 559_214_592,
+    "bloom-1b1": 1_065_314_304,
+    "bloom-1b7": 1_722_408_960,
+    "bloom-3b": 3_002_557_440,
+    "bloom-7b1": 7_069_016_064,
+    "bloom-176b": 176_247_271_424,
+    "opt-125m": 125_239_296,
+    "opt-1.3b": 1_315_758_080,
+    "opt-2.7b": 2_651_596_800,
+    "opt-6.7b": 6_658_473_984,
+    "opt-13b": 12_853_473_280,
+    "opt-30b": 29_974_540_288,
+    "opt-66b": 65_719_701_504,
+    "olmo-1b": 1_176_764_416,
+    "olmo-7b": 6_888_095_744,
+}
+ROUNDED = {
+    "palm-8b": (8.63, 2),
+    "palm-62b": (62.50, 2),
+    "palm-540b": (540.35, 1),
+    "opt-175b": (175, 0),
+    "30m": (30, 0),
+    "350m": (350, -1),
+    "1b": (1000, -2),
+    "124m": (124, -1),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_preset_has_the_published_number_of_parameters(name):
+    assert parameters(preset(name)) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_preset_has_its_size_to_the_digits_that_are_known(name):
+    size, digits = ROUNDED[name]
+    unit = 1e9 if name.startswith(("palm", "opt")) else 1e6
+    assert abs(parameters(preset(name)) / unit - size) <= 0.6 * 10**-digits
+
+
+def test_every_preset_is_in_a_table_but_the_smallest():
+    assert set(PRESETS) - set(PUBLISHED) - set(ROUNDED) == {"tiny"}
+    assert 2e6 < parameters(preset("tiny")) < 3e6
+
+
+def test_vocabulary_and_context_may_be_others():
+    config = preset("llama-7b", vocab=1000, context=128)
+    assert (config.vocab, config.context, config.layers) == (1000, 128, 32)
+
+
+def test_a_name_that_is_none_is_told_its_neighbours():
+    with pytest.raises(TrainError, match=r"near it: .*llama3-8b") as caught:
+        preset("llama3-8")
+    assert caught.value.exit_code == 2

@@ -1,0 +1,196 @@
+"""Optimisers against plain references, and what they keep."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from train.errors import TrainError
+from train.loop.config import TrainConfig
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.optim.groups import group
+from train.optim.muon import orthogonal
+from train.optim.registry import OPTIMIZERS, optimizers
+
+MODEL = ModelConfig(
+    vocab=40, layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp_hidden=24, context=16
+)
+TRAIN = TrainConfig(lr=0.01, weight_decay=0.3, beta1=0.8, beta2=0.9, momentum=0.7)
+
+
+class Small(nn.Module):
+    """A weight of each kind, in double precision."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.embedding = nn.Embedding(5, 4)
+        self.inner = nn.Linear(4, 6)
+        self.second = nn.Linear(4, 6, bias=False)
+        self.head = nn.Linear(6, 5, bias=False)
+        self.double()
+        for parameter in self.parameters():
+            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.data.copy_(drawn)
+
+
+def gradients(model: nn.Module, step: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1000 + step)
+    return {
+        name: torch.randn(p.shape, generator=generator, dtype=torch.float64)
+        for name, p in model.named_parameters()
+    }
+
+
+def train(model: nn.Module, name: str, steps: int, config: TrainConfig = TRAIN):
+    optimizer = optimizers(model, dataclasses.replace(config, optimizer=name))
+    for step in range(steps):
+        found = gradients(model, step)
+        for key, parameter in model.named_parameters():
+            parameter.grad = found[key].to(parameter.dtype)
+        optimizer.rate(config.lr / (step + 1))
+        optimizer.step()
+    return optimizer
+
+
+def adamw(w, g, state, t, lr, decay):
+    m = state["m"] = 0.8 * state.get("m", 0) + 0.2 * g
+    v = state["v"] = 0.9 * state.get("v", 0) + 0.1 * g * g
+    update = (m / (1 - 0.8**t)) / ((v / (1 - 0.9**t)).sqrt() + 1e-8)
+    return w - lr * (update + decay * w)
+
+
+def lion(w, g, state, t, lr, decay):
+    m = state.get("m", torch.zeros_like(g))
+    state["m"] = 0.9 * m + 0.1 * g
+    return w - lr * ((0.8 * m + 0.2 * g).sign() + decay * w)
+
+
+def muon(w, g, state, t, lr, decay):
+    m = state["m"] = 0.7 * state.get("m", 0) + 0.3 * g
+    update = 0.3 * g + 0.7 * m
+    u, s, v = torch.linalg.svd(update / (update.norm() + 1e-7), full_matrices=False)
+    for _ in range(5):  # the iteration acts on each singular value
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    return w - lr * (0.2 * max(w.shape) ** 0.5 * (u * s) @ v + decay * w)
+
+
+def adafactor(w, g, state, t, lr, decay):
+    beta = 1 - t**-0.8
+    square = g * g + 1e-30
+    if g.dim() == 1:
+        v = state["v"] = beta * state.get("v", 0) + (1 - beta) * square
+    else:
+        r = state["r"] = beta * state.get("r", 0) + (1 - beta) * square.sum(1)
+        c = state["c"] = beta * state.get("c", 0) + (1 - beta) * square.sum(0)
+        v = torch.outer(r, c) / r.sum()
+    update = g / v.sqrt()
+    update = update / max(1.0, float(update.square().mean().sqrt()))
+    scale = max(1e-3, float(w.square().mean().sqrt()))
+    return w - lr * decay * w - lr * scale * update
+
+
+REFERENCES = {"adamw": adamw, "lion": lion, "muon": muon, "adafactor": adafactor}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_five_steps_equal_the_reference(name):
+    model, plain = Small(), Small()
+    train(model, name, 5)
+    for key, parameter in plain.named_parameters():
+        decay = (
+            TRAIN.weight_decay
+            if key.endswith(("inner.weight", "second.weight", "head.weight"))
+            else 0
+        )
+        rule = REFERENCES[name]
+        if name == "muon" and key not in ("inner.weight", "second.weight"):
+            rule = adamw
+        weight, state = parameter.data, {}
+        for step in range(5):
+            found = gradients(plain, step)[key]
+            weight = rule(weight, found, state, step + 1, TRAIN.lr / (step + 1), decay)
+        got = dict(model.named_parameters())[key]
+        torch.testing.assert_close(got.data, weight, rtol=1e-9, atol=1e-12, msg=f"{name} {key}")
+
+
+def test_adafactor_agrees_with_pytorchs():
+    found = pytest.importorskip("torch.optim", reason="torch.optim.Adafactor")
+    if not hasattr(found, "Adafactor"):
+        pytest.skip("torch.optim.Adafactor came with PyTorch 2.5")
+    torch.manual_seed(0)
+    ours, theirs = nn.Linear(7, 5).double(), nn.Linear(7, 5).double()
+    theirs.load_state_dict(ours.state_dict())
+    plain = found.Adafactor(theirs.parameters(), lr=1e-3, weight_decay=0.0)
+    mine = optimizers(ours, TrainConfig(optimizer="adafactor", lr=1e-3, weight_decay=0.0))
+    for _ in range(4):
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            a.grad = b.grad = torch.randn(a.shape, dtype=torch.float64)
+        mine.step()
+        plain.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8), (2, 5, 12), (2, 12, 5)])
+def test_muons_update_has_singular_values_about_one(shape):
+    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    values = torch.linalg.svdvals(orthogonal(matrices))
+    assert values.max() < 1.3 and values.median() > 0.6
+    assert orthogonal(torch.zeros(shape)).abs().max() == 0
+
+
+def test_every_weight_is_in_one_group_and_only_maps_decay():
+    untied = dataclasses.replace(MODEL, tied_embeddings=False)
+    for config in (MODEL, untied):
+        model = Decoder(config)
+        groups = group(model)
+        found = [*groups.decayed, *groups.exempt]
+        assert sorted(map(id, found)) == sorted(map(id, model.parameters()))
+        assert len(groups.hidden) == 7 * config.layers
+        assert groups.embeddings[0] is model.embedding.weight
+        assert len(groups.head) == (not config.tied_embeddings)
+        assert len(groups.vectors) == 2 * config.layers + 1
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_a_dumped_state_taken_over_goes_on_with_the_same_bits(name):
+    straight, first = Small(), Small()
+    train(straight, name, 3)
+    old = train(first, name, 2)
+    second = Small(seed=9)
+    second.load_state_dict(first.state_dict())
+    fresh = optimizers(second, dataclasses.replace(TRAIN, optimizer=name))
+    state = old.dump(first)
+    assert {key: value.shape for key, value in state.items()} == fresh.expected(second)
+    fresh.load(second, state)
+    found = gradients(second, 2)
+    for key, parameter in second.named_parameters():
+        parameter.grad = found[key]
+    fresh.rate(TRAIN.lr / 3)
+    fresh.step()
+    for a, b in zip(straight.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_a_state_before_the_first_step_is_a_fresh_one(name):
+    model, same = Small(), Small()
+    fresh = optimizers(model, dataclasses.replace(TRAIN, optimizer=name))
+    fresh.load(model, optimizers(same, dataclasses.replace(TRAIN, optimizer=name)).dump(same))
+    found = gradients(model, 0)
+    for key, parameter in model.named_parameters():
+        parameter.grad = found[key]
+    fresh.step()
+    train(same, name, 1)
+    for a, b in zip(model.parameters(), same.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_an_unknown_optimizer_is_told_the_names():
+    with pytest.raises(TrainError, match="optimizer 'sgd': choose one of adamw, muon"):
+        optimizers(Small(), TrainConfig(optimizer="sgd"))

@@ -1,0 +1,83 @@
+"""Learning rates: their shape, and how far they depend on the number of steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train.errors import TrainError
+from train.loop.config import TrainConfig
+from train.optim.schedules import SCHEDULES, decay_begins, learning_rate, schedule
+
+configs = st.builds(
+    TrainConfig,
+    steps=st.integers(1, 300),
+    warmup=st.integers(0, 40),
+    schedule=st.sampled_from(sorted(SCHEDULES)),
+    lr=st.floats(1e-5, 1.0),
+    lr_floor=st.floats(0, 1),
+    decay=st.floats(0, 1),
+)
+
+
+def rates(config: TrainConfig) -> list[float]:
+    return [learning_rate(config, step) for step in range(config.steps)]
+
+
+@given(configs)
+def test_the_first_rate_is_over_zero_and_none_is_over_lr_or_under_the_floor(config):
+    found = rates(config)
+    assert found[0] > 0
+    assert max(found) <= config.lr * (1 + 1e-12)
+    after = found[config.warmup :]
+    assert all(rate >= config.lr * config.lr_floor * (1 - 1e-12) for rate in after)
+    assert after == sorted(after, reverse=True)
+
+
+@given(configs)
+def test_the_warmup_is_a_straight_line_to_lr(config):
+    for step, rate in enumerate(rates(config)[: config.warmup]):
+        assert rate == pytest.approx(config.lr * (step + 1) / config.warmup)
+
+
+@given(configs, st.integers(2, 300))
+def test_settled_rates_do_not_depend_on_the_number_of_steps(config, steps):
+    config = dataclasses.replace(config, steps=max(2, config.steps))
+    other = dataclasses.replace(config, steps=steps)
+    settled = schedule(config.schedule).settled
+    common = min(settled(config), settled(other), config.steps, steps)
+    assert rates(config)[: int(common)] == rates(other)[: int(common)]
+
+
+@pytest.mark.parametrize("name", ["cosine", "linear", "wsd", "wsd-sqrt"])
+def test_the_last_rate_is_the_floor(name):
+    config = TrainConfig(steps=50, warmup=5, schedule=name, lr=1.0, lr_floor=0.1)
+    assert rates(config)[-1] == pytest.approx(0.1)
+
+
+def test_each_schedule_has_its_shape():
+    base = TrainConfig(steps=100, warmup=0, lr=1.0, lr_floor=0.0, decay=0.5)
+    found = {name: rates(dataclasses.replace(base, schedule=name)) for name in SCHEDULES}
+    assert set(found["constant"]) == {1.0}
+    assert found["linear"][49] == pytest.approx(0.5)
+    assert found["cosine"][49] == pytest.approx(0.5)
+    assert found["cosine"][24] == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
+    assert found["wsd"][:50] == [1.0] * 50 and found["wsd"][74] == pytest.approx(0.5)
+    assert found["wsd-sqrt"][74] == pytest.approx(1 - math.sqrt(0.5))
+    assert found["inverse-sqrt"][24] == pytest.approx(1 / 5)
+
+
+def test_the_decay_begins_after_the_warmup_whatever_its_share():
+    assert decay_begins(TrainConfig(steps=100, decay=0.2)) == 80
+    assert decay_begins(TrainConfig(steps=100, decay=1.0, warmup=30)) == 30
+    assert decay_begins(TrainConfig(steps=100, decay=0.0)) == 99
+
+
+def test_an_unknown_schedule_is_told_the_names():
+    with pytest.raises(TrainError, match="schedule 'step': choose one of cosine, wsd") as caught:
+        schedule("step")
+    assert caught.value.exit_code == 2

@@ -1,0 +1,132 @@
+"""What encoding needs of a tokenizer, whatever kind of file it comes from.
+
+tokenizer.json    our kernels where they can, else `tokenizers`
+*.model           SentencePiece, our kernels where they can, else its own library
+*.tiktoken        tiktoken's ranks, by our kernels; the file does not say how text is cut
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tokenize_kit.encode.encoder import ByPlan, Encoder
+from tokenize_kit.encode.load import load_tokenizer, special_ids
+from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks, special_of
+from tokenize_kit.encode.spm import SpmEncoder
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.learn.options import END_OF_TEXT
+
+# Names published tokenizers give to the token that begins a document, in the order we look.
+BEGIN_OF_TEXT = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]")
+
+# (data: uint8[], offsets: int64[rows + 1]) to (ids: uint32[], how many of each row: int64[rows])
+Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """size: the highest id and one; special: name to id; file: its name beside the shards;
+    forbidden: bool[size]: ids that no text may give; threads: whether `encode` may run in several
+    at once."""
+
+    path: Path
+    file: str
+    size: int
+    special: dict[str, int]
+    forbidden: np.ndarray
+    encode: Encode
+    threads: bool = False
+
+    def end(self) -> int:
+        """The id of the token that ends a document."""
+        return self._first(END_OF_TEXT, "end-of-text", "encode without it (--no-eos)")
+
+    def begin(self) -> int:
+        """The id of the token that begins a document."""
+        return self._first(BEGIN_OF_TEXT, "beginning-of-text", "encode without it (no --bos)")
+
+    def _first(self, names: tuple[str, ...], what: str, without: str) -> int:
+        for name in names:
+            if name in self.special:
+                return self.special[name]
+        raise TokenizerError(
+            f"the tokenizer has no {what} token (one of {', '.join(names)}): add one, or {without}",
+            exit_code=2,
+        )
+
+
+def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
+    """Read a tokenizer's file; pattern: the name of a published one, for ranks. Raises
+    ``TokenizerError`` naming the file."""
+    if path.suffix == ".tiktoken":
+        return open_ranks(path, pattern)[0]
+    if pattern is not None:
+        raise TokenizerError(f"{path}: a pattern is for .tiktoken files; leave it out", exit_code=2)
+    return _pieces(path) if path.suffix == ".model" else _library(path)
+
+
+def _marked(size: int, ids: list[int]) -> np.ndarray:
+    marked = np.zeros(size, np.bool_)
+    marked[ids] = True
+    return marked
+
+
+def _library(path: Path) -> Vocabulary:
+    tokenizer = load_tokenizer(path)
+    size = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    special = special_ids(tokenizer)
+    # The unknown token is an honest answer to text; every other special token would be a forgery.
+    forged = [index for name, index in special.items() if "unk" not in name.lower()]
+    encoder = Encoder(tokenizer)
+    marked, ours = _marked(size, forged), encoder.reason is None
+    return Vocabulary(path, "tokenizer.json", size, special, marked, encoder.encode, threads=ours)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(f"{path}: {error.strerror}", exit_code=2) from None
+
+
+def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
+    """tiktoken's file, and its ranks by token; raises ``TokenizerError`` naming it."""
+    if pattern not in NAMES:
+        raise TokenizerError(
+            f"{path}: ranks do not say how text is cut: give --pattern, one of {', '.join(NAMES)}",
+            exit_code=2,
+        )
+    try:
+        ranks = read_ranks(_read(path))
+        plan = plan_of(ranks, pattern)
+    except ValueError as error:
+        raise TokenizerError(f"{path}: no file of ranks: {error}", exit_code=2) from None
+    special = special_of(pattern, max(ranks.values()))
+    size = max(special.values()) + 1
+    forbidden = _marked(size, list(special.values()))
+    encode = ByPlan(plan).encode
+    found = Vocabulary(path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True)
+    return found, ranks
+
+
+def _pieces(path: Path) -> Vocabulary:
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor()
+    raw = _read(path)
+    try:
+        processor.LoadFromSerializedProto(raw)
+        size = processor.GetPieceSize()
+    except (RuntimeError, OSError, ValueError):
+        size = 0
+    if not size:
+        raise TokenizerError(f"{path}: not a SentencePiece model", exit_code=2)
+    control = [k for k in range(size) if processor.IsControl(k)]
+    special = {processor.IdToPiece(k): k for k in control}
+    encoder = SpmEncoder(raw, processor)
+    marked, ours = _marked(size, control), encoder.reason is None
+    return Vocabulary(path, "tokenizer.model", size, special, marked, encoder.encode, threads=ours)

@@ -1,0 +1,1 @@
+"""Learners of vocabularies: BPE, WordPiece, Unigram."""

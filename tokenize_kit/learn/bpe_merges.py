@@ -1,0 +1,336 @@
+"""Learning merges from word counts: the most frequent pair, again and again.
+
+The merges are those of `tokenizers`' BpeTrainer, its order of equals included (the smaller pair of
+ids first), with counts in 64 bits. Like it, a pair waits in a heap with the places where it came
+up; its count there may be out of date and is looked up again when its turn comes.
+
+What makes it quick: a pair's count is at its highest when the later of its two tokens is made, and
+only falls from there. So pairs that begin below a threshold are forgotten, and the text is looked
+through for them with a lower one, should no other pair be left (bpe_scan.py). The few that are kept
+stand in a small table, and what stands beside a new token is counted in an array by the neighbour's
+id. Only where a merge spells a token that another one has made before can pairs grow later; all
+pairs with such a token are kept.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+
+from kernel_cache import njit
+from tokenize_kit.encode.bytes8 import stir
+from tokenize_kit.learn.bpe_pairs import (
+    EVENTS,
+    FREE,
+    LIVE,
+    PAIRS,
+    TOUCHED,
+    find,
+    keep,
+    no_entries,
+    no_pairs,
+    room_for_entries,
+    room_for_pairs,
+    take,
+    wider,
+)
+from tokenize_kit.learn.bpe_scan import enter_pair, scan
+from tokenize_kit.learn.bpe_text import weight_at
+
+# The first threshold is what all occurrences of pairs would give to each of so many times the
+# tokens wanted; each look through the text divides it by the step. The merges depend on neither.
+SHARE, STEP = 8, 4
+_GONE = np.int32(-2)
+# With a type of their own: numba compiles a function anew for every plain number given to it.
+_ALL, _ONCE = np.int64(-1), np.int64(1)
+
+# What stands beside the tokens of one turn. A neighbour's code is its number, on the right + half
+# of the codes; the new token itself stands on the left always. sums: int64[codes, 2]: weights,
+# places; less: what of the weights is taken back; touched: codes; event, place: codes and first
+# cells of all pairs that came up.
+Beside = namedtuple("Beside", "sums less touched event place")
+
+
+def learn(text, bases, most, least, longest, banned, banned_ends):
+    """Merges: int64[n, 3] of left, right and merged id.
+
+    text: bpe_text.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
+    bases included; least: the count under which nothing is merged; longest: symbols of a token at
+    most, 2 or more; banned: int32[], banned_ends: int64[n + 1]: tokens as symbols that no merge may
+    make. A merge that spells a token that another one has made gives that token, and counts as a
+    merge but not as a token.
+    """
+    least = max(1, least)
+    threshold = max(least, int(text.pairs / (SHARE * max(1, most))))
+    lengths = np.ones(max(bases, most) + 1, np.int32)
+    text = text._replace(lengths=lengths)
+    return _learn(text, bases, most, least, threshold, STEP, longest, banned, banned_ends)
+
+
+# Spelling: letters: int32[] of all tokens one after the other, ends: int64[tokens + 1].
+
+
+@njit(nogil=True)
+def _is_both(letters, ends, a, b, other, start, end):
+    """Whether other[start:end] spells the tokens a and b."""
+    n, m = ends[a + 1] - ends[a], ends[b + 1] - ends[b]
+    if end - start != n + m:
+        return False
+    for k in range(n):
+        if other[start + k] != letters[ends[a] + k]:
+            return False
+    for k in range(m):
+        if other[start + n + k] != letters[ends[b] + k]:
+            return False
+    return True
+
+
+@njit(nogil=True)
+def _spelled(letters, ends, names, a, b):
+    """Slot of names: int64[slots] that holds the token spelled as a and b are, or a free one."""
+    value = np.uint64(ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
+    for k in range(ends[a], ends[a + 1]):
+        value = stir(value ^ np.uint64(letters[k]))
+    for k in range(ends[b], ends[b + 1]):
+        value = stir(value ^ np.uint64(letters[k]))
+    mask = np.uint64(len(names) - 1)
+    slot = value & mask
+    while names[slot] >= 0:
+        t = names[slot]
+        if _is_both(letters, ends, a, b, letters, ends[t], ends[t + 1]):
+            break
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@njit(nogil=True)
+def _is_banned(letters, ends, a, b, banned, banned_ends):
+    for t in range(len(banned_ends) - 1):
+        if _is_both(letters, ends, a, b, banned, banned_ends[t], banned_ends[t + 1]):
+            return True
+    return False
+
+
+@njit(nogil=True)
+def _add_token(letters, ends, a, b, new):
+    """Spells token `new` as a and b are; returns letters, grown where need be."""
+    at = ends[new]
+    letters = wider(letters, at + ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
+    for t in (a, b):
+        for k in range(ends[t], ends[t + 1]):
+            letters[at] = letters[k]
+            at += 1
+    ends[new + 1] = at
+    return letters
+
+
+@njit(nogil=True)
+def _all_in_words(cells, lengths, places, a, b):
+    """All places of a pair in the words that have these."""
+    found, done = [np.int32(0) for _ in range(0)], 0
+    for place in places:
+        at = np.int64(place)
+        if at < done:
+            continue
+        while cells[at - 1] != -1:
+            at -= 1
+        while cells[at] >= 0:
+            if cells[at] == a and cells[at + lengths[a]] == b:
+                found.append(np.int32(at))
+            at += lengths[cells[at]]
+        done = int(at)
+    return np.array(found, np.int32)
+
+
+@njit(nogil=True)
+def _take_back(sums, less, touched, touches, code, weight):
+    """Takes back what was counted of a pair with the new token; how many codes are touched."""
+    if sums[code, 1] == 0:
+        touched[touches] = code
+        touches += 1
+    less[code] = weight
+    return touches
+
+
+@njit(nogil=True)
+def _merged(
+    cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n, a, b, new
+):
+    """Merges a pair at its places, as far as it is still there, and counts what stands beside."""
+    first, second, width = lengths[a], lengths[b], len(less) // 2
+    touches, left_again, right_again = np.int64(0), np.int64(0), np.int64(0)
+    events = 0
+    for k in range(len(where)):
+        at = np.int64(where[k])
+        if cells[at] != a or cells[at + first] != b:
+            continue
+        weight = weight_at(blocks, bounds, values, at)
+        behind = at + first + second
+        left, right = np.int64(cells[at - 1]), np.int64(cells[behind])
+        cells[at + first] = _GONE
+        cells[at] = cells[behind - 1] = new
+        if left >= 0:
+            if sums[left, 1] == 0:
+                touched[touches] = left
+                touches += 1
+            sums[left, 0] += weight
+            sums[left, 1] += 1
+            event[events], place[events] = left, at - lengths[left]
+            events += 1
+            if left == new:
+                left_again += weight
+        if right >= 0:
+            code = new if right == new else width + right
+            if sums[code, 1] == 0:
+                touched[touches] = code
+                touches += 1
+            sums[code, 0] += weight
+            sums[code, 1] += 1
+            event[events], place[events] = code, at
+            events += 1
+            if right == new:
+                right_again += weight
+    # A new token on the left stood beside a until now, one on the right beside b.
+    if left_again:
+        touches = _take_back(sums, less, touched, touches, width + a, left_again)
+    if right_again:
+        touches = _take_back(sums, less, touched, touches, b, right_again)
+    n[TOUCHED], n[EVENTS] = touches, events
+
+
+@njit(nogil=True)
+def _weighed(
+    touched, sums, less, lengths, again, table, keys, count, waiting, n, pair, new, threshold,
+    longest,
+):  # fmt: skip
+    """(entries, places) that a turn adds; less: from here on the pair of a code, or -1."""
+    a, b, width = pair >> 32, pair & 0xFFFFFFFF, len(less) // 2
+    more, places = 0, 0
+    for k in range(n[TOUCHED]):
+        code = np.int64(touched[k])
+        other = code if code < width else code - width
+        if other != new:  # what it stood beside before
+            slot = find(table, other << 32 | a if code < width else b << 32 | other)
+            if table[slot, 0] != FREE:
+                count[table[slot, 1]] -= sums[code, 0]
+        fits = lengths[other] + lengths[new] <= longest
+        gain = (sums[code, 0] if fits else 0) - less[code]
+        key = other << 32 | new if code < width else new << 32 | other
+        p = np.int64(-1)
+        if again[new]:  # else none of them is kept
+            slot = find(table, key)
+            if table[slot, 0] != FREE:
+                p = table[slot, 1]
+                count[p] += gain
+        if p < 0 and (gain >= threshold or again[new] or again[other]):
+            p = keep(table, keys, count, waiting, n, key, gain)
+        less[code] = -1
+        if p >= 0 and fits and sums[code, 1] and count[p] > 0:
+            less[code] = p
+            more += 1
+            places += sums[code, 1]
+    return more, places
+
+
+@njit(nogil=True)
+def _filled(event, place, less, starts, sizes, where, n):
+    """Puts the places of new entries where they belong; less: the entry of a code, or -1."""
+    for k in range(n[EVENTS]):
+        e = less[event[k]]
+        if e >= 0:
+            where[starts[e] + sizes[e]] = place[k]
+            sizes[e] += 1
+
+
+@njit(nogil=True)
+def _turn(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
+    """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
+    cells, lengths, blocks, bounds, values, _ = text
+    sums, less, touched, event, place = beside
+    pair, start, size = entries.key[entry], entries.start[entry], entries.size[entry]
+    a, b = pair >> 32, pair & 0xFFFFFFFF
+    where = entries.where[start : start + size]
+    if pairs.waiting[entries.pair[entry]] > 1:
+        # Another entry of the pair waits, and its places in these words are merged now, too.
+        where = _all_in_words(cells, lengths, where, a, b)
+    event, place = wider(event, 2 * len(where)), wider(place, 2 * len(where))
+    _merged(
+        cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n,
+        a, b, new,
+    )  # fmt: skip
+    _leave(entries, pairs, n, entry)
+    pairs = room_for_pairs(pairs, n[PAIRS] + n[TOUCHED])
+    more, places = _weighed(
+        touched, sums, less, lengths, again, pairs.table, pairs.key, pairs.count, pairs.waiting, n,
+        pair, new, threshold, longest,
+    )  # fmt: skip
+    if more:
+        entries = room_for_entries(entries, n, more, places)
+        for k in range(n[TOUCHED]):
+            code = touched[k]
+            if less[code] >= 0:
+                less[code] = enter_pair(entries, pairs, n, less[code], sums[code, 1])
+        _filled(event, place, less, entries.start, entries.size, entries.where, n)
+    for k in range(n[TOUCHED]):
+        code = touched[k]
+        sums[code, 0] = sums[code, 1] = less[code] = 0
+    return pairs, entries, Beside(sums, less, touched, event, place)
+
+
+@njit(nogil=True)
+def _leave(entries, pairs, n, entry):
+    """Takes an entry that waits no more out of the counts."""
+    pairs.waiting[entries.pair[entry]] -= 1
+    n[LIVE] -= entries.size[entry]
+    entries.size[entry] = 0
+
+
+@njit(cache=True, nogil=True)
+def _learn(text, bases, most, least, threshold, step, longest, banned, banned_ends):
+    width = len(text.lengths)
+    pairs, entries, n = no_pairs(), no_entries(), np.zeros(7, np.int64)
+    beside = Beside(
+        np.zeros((2 * width, 2), np.int64), np.zeros(2 * width, np.int64),
+        np.zeros(2 * width, np.int32), np.zeros(1 << 10, np.int32), np.zeros(1 << 10, np.int32),
+    )  # fmt: skip
+    letters, ends = np.zeros(16 * width, np.int32), np.zeros(width + 1, np.int64)
+    for t in range(bases):
+        letters[t], ends[t + 1] = t, t + 1
+    names = np.full(1 << (np.int64(np.log2(width)) + 2), -1, np.int64)
+    again = np.zeros(width, np.bool_)  # tokens that several merges make
+    merges = np.empty((3 * (most + 16)), np.int64)
+    merged, tokens = 0, bases
+    pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
+    while tokens < most:
+        entry = take(
+            entries.pair, entries.key, entries.count, entries.heap, pairs.count, n, threshold
+        )
+        if entry < 0:
+            if threshold == least:
+                break
+            threshold = max(least, threshold // step)
+            pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
+            continue
+        a, b = entries.key[entry] >> 32, entries.key[entry] & 0xFFFFFFFF
+        if _is_banned(letters, ends, a, b, banned, banned_ends):
+            _leave(entries, pairs, n, entry)
+            continue
+        slot = _spelled(letters, ends, names, a, b)
+        new = names[slot]
+        if new < 0:
+            new = tokens
+            names[slot] = new
+            letters = _add_token(letters, ends, a, b, new)
+            text.lengths[new] = ends[new + 1] - ends[new]
+            tokens += 1
+        elif not again[new]:
+            pairs, entries = scan(text, pairs, entries, n, _ONCE, new, longest)
+            again[new] = True
+        merges = wider(merges, 3 * merged + 3)
+        merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new
+        merged += 1
+        pairs, entries, beside = _turn(
+            text, pairs, entries, beside, n, entry, new, again, threshold, longest
+        )
+    return merges[: 3 * merged].reshape(-1, 3)

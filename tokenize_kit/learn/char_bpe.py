@@ -1,0 +1,124 @@
+"""Character BPE with byte fallback: merges of characters; what the vocabulary lacks is bytes.
+
+The vocabulary is special tokens, the 256 byte pieces `<0x00>` to `<0xFF>`, characters by code
+point, and what merges make. A character beyond the coverage is spelled in bytes and merges with
+nothing. No merge spells a byte piece, so that a literal <0x41> in a text stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from tokenize_kit.encode.load import add_tokens
+from tokenize_kit.learn.bpe import LONGEST, count_words, first_merges, with_runs
+from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.learn.options import TrainingOptions
+from tokenize_kit.learn.symbol_words import Merge, Words, learn_own, learn_sentencepiece
+from tokenize_kit.segment.dictionary import Dictionary
+
+BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+
+def words_of(found: CharacterWords, kept: Sequence[str]) -> Words:
+    """The words as numbers of the kept characters, cut where a character is not one of them.
+
+    kept: sorted by code point; a character's number is its place there.
+    """
+    known = np.array([ord(c) for c in kept], np.uint32)
+    places = np.searchsorted(known, found.codes)
+    inside = places < len(known)
+    inside[inside] = known[places[inside]] == found.codes[inside]
+    begins = np.zeros(len(found.codes), np.bool_)
+    begins[found.ends[:-1][found.ends[:-1] < len(found.codes)]] = True
+    begins[1:] |= ~inside[:-1]  # behind a rare character a word begins anew
+    starts = np.flatnonzero(begins[inside])
+    word_of = np.repeat(np.arange(len(found.counts)), np.diff(found.ends))[inside]
+    sizes = np.diff(np.append(starts, np.count_nonzero(inside)))
+    return Words(places[inside].astype(np.int32), sizes, found.counts[word_of[starts]], len(known))
+
+
+def spelled_in(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
+    """Tokens as numbers of characters; those with a character that is not kept are left out."""
+    numbers = {character: k for k, character in enumerate(kept)}
+    return [[numbers[c] for c in token] for token in tokens if set(token) <= numbers.keys()]
+
+
+def names_of(bases: Sequence[str], merges: Sequence[Merge]) -> list[str]:
+    """The tokens: bases, then what merges make."""
+    names = list(bases)
+    for left, right, made in merges:
+        if made == len(names):
+            names.append(names[left] + names[right])
+    return names
+
+
+def learn(
+    words: Words, options: TrainingOptions, most: int, scale: int, banned: Sequence[Sequence[int]]
+) -> list[Merge]:
+    """Merges by the learner that the options name."""
+    longest = options.max_token_length or LONGEST
+    if options.learner == "sentencepiece":
+        return learn_sentencepiece(words, most, longest, banned)
+    return learn_own(words, most, options.min_frequency * scale, longest, banned)
+
+
+def train_char_bpe(
+    documents: Iterable[tuple[str, int]],
+    options: TrainingOptions,
+    scale: int = 1,
+    dictionary: Dictionary | None = None,
+) -> list[tuple[Tokenizer, dict[str, Any]]]:
+    """A tokenizer of each of the sizes, from one count, and what its card says of it.
+
+    documents, scale: as in bpe.train_sizes. Sizes with the same characters are learned together.
+    """
+    first, parts = options.first_tokens, options.cutting.parts
+    found = characters_of(*count_words(documents, options.counted_parts, dictionary).words())
+    frequencies = found.frequencies()
+    runs = max(0, options.space_runs - 1)
+    if options.space_token:
+        del frequencies[" "]
+    if runs:
+        frequencies[" "] += 1  # whose runs are tokens
+    rooms = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
+    chosen = {size: alphabet(frequencies, room, options.coverage) for size, room in rooms.items()}
+    learned: dict[int, tuple[list[str], list[Merge]]] = {}
+    trained = []
+    for size in options.sizes:
+        kept, share = chosen[size]
+        if len(kept) not in learned:
+            most = max(rooms[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
+            bases = sorted(kept)
+            banned = spelled_in([*options.banned, *BYTE_PIECES], bases)
+            merges = learn(words_of(found, bases), options, most, scale, banned)
+            learned[len(kept)] = names_of(bases, merges), merges
+        names, merges = learned[len(kept)]
+        fewer = first_merges(names, [(a, b) for a, b, _ in merges], rooms[size])
+        fewer = with_runs(*fewer, len(kept), " ", options.space_runs)
+        last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
+        details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}
+        trained.append((build(*fewer, first, last, parts, options.space_token), details))
+    return trained
+
+
+def build(
+    names: Sequence[str],
+    merges: Sequence[tuple[int, int]],
+    first: Sequence[str],
+    last: Sequence[str],
+    parts: Sequence[str],
+    space: str | None = None,
+) -> Tokenizer:
+    """The tokenizer of learned tokens, cut by patterns; a space is a space, not U+2581."""
+    ids = {token: number for number, token in enumerate([*first, *BYTE_PIECES, *names, *last])}
+    pairs = [(names[left], names[right]) for left, right in merges]
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, byte_fallback=True))
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    add_tokens(tokenizer, [token for token in [*first, *last] if token != space], space)
+    return tokenizer

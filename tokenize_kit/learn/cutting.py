@@ -1,0 +1,147 @@
+"""How text is cut before anything is learned: a pattern, and what is put before and behind it.
+
+Every part is a regular expression that cuts what the ones before it left, in tokenizer.json as in
+training. In order: forbidden strings, newlines, runs of spaces, the pattern, scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+from tokenizers import normalizers
+
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
+
+# Unicode normal forms before the text is cut, in training as in the tokenizer.
+#
+# NFC and NFKC are those of `tokenizers`; `nmt_nfkc`, and NFKC for Unigram, are tables of
+# SentencePiece, so that tokenizer.model and tokenizer.json have the same.
+
+Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc"]
+NORMAL: tuple[Normal, ...] = get_args(Normal)
+
+
+def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
+    """What a tokenizer.json has as its normaliser; None for `none`."""
+    if name == "none":
+        return None
+    if name == "nfc":
+        return normalizers.NFC()
+    if name == "nfkc" and not unigram:
+        return normalizers.NFKC()
+    return normalizers.Precompiled(_table(name))
+
+
+def _table(rule: str) -> bytes:
+    """SentencePiece's compiled rules: field 2 of field 3 of the model that holds them."""
+    import sentencepiece
+
+    made = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_model_proto()
+    return _field(_field(made, 3), 2)
+
+
+def _field(message: bytes, wanted: int) -> bytes:
+    """A field of bytes in a protobuf message."""
+    place = 0
+    while place < len(message):
+        tag, place = _varint(message, place)
+        if tag & 7 == 2:
+            size, place = _varint(message, place)
+            if tag >> 3 == wanted:
+                return message[place : place + size]
+            place += size
+        elif tag & 7 == 0:
+            _, place = _varint(message, place)
+        else:
+            place += 8 if tag & 7 == 1 else 4
+    raise ValueError(f"no field {wanted}")
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
+
+
+Newlines = Literal["single", "runs"]
+NEWLINES: tuple[Newlines, ...] = get_args(Newlines)
+_NEWLINES = {"single": r"\r\n|\r|\n", "runs": r"[\r\n]+"}
+MOST_SPACES = 512
+
+
+def own_pattern(expressions: Sequence[str]) -> Pattern:
+    """A pattern given by the user; raises TokenizerError naming what is not supported."""
+    from tokenizers import Regex
+
+    from tokenize_kit.pattern.automaton import compile_pattern
+    from tokenize_kit.pattern.parse import UnsupportedPattern
+
+    for expression in expressions:
+        try:
+            compile_pattern(expression)
+            Regex(expression)
+        except UnsupportedPattern as error:
+            raise TokenizerError(f"regex: not supported: {error}", exit_code=2) from None
+        except Exception as error:  # the library raises bare Exception
+            raise TokenizerError(f"regex {expression!r}: {error}", exit_code=2) from None
+    parts = tuple(expressions)
+    return Pattern(parts, "given", "free", lambda rule: parts)
+
+
+def composed(
+    pattern: Pattern,
+    forbid: Sequence[str] = (),
+    newlines: Newlines | None = None,
+    space_runs: int = 0,
+    script_boundaries: bool = False,
+) -> Pattern:
+    """The pattern with what stands before and behind it; llama.cpp knows it no more."""
+    before = []
+    if forbid:
+        # The longer ones first, where one begins another.
+        ordered = sorted(forbid, key=lambda string: (-len(string), string))
+        before.append("|".join(map(literal, ordered)))
+    if newlines:
+        before.append(_NEWLINES[newlines])
+    if space_runs:
+        before.append(f" {{2,{space_runs}}}")
+        # Metaspace ends in one space as the last resort, which would cut the runs again.
+        whole = tuple(f"{p}+" if p.endswith("| ") else p for p in pattern.parts)
+        pattern = replace(pattern, parts=whole)
+    behind = [SCRIPT_BOUNDARIES] if script_boundaries else []
+    if not before and not behind:
+        return pattern
+    return replace(pattern, parts=(*before, *pattern.parts, *behind), gguf=None)
+
+
+def literal(text: str) -> str:
+    """A regular expression that is a text: signs of ASCII escaped, and what cannot be seen."""
+    found = []
+    for character in text:
+        if character.isprintable():
+            sign = character.isascii() and not character.isalnum() and character != " "
+            found.append(f"\\{character}" if sign else character)
+        else:
+            found.append(f"\\x{{{ord(character):X}}}")
+    return "".join(found)
+
+
+def run_merges(most: int) -> list[tuple[int, int]]:
+    """Merges, as lengths of runs of spaces, by which every run of 2 to `most` becomes one token.
+
+    Doubling makes the powers of two; then 8 + 4 before 12 + 2 before 14 + 1, so that the parts of
+    a run's length in binary are joined from the largest on.
+    """
+    powers = [1 << k for k in range(most.bit_length()) if 1 << k <= most]
+    merges = [(p // 2, p // 2) for p in powers[1:]]
+    for low in reversed(powers):
+        joined = [n for n in range(2 * low + 1, most + 1) if n & -n == low]
+        merges += [(n - low, low) for n in joined if n & (n - 1)]
+    return merges

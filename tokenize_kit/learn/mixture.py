@@ -1,0 +1,185 @@
+"""What of a corpus a tokenizer is trained on: a sample, and documents that count more than others.
+
+The sample is drawn by a hash of the text, so it is the same in any order and from any files. It
+takes a reading of the corpus before the one that trains, and some 50 bytes of memory a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kernel_cache import njit
+from tokenize_kit.encode.bytes8 import hash_bytes, stir
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.learn.options import TrainingOptions
+from tokenize_kit.learn.weights import Weights, parse_weights, tempered
+
+NO_VALUE = ""  # of documents whose column is empty
+
+
+@njit(cache=True, nogil=True)
+def text_hashes(data, offsets, seed):
+    """uint64[rows] of data: uint8[], offsets: int64[rows + 1]; seed: uint64."""
+    found = np.empty(len(offsets) - 1, np.uint64)
+    salt = stir(seed + np.uint64(1))
+    for row in range(len(found)):
+        found[row] = stir(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
+    return found
+
+
+def _texts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+    """(data: uint8[], offsets: int64[rows + 1]) of the column text; no text is an empty one."""
+    if not batch.num_rows:  # then there may be no buffers
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    column = pc.fill_null(batch.column("text").cast(pa.large_string()), "")
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data or b"", np.uint8), bounds
+
+
+class Mixture:
+    """Documents of `batches()` (columns text and what weights go by), each with its weight.
+
+    Read `documents` once; then `card` and `warnings` say what was read.
+    """
+
+    def __init__(
+        self, batches: Callable[[], Iterator[pa.RecordBatch]], options: TrainingOptions
+    ) -> None:
+        self.batches, self.options = batches, options
+        self.weights = parse_weights(options.weights) if options.weights else None
+        self.limit: np.uint64 | None = None  # the highest hash that is in the sample
+        self.column = options.column
+        self.read: dict[str, list[int]] = {}  # value: documents, bytes
+        self.whole = [0, 0]  # documents and bytes before the sample
+        self._found_column = False
+        if options.sample_bytes is not None or options.temperature is not None:
+            self._census()
+
+    @property
+    def scale(self) -> int:
+        """What a document of weight 1 counts."""
+        return self.weights.scale if self.weights else 1
+
+    def _values(self, batch: pa.RecordBatch) -> list[str]:
+        """The value of every document in the column that weights go by."""
+        if self.column not in batch.schema.names:
+            return [NO_VALUE] * batch.num_rows
+        self._found_column = True
+        try:
+            column = batch.column(self.column).cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            kind = batch.column(self.column).type
+            raise _wrong(f"the column {self.column!r} holds {kind}, no names to weigh by") from None
+        return [value or NO_VALUE for value in column.to_pylist()]
+
+    def _census(self) -> None:
+        """Reads the corpus once for the sample's limit and the sizes of values."""
+        hashes, sizes, codes = [], [], []
+        numbers: dict[str, int] = {}
+        for batch in self.batches():
+            data, offsets = _texts(batch)
+            sizes.append(np.diff(offsets))
+            if self.options.sample_bytes is not None:
+                hashes.append(text_hashes(data, offsets, np.uint64(self.options.seed)))
+            if self.options.temperature is not None:
+                values = self._values(batch)
+                codes.append(np.array([numbers.setdefault(v, len(numbers)) for v in values], "i4"))
+        size = np.concatenate([np.empty(0, np.int64), *sizes])
+        self.whole = [len(size), int(size.sum())]
+        taken = np.ones(len(size), np.bool_)
+        if self.options.sample_bytes is not None and self.whole[1] > self.options.sample_bytes:
+            hashed = np.concatenate(hashes)
+            self.limit = _limit(hashed, size, self.options.sample_bytes)
+            taken = hashed <= self.limit
+        if self.options.temperature is not None:
+            self._check_column()
+            code = np.concatenate([np.empty(0, "i4"), *codes])[taken]
+            sums = np.zeros(len(numbers), np.int64)
+            np.add.at(sums, code, size[taken])
+            by_value = dict(zip(numbers, sums.tolist(), strict=True))
+            self.weights = tempered(self.column or "", by_value, self.options.temperature)
+
+    def _check_column(self) -> None:
+        if self.column and not self._found_column:
+            raise _wrong(f"no document has a column {self.column!r} to weigh by")
+
+    def documents(self) -> Iterator[tuple[str, int]]:
+        """(text, weight times `scale`) of every document in the sample; those of weight 0 are
+        counted in the card alone."""
+        for batch in self.batches():
+            if self.limit is not None:
+                data, offsets = _texts(batch)
+                hashes = text_hashes(data, offsets, np.uint64(self.options.seed))
+                batch = batch.filter(pa.array(hashes <= self.limit))
+            texts = batch.column("text").to_pylist()
+            values = self._values(batch) if self.weights else [NO_VALUE] * len(texts)
+            for text, value in zip(texts, values, strict=True):
+                text = text or ""
+                tally = self.read.setdefault(value, [0, 0])
+                tally[0] += 1
+                tally[1] += len(text.encode("utf-8")) if self.weights else 0
+                weight = self.weights.times(value) if self.weights else 1
+                if weight:
+                    yield text, weight
+        self._check_column()
+        if self.weights and self.read and not any(map(self.weights.times, self.read)):
+            raise _wrong("weights: every document has weight 0")
+
+    def card(self) -> dict[str, Any]:
+        """`sample` and `mixture` of the card; None where there is none."""
+        sample = None
+        if self.options.sample_bytes is not None:
+            sample = {
+                "bytes_asked": self.options.sample_bytes,
+                "seed": self.options.seed,
+                "by": "hash of the text",
+                "documents_of": self.whole[0],
+                "bytes_of": self.whole[1],
+            }
+        return {"sample": sample, "mixture": self._mixture(self.weights) if self.weights else None}
+
+    def _mixture(self, weights: Weights) -> dict[str, Any]:
+        counted = {v: weights.times(v) * size for v, (_, size) in self.read.items()}
+        whole = max(1, sum(counted.values()))
+        values = {
+            value: {
+                "weight": weights.times(value) / weights.scale,
+                "documents": documents,
+                "bytes": size,
+                "share": round(counted[value] / whole, 6),
+            }
+            for value, (documents, size) in sorted(self.read.items())
+        }
+        temperature = self.options.temperature
+        return {"column": weights.column, "temperature": temperature, "values": values}
+
+    def warnings(self) -> list[str]:
+        """Values that have a weight and no document."""
+        if self.weights is None:
+            return []
+        unmet = sorted(self.weights.of.keys() - self.read.keys())
+        return [f"weights: no document has {self.weights.column} {value!r}" for value in unmet]
+
+
+def _limit(hashes: np.ndarray, sizes: np.ndarray, most: int) -> np.uint64:
+    """The hash up to which documents have `most` bytes or less; equal texts stay together."""
+    order = np.argsort(hashes)
+    ordered, ends = hashes[order], np.cumsum(sizes[order])
+    last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
+    fitting = last[ends[last] <= most]
+    if not len(fitting) or not ends[fitting[-1]]:
+        raise _wrong(
+            f"sample-bytes {most}: too few for the documents of this corpus, ask for at least"
+            f" {ends[last][np.argmax(ends[last] > 0)]}"
+        )
+    return np.uint64(ordered[fitting[-1]])
+
+
+def _wrong(message: str) -> TokenizerError:
+    return TokenizerError(message, exit_code=2)

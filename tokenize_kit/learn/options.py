@@ -1,0 +1,346 @@
+"""What a tokenizer is trained with, checked before anything is read."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.learn.characters import COVERAGE
+from tokenize_kit.learn.cutting import (
+    MOST_SPACES,
+    NEWLINES,
+    NORMAL,
+    Newlines,
+    Normal,
+    composed,
+    own_pattern,
+)
+from tokenize_kit.learn.weights import parse_weights
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
+
+Model = Literal["bpe", "char-bpe", "wordpiece", "unigram"]
+MODELS: tuple[Model, ...] = get_args(Model)
+Backend = Literal["own", "tokenizers", "sentencepiece"]
+BACKENDS: dict[Model, tuple[Backend, ...]] = {  # the first is the one taken where none is named
+    "bpe": ("own", "tokenizers", "sentencepiece"),
+    "char-bpe": ("own", "sentencepiece"),
+    "wordpiece": ("own", "sentencepiece"),
+    "unigram": ("sentencepiece",),
+}
+
+# Names published tokenizers give to the token that ends a document, in the order we look.
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
+
+UNKNOWN = "[UNK]"
+# Special tokens of WordPiece where none are named: BERT's, its end of text first.
+BERT_TOKENS = ("[SEP]", UNKNOWN, "[CLS]", "[PAD]", "[MASK]")
+
+DEFAULT_PATTERN = "o200k"
+_PATTERN_OF = {"char-bpe": "metaspace", "wordpiece": "bert"}
+_FIXED = {"bpe": 256, "char-bpe": 256, "wordpiece": 0, "unigram": 256}  # tokens of bytes
+MOST_PADDING = 4096
+_BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
+_RESERVED = re.compile(r"<\|reserved_\d+\|>")
+
+
+def reserved(number: int) -> str:
+    """The spelling of a token that is kept free for later."""
+    return f"<|reserved_{number}|>"
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Raises TokenizerError (exit code 2) where an option or two together make no sense.
+
+    model, backend: what is learned and by which learner; none: the first of BACKENDS.
+    sizes: tokens wanted, special and reserved ones included; several are learned at once.
+    pattern: a name of PATTERNS; none: o200k, metaspace for char-bpe, bert for wordpiece. digits:
+    none: the pattern's own, and single where no pattern is named (wordpiece: free).
+    special_tokens: the first ends documents. reserved: so many tokens
+    `<|reserved_0|>`, ... behind them; pad_to: and as many at the end as make the vocabulary a
+    multiple of it. min_frequency: occurrences of a pair that is merged; max_token_length: bytes,
+    characters for char-bpe and wordpiece. character_coverage: share of the text whose characters
+    are tokens; none: 0.9995, 1 for wordpiece.
+
+    regex: expressions of your own in place of a named pattern, one after the other. graphemes: the
+    pattern of that name. forbid: strings that no token holds a part of together with other text;
+    newlines: `single`: each is a piece, `runs`: those in a row are; none: as the pattern says.
+    space_runs: runs of 2 to so many spaces are a token each; script_boundaries: no token spans two.
+
+    dictionary: a file of words into which Thai, Lao, Khmer and Burmese are cut in training;
+    space_token: every space becomes this token. normalise: Unicode's form before all else;
+    chat_template: a file that goes into tokenizer_config.json.
+
+    sample_bytes: text that is read at most, drawn by hash with `seed`; weights: how often documents
+    count, as `lang=th:3,en:0.5`; or temperature, by the column `by` (none: lang).
+    """
+
+    model: Model = "bpe"
+    backend: Backend | None = None
+    sizes: tuple[int, ...] = (32_000,)
+    pattern: str | None = None
+    regex: tuple[str, ...] = ()
+    graphemes: bool = False
+    digits: Digits | None = None
+    forbid: tuple[str, ...] = ()
+    newlines: Newlines | None = None
+    space_runs: int = 0
+    script_boundaries: bool = False
+    dictionary: str | None = None
+    space_token: str | None = None
+    normalise: Normal = "none"
+    chat_template: str | None = None
+    special_tokens: tuple[str, ...] = ("<|endoftext|>",)
+    reserved: int = 0
+    pad_to: int = 1
+    min_frequency: int = 2
+    max_token_length: int | None = None
+    character_coverage: float | None = None
+    sample_bytes: int | None = None
+    seed: int = 0
+    weights: str | None = None
+    temperature: float | None = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise _wrong(f"model {self.model!r}: choose {_or(MODELS)}")
+        self._check_backend()
+        if self.digits is not None and self.digits not in DIGITS:
+            raise _wrong(f"digits {self.digits!r}: choose {_or(DIGITS)}")
+        if self.pattern is not None and self.pattern not in PATTERNS:
+            raise _wrong(f"pattern {self.pattern!r}: choose {_or(tuple(PATTERNS))}")
+        if self.reserved < 0:
+            raise _wrong(f"reserved {self.reserved}: give a number from 0")
+        if not 1 <= self.pad_to <= MOST_PADDING:
+            raise _wrong(f"pad-to {self.pad_to}: give a number from 1 to {MOST_PADDING}")
+        if self.min_frequency < 1:
+            raise _wrong(f"min-frequency {self.min_frequency}: give a number from 1")
+        if self.max_token_length is not None and self.max_token_length < 2:
+            raise _wrong(f"max-token-length {self.max_token_length}: give 2 bytes or more")
+        if self.character_coverage is not None and not 0 < self.character_coverage <= 1:
+            raise _wrong(
+                f"character-coverage {self.character_coverage}: give a share above 0, up to 1"
+            )
+        if self.normalise not in NORMAL:
+            raise _wrong(f"normalise {self.normalise!r}: choose {_or(NORMAL)}")
+        self._check_cutting()
+        self._check_mixture()
+        self._check_model()
+        if self.model == "unigram":
+            self._check_unigram()
+        self._check_special()
+        self._check_sizes()
+
+    def _check_backend(self) -> None:
+        if self.backend is None:
+            return
+        known = BACKENDS[self.model]
+        if self.backend not in get_args(Backend):
+            raise _wrong(f"backend {self.backend!r}: choose {_or(get_args(Backend))}")
+        if self.backend not in known:
+            raise _wrong(f"backend {self.backend}: {self.model} is learned by {_or(known)}")
+        if self.backend == "sentencepiece" and self.min_frequency != 2:
+            raise _wrong("min-frequency: SentencePiece has none; use backend own")
+        if self.backend == "tokenizers":
+            given = {
+                "dictionary": self.dictionary is not None,
+                "several sizes": len(self.sizes) > 1,
+                "weights": self.weights is not None,
+                "temperature": self.temperature is not None,
+            }
+            for name, is_given in given.items():
+                if is_given:
+                    raise _wrong(f"{name}: not with backend tokenizers; use own")
+
+    def _check_cutting(self) -> None:
+        named = [n for n, v in (("pattern", self.pattern), ("regex", self.regex)) if v]
+        named += ["graphemes"] if self.graphemes and self.pattern != "graphemes" else []
+        if len(named) > 1:
+            raise _wrong(f"{' and '.join(named)}: give one of them")
+        if self.regex and self.digits is not None:
+            raise _wrong("digits: regex says how numbers are cut; leave it out")
+        if self.regex:
+            own_pattern(self.regex)
+        if self.pattern_name == "graphemes" and self.script_boundaries:
+            raise _wrong("script-boundaries: a cluster may hold two scripts; leave out graphemes")
+        if self.pattern_name == "graphemes" and self.digits == "triples-right":
+            raise _wrong("digits triples-right: not with graphemes; use triples, single or free")
+        if self.newlines is not None and self.newlines not in NEWLINES:
+            raise _wrong(f"newlines {self.newlines!r}: choose {_or(NEWLINES)}")
+        if self.space_runs and not 2 <= self.space_runs <= MOST_SPACES:
+            raise _wrong(f"space-runs {self.space_runs}: give a number from 2 to {MOST_SPACES}")
+        if self.space_token is not None and self.space_runs:
+            raise _wrong("space-token and space-runs: give one of them")
+        if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
+            raise _wrong("forbid: give each string once, and none that is empty")
+
+    def _check_model(self) -> None:
+        if self.model == "bpe" and self.character_coverage is not None:
+            raise _wrong("character-coverage: bpe has all bytes and covers everything")
+        if self.model == "wordpiece":
+            given = {
+                "pattern": self.pattern not in (None, "bert"),
+                "graphemes": self.graphemes,
+                "regex": bool(self.regex),
+                "newlines": self.newlines is not None,
+                "space-runs": bool(self.space_runs),
+                "space-token": self.space_token is not None,
+            }
+            for name, is_given in given.items():
+                if is_given:
+                    raise _wrong(f"{name}: wordpiece is cut as BERT cuts; leave it out")
+        if self.model not in ("wordpiece", "unigram") and self.pattern == "bert":
+            raise _wrong("pattern bert: only for wordpiece, which leaves white space out")
+
+    def _check_unigram(self) -> None:
+        if self.normalise == "nfc":
+            raise _wrong("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+        if self.digits not in (None, "single"):
+            raise _wrong("unigram splits digits one by one: use digits single")
+        given = {
+            "pattern": self.pattern not in (None, "metaspace"),  # SentencePiece's own
+            "regex": bool(self.regex),
+            "graphemes": self.graphemes,
+            "forbid": bool(self.forbid),
+            "newlines": self.newlines is not None,
+            "space-runs": bool(self.space_runs),
+            "script-boundaries": self.script_boundaries,  # SentencePiece's has them by itself
+            "min-frequency": self.min_frequency != 2,
+            "max-token-length": self.max_token_length is not None,
+        }
+        for name, is_given in given.items():
+            if is_given:
+                raise _wrong(f"{name}: not for unigram; use bpe or char-bpe")
+
+    def _check_mixture(self) -> None:
+        if self.sample_bytes is not None and self.sample_bytes < 1:
+            raise _wrong(f"sample-bytes {self.sample_bytes}: give a number from 1")
+        if not 0 <= self.seed < 2**63:
+            raise _wrong(f"seed {self.seed}: give a number from 0")
+        if self.weights is not None:
+            parse_weights(self.weights)
+            if self.temperature is not None:
+                raise _wrong("weights and temperature: give one of them")
+        if self.temperature is not None and not 0.1 <= self.temperature < math.inf:
+            raise _wrong(
+                f"temperature {self.temperature}: give a number from 0.1; 1 changes nothing"
+            )
+        if self.by is not None and self.temperature is None:
+            raise _wrong("by: only with temperature")
+
+    def _check_special(self) -> None:
+        tokens = self.special_tokens
+        if self.model == "wordpiece" and tokens == (END_OF_TEXT[0],):
+            tokens = BERT_TOKENS
+            object.__setattr__(self, "special_tokens", tokens)
+        if self.model == "wordpiece" and UNKNOWN not in tokens:
+            raise _wrong(f"special tokens: wordpiece needs {UNKNOWN}")
+        if not tokens or tokens[0] not in END_OF_TEXT:
+            raise _wrong(
+                f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}"
+            )
+        if self.space_token is not None:
+            tokens = (*tokens, self.space_token)
+        if len(set(tokens)) != len(tokens):
+            raise _wrong("special tokens: give each once")
+        for token in tokens:
+            if len(token) < 2 or not token.isascii() or not token.isprintable() or " " in token:
+                raise _wrong(
+                    f"special token {token!r}: use two or more printable ASCII characters, no space"
+                )
+            if self.model != "bpe" and _BYTE_PIECE.fullmatch(token):
+                raise _wrong(f"special token {token!r}: that is the token of a byte")
+            if _RESERVED.fullmatch(token):
+                raise _wrong(f"special token {token!r}: that is a reserved one's, use reserved")
+
+    def _check_sizes(self) -> None:
+        if not self.sizes:
+            raise _wrong("vocab: give at least one size")
+        if len(set(self.sizes)) != len(self.sizes):
+            raise _wrong("vocab: give each size once")
+        runs = max(0, self.space_runs - 1)
+        least = _FIXED[self.model] + len(self.first_tokens) + runs + 1
+        for size in self.sizes:
+            if size < least:
+                raise _wrong(f"vocab {size}: ask for {least} or more")
+
+    @property
+    def first_tokens(self) -> tuple[str, ...]:
+        """The tokens that take the first ids: special, then reserved ones, then that of spaces."""
+        space = () if self.space_token is None else (self.space_token,)
+        return (*self.special_tokens, *map(reserved, range(self.reserved)), *space)
+
+    @property
+    def coverage(self) -> float:
+        """The share of the text whose characters are to be tokens."""
+        if self.character_coverage is not None:
+            return self.character_coverage
+        return 1.0 if self.model == "wordpiece" else COVERAGE
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every text comes back exactly."""
+        exact = self.space_token is None and self.normalise == "none"
+        return exact and self.model != "wordpiece"
+
+    @property
+    def padding(self) -> tuple[str, ...]:
+        """The reserved tokens of which as many as it takes pad a vocabulary."""
+        return tuple(reserved(self.reserved + k) for k in range(self.pad_to - 1))
+
+    @property
+    def banned(self) -> tuple[str, ...]:
+        """What no merge may spell: special tokens, forbidden strings, runs of spaces (which have
+        merges of their own)."""
+        runs = (" " * k for k in range(2, self.space_runs + 1))
+        return (*self.first_tokens, *self.padding, *self.forbid, *runs)
+
+    @property
+    def learner(self) -> Backend:
+        return self.backend or BACKENDS[self.model][0]
+
+    @property
+    def column(self) -> str | None:
+        """The column whose values decide how often a document counts, if any does."""
+        if self.weights is not None:
+            return parse_weights(self.weights).column
+        return None if self.temperature is None else self.by or "lang"
+
+    @property
+    def cutting(self) -> Pattern:
+        """How text is cut: the pattern with its rule for digits, and what is around it."""
+        name = self.pattern_name
+        if self.regex:
+            pattern = own_pattern(self.regex)
+        else:
+            named = self.pattern or self.graphemes or self.model == "wordpiece"
+            own = PATTERNS[name].digits if named else "single"
+            pattern = chosen(name, self.digits or own)
+        return composed(
+            pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries
+        )
+
+    @property
+    def counted_parts(self) -> tuple[str, ...]:
+        """The patterns that cut texts in training; spaces that are a token of their own stand
+        apart, as they will in the tokenizer."""
+        return (*(() if self.space_token is None else (" ",)), *self.cutting.parts)
+
+    @property
+    def pattern_name(self) -> str:
+        if self.regex:
+            return "own"
+        named = "graphemes" if self.graphemes else self.pattern
+        return named or _PATTERN_OF.get(self.model, DEFAULT_PATTERN)
+
+
+def _wrong(message: str) -> TokenizerError:
+    return TokenizerError(message, exit_code=2)
+
+
+def _or(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]

@@ -1,0 +1,137 @@
+"""Words over any alphabet, and the merges that a learner finds in them.
+
+One form for bytes, characters and WordPiece's two kinds of characters, so that every learner takes
+all three: our own, and SentencePiece's BPE, which is shown each symbol as a private-use character.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tokenize_kit.errors import TokenizerError
+
+_PLANES = ((0xF0000, 0xFFFE), (0x100000, 0xFFFE))  # private use: first code point, how many
+MOST_SYMBOLS = sum(size for _, size in _PLANES)
+_LONGEST = 512  # symbols of a piece at most in SentencePiece
+_WORD = 60_000  # symbols of a word: SentencePiece counts places in 16 bits
+
+
+@dataclass(frozen=True)
+class Words:
+    """symbols: int32[], 0 to bases - 1, of all words one after the other; sizes, counts:
+    int64[words]; bases: how many symbols there are."""
+
+    symbols: np.ndarray
+    sizes: np.ndarray
+    counts: np.ndarray
+    bases: int
+
+
+Merge = tuple[int, int, int]  # the left and the right token, and the one that they make
+
+
+def learn_own(
+    words: Words, most: int, least: int, longest: int, banned: Sequence[Sequence[int]]
+) -> list[Merge]:
+    """Merges by `bpe_merges.learn`; most: tokens, symbols included; longest: symbols of a token;
+    banned: tokens, as symbols, that no merge makes."""
+    from tokenize_kit.learn.bpe_merges import learn
+    from tokenize_kit.learn.bpe_text import lay_out
+
+    joined = np.array([symbol for token in banned for symbol in token], np.int32)
+    bounds = np.cumsum([0, *map(len, banned)])
+    text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
+    found = learn(text, words.bases, most, least, longest, joined, bounds)
+    return [(left, right, made) for left, right, made in found.tolist()]
+
+
+def learn_sentencepiece(
+    words: Words, most: int, longest: int, banned: Sequence[Sequence[int]]
+) -> list[Merge]:
+    """Merges by SentencePiece's BPE trainer.
+
+    Its pieces come in the order of its merges. Their merges are all ways to make a piece of two
+    others, which is how SentencePiece itself encodes: by the piece, not by its parts.
+    """
+    import sentencepiece
+
+    if words.bases > MOST_SYMBOLS:
+        raise TokenizerError(f"backend sentencepiece: more than {MOST_SYMBOLS} characters; use own")
+    if not len(words.symbols) or most <= words.bases:
+        return []
+    occurring = len(np.unique(words.symbols))
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_lines(words),
+            input_format="tsv",
+            model_writer=model,
+            model_type="bpe",
+            # Merges, symbols, the unknown token, and as many more as may turn out to be banned.
+            vocab_size=most - words.bases + occurring + 1 + len(banned),
+            hard_vocab_limit=False,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            split_by_unicode_script=False,
+            split_by_number=False,
+            character_coverage=1.0,
+            max_sentencepiece_length=min(longest, _LONGEST),
+            max_sentence_length=2**30,
+            input_sentence_size=0,
+            shuffle_input_sentence=False,
+            num_threads=1,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else "no reason given"
+        raise TokenizerError(f"SentencePiece could not train: {reason}; use backend own") from error
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    spelled = (_symbols(pieces.id_to_piece(k)) for k in range(1, pieces.get_piece_size()))
+    refused = set(map(tuple, banned))
+    return _merges_of((s for s in spelled if len(s) > 1 and s not in refused), words.bases, most)
+
+
+def _letter(symbol: int) -> str:
+    (first, size), (second, _) = _PLANES
+    return chr(first + symbol if symbol < size else second + symbol - size)
+
+
+def _symbols(piece: str) -> tuple[int, ...]:
+    (first, size), (second, _) = _PLANES
+    return tuple(ord(c) - first if ord(c) < second else ord(c) - second + size for c in piece)
+
+
+def _lines(words: Words) -> Iterator[str]:
+    """Words with their counts, sorted: the order in which they were met decides nothing."""
+    letters = np.array([_letter(k) for k in range(words.bases)])
+    ends = np.append(0, np.cumsum(words.sizes))
+    texts = (words.symbols[a:z] for a, z in pairwise(ends.tolist()))
+    counted = zip(texts, words.counts.tolist(), strict=True)
+    spelled = sorted(("".join(letters[symbols]), count) for symbols, count in counted)
+    for word, count in spelled:
+        for k in range(0, len(word), _WORD):
+            yield f"{word[k : k + _WORD]}\t{count}"
+
+
+def _merges_of(pieces: Iterator[tuple[int, ...]], bases: int, most: int) -> list[Merge]:
+    numbers: dict[tuple[int, ...], int] = {(k,): k for k in range(bases)}
+    merges = []
+    for piece in pieces:
+        if len(numbers) >= most:
+            break
+        splits = ((piece[:k], piece[k:]) for k in range(1, len(piece)))
+        made = [(numbers[a], numbers[b]) for a, b in splits if a in numbers and b in numbers]
+        if made:  # a piece whose parts were banned cannot be made
+            merges += [(left, right, len(numbers)) for left, right in sorted(made)]
+            numbers[piece] = len(numbers)
+    return merges

@@ -1,0 +1,240 @@
+"""Train a tokenizer and write it with a card that says how it was made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+from tokenizers import Tokenizer, normalizers
+from tokenizers.normalizers import Normalizer
+
+from tokenize_kit.card.sample import Sample
+from tokenize_kit.card.training_card import HARD_TEXTS as HARD_TEXTS
+from tokenize_kit.card.training_card import Trained, cutting_of, read_template, write
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.learn.bpe import train_sizes
+from tokenize_kit.learn.char_bpe import train_char_bpe
+from tokenize_kit.learn.cutting import normaliser
+from tokenize_kit.learn.options import TrainingOptions
+from tokenize_kit.learn.wordpiece import train_wordpiece
+from tokenize_kit.segment.dictionary import Dictionary, read_dictionary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenize_kit.learn.mixture import Mixture
+
+
+# What training has done and how long it took, for whoever watches; no file depends on it.
+
+# (what was done, its seconds), or (how far it is, None).
+Report = Callable[[str, float | None], None]
+_EVERY = 10.0  # seconds between two lines on how far it is
+
+
+class Stages:
+    def __init__(self, report: Report | None = None) -> None:
+        self._report = report
+        self._began = self._said = time.monotonic()
+
+    def going_on(self, documents: int, size: int) -> None:
+        """So much has been read so far."""
+        if self._report and (now := time.monotonic()) - self._said >= _EVERY:
+            self._said = now
+            self._report(f"read {size / 1e6:,.1f} MB in {documents:,} documents so far", None)
+
+    def done(self, what: str) -> None:
+        now = time.monotonic()
+        if self._report:
+            self._report(what, now - self._began)
+        self._began = self._said = now
+
+
+_EMPTY = "the corpus is empty: give at least one document with text"
+
+
+@dataclass
+class Counted:
+    """Passes texts and their weights through and counts them; keeps a sample of them to measure on;
+    says now and then how far it is, and at the end how long it took.
+
+    digest: the sum of the texts' xxh3-128, modulo 2^128, which no order of them changes.
+    """
+
+    texts: Iterable[tuple[str, int]]
+    stages: Stages = field(default_factory=Stages)
+    sample: Sample = field(default_factory=Sample)
+    documents: int = 0
+    bytes: int = 0
+    digest: int = 0
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        for text, weight in self.texts:
+            self.documents += 1
+            try:
+                raw = text.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise TokenizerError(
+                    f"document {self.documents}: not Unicode text ({error.reason}); repair it first"
+                ) from error
+            self.sample.add(raw)
+            self.digest = (self.digest + xxhash.xxh3_128_intdigest(raw)) % (1 << 128)
+            self.bytes += len(raw)
+            self.stages.going_on(self.documents, self.bytes)
+            yield text, weight
+        self.stages.done(f"read {self.bytes / 1e6:,.1f} MB in {self.documents:,} documents")
+
+
+def train_tokenizer(
+    texts: Iterable[str], out: Path, *, vocab: int = 32_000, **settings: Any
+) -> dict[str, Any]:
+    """Train on ``texts`` (one string a document) and write one tokenizer into the folder ``out``.
+
+    settings: of TrainingOptions. Returns the card; see `train_tokenizers`.
+    """
+    return train_tokenizers(texts, out, TrainingOptions(sizes=(vocab,), **settings))[0]
+
+
+def train_tokenizers(
+    texts: Iterable[str], out: Path, options: TrainingOptions
+) -> list[dict[str, Any]]:
+    """Train on ``texts`` (one string a document) and write a tokenizer of every size.
+
+    The options of sampling and weights need documents: see `train_on_corpus`.
+
+    One size goes into the folder ``out``, several into ``out/SIZE``: ``tokenizer.json``,
+    ``tokenizer_config.json`` and ``special_tokens_map.json`` (for transformers), for unigram also
+    ``tokenizer.model``, and ``tokenizer_card.md`` and ``.json``, each whole or not at all, the card
+    last.
+    The same texts give the same bytes, on any number of threads.
+
+    Returns the cards. Raises ``TokenizerError`` for an empty corpus; fewer tokens than asked is a
+    warning in the card.
+    """
+    if options.sample_bytes is not None or options.column is not None:
+        raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
+    counted = Counted(((text, 1) for text in texts), sample=Sample(options.seed))
+    return _train(counted, out, options)
+
+
+def train_on_corpus(
+    batches: Callable[[], Iterator[pa.RecordBatch]],
+    out: Path,
+    options: TrainingOptions,
+    report: Report | None = None,
+) -> list[dict[str, Any]]:
+    """As `train_tokenizers`, on documents: ``batches()`` reads all of them, in any order.
+
+    Columns: text, and the one that the options' weights go by. For BPE the same documents in any
+    order give the same tokens. report: is told what was done and the seconds it took.
+    """
+    from tokenize_kit.learn.mixture import Mixture
+
+    stages = Stages(report)
+    mixture = Mixture(batches, options)
+    if options.sample_bytes is not None or options.temperature is not None:
+        stages.done("looked at the corpus for the sample or the mixture")
+    counted = Counted(mixture.documents(), stages, Sample(options.seed))
+    return _train(counted, out, options, mixture)
+
+
+def _train(
+    counted: Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
+) -> list[dict[str, Any]]:
+    out.mkdir(parents=True, exist_ok=True)
+    dictionary = read_dictionary(Path(options.dictionary)) if options.dictionary else None
+    normal = normaliser(options.normalise, options.model == "unigram")
+    template = read_template(Path(options.chat_template)) if options.chat_template else None
+    stages = counted.stages
+    trained = _learned(counted, out, options, mixture.scale if mixture else 1, dictionary, normal)
+    if not counted.bytes:
+        raise TokenizerError(_EMPTY)
+    stages.done(f"learned {max(t.tokenizer.get_vocab_size() for t in trained):,} tokens")
+    several = len(options.sizes) > 1
+    cards = []
+    for size, one in zip(options.sizes, trained, strict=True):
+        if normal:
+            spaces = one.tokenizer.normalizer
+            both = [normal, spaces] if spaces else [normal]
+            one.tokenizer.normalizer = normalizers.Sequence(both)
+        folder = out / str(size) if several else out
+        folder.mkdir(exist_ok=True)
+        if mixture:
+            one.details.update(mixture.card())
+        more = mixture.warnings() if mixture else []
+        cards.append(write(one, folder, size, options, counted, more, normal, template))
+    stages.done(f"checked {cards[0]['round_trip_checked']:,} texts and wrote the files")
+    return cards
+
+
+def _learned(
+    counted: Counted,
+    out: Path,
+    options: TrainingOptions,
+    scale: int,
+    dictionary: Dictionary | None,
+    normal: Normalizer | None,
+) -> list[Trained]:
+    """A tokenizer of every size, by the model that the options name."""
+    documents: Iterable[tuple[str, int]] = counted
+    if normal:
+        documents = ((normal.normalize_str(text), weight) for text, weight in counted)
+    if options.model == "unigram":
+        return _unigram(documents, out, options, dictionary, lambda: not counted.bytes)
+    found: list[tuple[Tokenizer, dict[str, Any]]]
+    if options.model == "bpe":
+        found = [
+            (tokenizer, {}) for tokenizer in train_sizes(documents, options, scale, dictionary)
+        ]
+    elif options.model == "char-bpe":
+        found = train_char_bpe(documents, options, scale, dictionary)
+    else:
+        found = train_wordpiece(documents, options, scale, dictionary)
+    cut = cutting_of(options) | {"dictionary": dictionary.card() if dictionary else None}
+    return [Trained(tokenizer, cut | more) for tokenizer, more in found]
+
+
+def _unigram(
+    counted: Iterable[tuple[str, int]],
+    out: Path,
+    options: TrainingOptions,
+    dictionary: Dictionary | None,
+    empty: Callable[[], bool],
+) -> list[Trained]:
+    from tokenize_kit.learn.unigram import (  # needs sentencepiece
+        Corpus,
+        spill_weighted,
+        train_unigram,
+    )
+
+    spilled = out / ".tokenizer-corpus.partial"
+    trained = []
+    try:
+        corpus = Corpus(spilled, options.column is not None, options.space_token)
+        spill_weighted(counted, corpus, dictionary)
+        if empty():
+            raise TokenizerError(_EMPTY)
+        for size in options.sizes:
+            spm, tokenizer, coverage = train_unigram(
+                corpus,
+                vocab=size,
+                special_tokens=[t for t in options.first_tokens if t != options.space_token],
+                coverage=options.coverage,
+                normal="identity" if options.normalise == "none" else options.normalise,
+                padding=options.padding,
+            )
+            details = {
+                "notes": [],
+                "byte_fallback": True,
+                "character_coverage": coverage,
+                "sentences": corpus.lines,
+                "dictionary": dictionary.card() if dictionary else None,
+            }
+            trained.append(Trained(tokenizer, details, spm))
+    finally:
+        spilled.unlink(missing_ok=True)
+    return trained

@@ -1,0 +1,120 @@
+"""How often each piece of the texts occurs: what a BPE trainer needs of a corpus, and no more.
+
+Memory grows with the distinct pieces, not with the texts; counts are 64-bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernel_cache import njit
+from tokenize_kit.encode.bytes8 import hash_bytes
+from tokenize_kit.pattern.automaton import Table
+from tokenize_kit.pattern.scan import cut_rows
+
+_SLOTS, _BYTES = 1 << 16, 1 << 20
+
+
+class WordCounts:
+    """Counts of the pieces that patterns cut texts into; `add` batches, then read `words`.
+
+    tables: compiled patterns, applied one after the other.
+    """
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.tables = tuple(table.kernel for table in tables)
+        self.slots = np.full(_SLOTS, -1, np.int64)
+        self.hashes = np.empty(_SLOTS // 2, np.uint64)
+        self.counts = np.empty(_SLOTS // 2, np.int64)
+        self.ends = np.zeros(_SLOTS // 2 + 1, np.int64)
+        self.letters = np.empty(_BYTES, np.uint8)
+        self.used = 0
+
+    def add(self, data: np.ndarray, offsets: np.ndarray, weight: int = 1) -> None:
+        """Counts the rows of valid UTF-8, data: uint8[], offsets: int64[rows + 1]."""
+        ends, _ = cut_rows(data, offsets, self.tables)
+        at, start = 0, int(offsets[0])
+        while at < len(ends):
+            at, start, self.used = _count(
+                data, ends, at, start, weight, self.slots, self.hashes, self.counts, self.ends,
+                self.letters, self.used,
+            )  # fmt: skip
+            if at < len(ends):
+                self._grow(int(ends[at]) - start)
+
+    def _grow(self, room: int) -> None:
+        if self.used == len(self.counts):
+            self.hashes = _wider(self.hashes, 2 * self.used)
+            self.counts = _wider(self.counts, 2 * self.used)
+            self.ends = _wider(self.ends, 2 * self.used + 1)
+            del self.slots  # before there are others
+            self.slots = np.full(4 * self.used, -1, np.int64)
+            _fill(self.slots, self.hashes, self.used)
+        need = int(self.ends[self.used]) + room
+        if need > len(self.letters):
+            self.letters = _wider(self.letters, max(need, len(self.letters) * 3 // 2))
+
+    def __len__(self) -> int:
+        return self.used
+
+    def words(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(letters: uint8[], ends: int64[words + 1], counts: int64[words]), in the order met."""
+        ends = self.ends[: self.used + 1]
+        return self.letters[: ends[-1]], ends, self.counts[: self.used]
+
+
+def _wider(array: np.ndarray, size: int) -> np.ndarray:
+    """With room for `size`; np.resize takes room for a multiple of what there is."""
+    grown = np.empty(size, array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _fill(slots, hashes, used):
+    mask = np.uint64(len(slots) - 1)
+    for k in range(used):
+        slot = hashes[k] & mask
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = k
+
+
+@njit(cache=True, nogil=True)
+def _count(data, ends, at, start, weight, slots, hashes, counts, word_ends, letters, used):
+    """Counts pieces from `at` on, until there is no room for a new one; (at, start, used)."""
+    mask = np.uint64(len(slots) - 1)
+    while at < len(ends):
+        z = ends[at]
+        value = hash_bytes(data, start, z)
+        slot = value & mask
+        found = False
+        while slots[slot] >= 0:
+            k = slots[slot]
+            if hashes[k] == value and word_ends[k + 1] - word_ends[k] == z - start:
+                found = True
+                b = word_ends[k]
+                for i in range(z - start):
+                    if letters[b + i] != data[start + i]:
+                        found = False
+                        break
+                if found:
+                    counts[k] += weight
+                    break
+            slot = (slot + np.uint64(1)) & mask
+        if not found:
+            b = word_ends[used]
+            if used == len(counts) or b + z - start > len(letters):
+                return at, start, used
+            for i in range(z - start):
+                letters[b + i] = data[start + i]
+            word_ends[used + 1] = b + z - start
+            hashes[used] = value
+            counts[used] = weight
+            slots[slot] = used
+            used += 1
+        start = z
+        at += 1
+    return at, start, used

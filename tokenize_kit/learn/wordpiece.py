@@ -1,0 +1,130 @@
+"""WordPiece as BERT's: BPE over characters, those within a word marked by ##, then only the words.
+
+Encoding takes the longest token that a word begins with, again and again; a word that no tokens
+spell is [UNK]. White space is left out. So texts do not come back as they were.
+
+Learned as `tokenizers`' WordPieceTrainer does, whose tokens change from run to run (it numbers ##
+characters in the order of a hash table); here they are numbered by code point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from tokenize_kit.encode.load import add_tokens
+from tokenize_kit.learn.bpe import count_words
+from tokenize_kit.learn.char_bpe import learn, names_of
+from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
+from tokenize_kit.learn.symbol_words import Words
+from tokenize_kit.pattern.categories import members
+from tokenize_kit.segment.dictionary import Dictionary
+
+PREFIX = "##"
+# In place of ## while learning: no text has a surrogate, so no spelling is taken for another.
+_WITHIN = "\ud800"
+# Characters of a word beyond which it is [UNK]; BERT's 100 loses sentences of scripts without
+# spaces.
+LONGEST_WORD = 1000
+
+
+def _without_space(found: CharacterWords) -> CharacterWords:
+    """The words that are no white space, which is left out. Pieces are all space or none."""
+    begins = found.ends[:-1]
+    space = members("s")[found.codes[begins]]
+    kept = np.repeat(~space, np.diff(found.ends))
+    sizes = np.diff(found.ends)[~space]
+    return CharacterWords(found.codes[kept], np.append(0, np.cumsum(sizes)), found.counts[~space])
+
+
+def words_of(found: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
+    """(words of kept characters alone, their symbols: characters, and those that stand within a
+    word, marked); words with another character are [UNK] and teach nothing.
+
+    kept: sorted by code point.
+    """
+    known = np.array([ord(c) for c in kept], np.uint32)
+    places = np.searchsorted(known, found.codes)
+    inside = places < len(known)
+    inside[inside] = known[places[inside]] == found.codes[inside]
+    sizes = np.diff(found.ends)
+    whole = np.add.reduceat(~inside, found.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
+    symbols = places[np.repeat(whole, sizes)]
+    sizes = sizes[whole]
+    within = np.ones(len(symbols), np.bool_)
+    within[(np.cumsum(sizes) - sizes).astype(np.int64)] = False
+    behind, numbers = np.unique(symbols[within], return_inverse=True)
+    symbols[within] = len(kept) + numbers
+    bases = [*kept, *(_WITHIN + kept[place] for place in behind.tolist())]
+    return Words(symbols.astype(np.int32), sizes, found.counts[whole], len(bases)), bases
+
+
+def _written(name: str) -> str:
+    """A token as the vocabulary spells it."""
+    inner = name.replace(_WITHIN, "")
+    return PREFIX + inner if name.startswith(_WITHIN) else inner
+
+
+def train_wordpiece(
+    documents: Iterable[tuple[str, int]],
+    options: TrainingOptions,
+    scale: int = 1,
+    dictionary: Dictionary | None = None,
+) -> list[tuple[Tokenizer, dict[str, Any]]]:
+    """A tokenizer of each of the sizes, from one count, and what its card says of it."""
+    first, parts = options.first_tokens, options.cutting.parts
+    found = _without_space(
+        characters_of(*count_words(documents, options.counted_parts, dictionary).words())
+    )
+    frequencies = found.frequencies()
+    trained = []
+    for size in options.sizes:
+        room = size - len(first)
+        # A character may take two tokens, one of them within words.
+        kept, covered = alphabet(frequencies, room // 2, options.coverage)
+        words, bases = words_of(found, sorted(kept))
+        numbers = {name: k for k, name in enumerate(bases)}
+        banned = [
+            [numbers[c] for c in spelled]
+            for token in options.banned
+            if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
+        ]
+        merges = learn(words, options, room, scale, banned)
+        names = [_written(name) for name in names_of(bases, merges)]
+        last = options.padding[: -(len(first) + len(names)) % options.pad_to]
+        details = {
+            "merges": len(merges),
+            "byte_fallback": False,
+            "characters": len(kept),
+            "character_coverage": covered,
+            "longest_word": LONGEST_WORD,
+        }
+        trained.append((_build([*first, *names, *last], first, last, parts), details))
+    return trained
+
+
+def _build(
+    tokens: list[str], first: tuple[str, ...], last: tuple[str, ...], parts: tuple[str, ...]
+) -> Tokenizer:
+    ids = {token: number for number, token in enumerate(tokens)}
+    tokenizer = Tokenizer(
+        models.WordPiece(
+            ids,
+            unk_token=UNKNOWN,
+            max_input_chars_per_word=LONGEST_WORD,
+            continuing_subword_prefix=PREFIX,
+        )
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\s+"), behavior="removed"),
+            *(pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts),
+        ]
+    )
+    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX, cleanup=False)
+    add_tokens(tokenizer, [*first, *last])
+    return tokenizer

@@ -1,0 +1,1 @@
+"""Words of scripts without spaces."""

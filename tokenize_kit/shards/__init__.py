@@ -1,0 +1,1 @@
+"""Token shards: documents encoded, shuffled, written."""

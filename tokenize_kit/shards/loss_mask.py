@@ -1,0 +1,192 @@
+"""Which tokens count in training, from a column of the documents.
+
+The column holds a boolean a document, or a list of [start, end) ranges in characters of the text
+that count, as lists of two integers, structs of two, or JSON text of them. A token counts where it
+shares a character with a range; the end-of-text token counts where the text's last character does,
+and in a document that counts as a whole; the beginning-of-text token never does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kernel_cache import njit
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.judge.candidate import Candidate
+from tokenize_kit.shards.encoded import framed
+from tokenize_kit.shards.texts import Texts
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """rows, starts, ends: int64[ranges], in characters of a row's text; whole: bool[rows]."""
+
+    rows: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    whole: np.ndarray
+
+
+def mask_of(
+    texts: Texts,
+    name: str,
+    candidate: Candidate,
+    ids: np.ndarray,
+    counts: np.ndarray,
+    begin: bool,
+    end: bool,
+) -> np.ndarray:
+    """uint8[tokens]: 1 where a token counts. name: the column's, which is `texts.column`.
+
+    ids, counts: the tokens of the texts; begin, end: whether one more stands before and behind
+    each document. Raises TokenizerError, naming the document, for what is no mask of it.
+    """
+    assert texts.column is not None
+    ranges = read_ranges(texts.column, name, texts)
+    starts, ends = _in_bytes(ranges, name, texts)
+    whole = np.flatnonzero(ranges.whole)
+    first, behind = texts.offsets[:-1], texts.offsets[1:]
+    starts, ends = np.append(starts, first[whole]), np.append(ends, behind[whole])
+    row_of = np.append(ranges.rows, whole)
+    full = starts < ends
+    starts, ends, row_of = starts[full], ends[full], row_of[full]
+    closed = ranges.whole.copy()
+    closed[row_of[ends == behind[row_of]]] = True
+    order = np.argsort(starts)
+    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    token_starts, token_ends = candidate.spans(texts.data, texts.offsets, ids, counts)
+    before = np.searchsorted(starts, token_ends, "left")  # ranges that begin before its end
+    reach = np.append(reach, -1)  # of no range
+    counted = (reach[before - 1] > token_starts) & (token_ends > token_starts)
+    edges = (0 if begin else None, 0 if end else None)
+    mask, lengths = framed(counted, counts, *edges, np.dtype(np.uint8))
+    if end:
+        mask[np.cumsum(lengths) - 1] = closed
+    return mask
+
+
+def read_ranges(column: pa.Array, name: str, texts: Texts) -> Ranges:
+    """The column's values; raises TokenizerError for a type or value that is none of these."""
+    if column.null_count:
+        raise _wrong(texts, int(column.is_null().index(True).as_py()), name, "null: give true")
+    kind, rows = column.type, np.arange(len(column))
+    none = np.empty(0, np.int64)
+    if pa.types.is_boolean(kind):
+        return Ranges(none, none, none, column.to_numpy(zero_copy_only=False))
+    no = np.zeros(len(column), np.bool_)
+    if pa.types.is_null(kind):
+        return Ranges(none, none, none, no)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _from_json(column, name, texts)
+    pairs = _pairs(column)
+    if pairs is None:
+        raise TokenizerError(
+            f"column {name!r} is of the type {kind}: give booleans, or lists of [start, end)",
+            exit_code=2,
+        )
+    return Ranges(np.repeat(rows, pc.list_value_length(column)), *pairs, no)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(
+        is_one(kind)
+        for is_one in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
+
+
+def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
+    """(starts, ends) of lists of two integers or of structs of two; None for another type."""
+    if not _is_list(column.type):
+        return None
+    inner = column.flatten()
+    if inner.null_count:
+        return None
+    if pa.types.is_struct(inner.type) and inner.type.num_fields == 2:
+        columns = inner.flatten()
+    elif _is_list(inner.type) and not pc.any(pc.not_equal(pc.list_value_length(inner), 2)).as_py():
+        flat = inner.flatten()
+        even = np.arange(0, len(flat), 2)
+        columns = [flat.take(pa.array(even)), flat.take(pa.array(even + 1))]
+    else:
+        return None
+    if any(not pa.types.is_integer(one.type) or one.null_count for one in columns):
+        return None
+    starts, ends = (one.cast(pa.int64()).to_numpy() for one in columns)
+    return starts, ends
+
+
+def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
+    """Of JSON text, as lists of JSON lines come."""
+    found: list[tuple[int, int, int]] = []
+    whole = np.zeros(len(column), np.bool_)
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            parsed: Any = json.loads(value)
+        except ValueError:
+            raise _wrong(texts, row, name, "no JSON") from None
+        if isinstance(parsed, bool):
+            whole[row] = parsed
+            continue
+        if not isinstance(parsed, list):
+            raise _wrong(texts, row, name, "no list")
+        for pair in parsed:
+            if isinstance(pair, dict) and len(pair) == 2:
+                pair = [*pair.values()]
+            if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_place, pair))):
+                raise _wrong(texts, row, name, f"{json.dumps(pair)[:40]} is no [start, end)")
+            found.append((row, *pair))
+    rows, starts, ends = np.array(found, np.int64).reshape(-1, 3).T
+    return Ranges(rows, starts, ends, whole)
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62
+
+
+def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+    """(starts, ends) in bytes of `texts.data`."""
+    rows, chars = np.tile(ranges.rows, 2), np.append(ranges.starts, ranges.ends)
+    order = np.lexsort((chars, rows))
+    places = np.empty(len(rows), np.int64)
+    places[order] = _places(texts.data, texts.offsets, rows[order], chars[order])
+    starts, ends = np.split(places, 2)
+    wrong = np.flatnonzero((starts < 0) | (ends < 0) | (starts > ends))
+    if len(wrong):
+        k = int(wrong[0])
+        said = f"[{ranges.starts[k]}, {ranges.ends[k]}) is not within the text's characters"
+        raise _wrong(texts, int(ranges.rows[k]), name, said)
+    return starts, ends
+
+
+@njit(cache=True, nogil=True)
+def _places(data, offsets, rows, chars):
+    """int64[]: where in data the characters of these numbers begin, the end of a text for the
+    number behind its last one, -1 for others. Ordered by row, then by number."""
+    places = np.full(len(rows), -1, np.int64)
+    k = 0
+    while k < len(rows):
+        row = rows[k]
+        while k < len(rows) and rows[k] == row and chars[k] < 0:
+            k += 1
+        number = 0
+        for at in range(offsets[row], offsets[row + 1]):
+            if data[at] & 0xC0 != 0x80:
+                while k < len(rows) and rows[k] == row and chars[k] == number:
+                    places[k] = at
+                    k += 1
+                number += 1
+        while k < len(rows) and rows[k] == row:
+            if chars[k] == number:
+                places[k] = offsets[row + 1]
+            k += 1
+    return places
+
+
+def _wrong(texts: Texts, row: int, name: str, what: str) -> TokenizerError:
+    return TokenizerError(f"document {texts.names['id'][row]}: its {name} is wrong: {what}")

@@ -1,0 +1,159 @@
+"""Documents in an order drawn from a seed, out of core.
+
+A document's key is a hash of the seed and its id, so the order of a corpus depends on nothing else
+(equal ids stay in the order they came in). Encoded documents go to one file, every few million
+tokens sorted by the first bits of the key; afterwards the documents of each bucket are collected
+from there and ordered. In memory are those few million tokens, and the table of one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from tokenize_kit.files import opened, settle, sync
+from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, gather, joined
+
+_BITS = 8  # of the key: 256 buckets
+_RUN_TOKENS = 1 << 22  # tokens sorted at once
+_RUN_DOCUMENTS = 1 << 17
+_SPILLED = DOCUMENTS.append(pa.field("key", pa.uint64())).append(pa.field("start", pa.int64()))
+
+
+def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
+    """uint64[rows]: xxh3-64 of the UTF-8 ids with that seed; a null id counts as an empty one."""
+    names = ids.cast(pa.large_binary()).fill_null(b"").to_pylist()
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, names, repeat(seed)), np.uint64, len(ids))
+
+
+def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
+    """int64[batches]: the bucket whose documents are in each."""
+    batches = (file.get_batch(number) for number in range(file.num_record_batches))
+    found = [batch["key"][0].as_py() >> (64 - _BITS) for batch in batches]
+    return np.array(found, np.int64)
+
+
+class Shuffle:
+    """`add` documents, `close`, then read `documents` once. folder: an empty one, which the caller
+    removes, or that of `state`: what `checkpoint` returned, to go on from there."""
+
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        dtype: np.dtype,
+        masked: bool = False,
+        state: dict[str, int] | None = None,
+    ) -> None:
+        self.folder, self.seed, self.dtype = folder, seed, dtype
+        folder.mkdir(exist_ok=True)
+        before = state or {"written": 0, "tables": 0}
+        self._written, self._closed = before["written"], before["tables"]
+        self._tokens = opened(folder / "tokens", self._written * dtype.itemsize)
+        self._mask = opened(folder / "mask", self._written) if masked else None
+        self._tables: pa.ipc.RecordBatchFileWriter | None = None
+        self._pending: list[Encoded] = []
+        self._waiting = self._documents = 0
+
+    def add(self, documents: Encoded) -> None:
+        self._pending.append(documents)
+        self._waiting += len(documents.tokens)
+        self._documents += len(documents)
+        if self._waiting >= _RUN_TOKENS or self._documents >= _RUN_DOCUMENTS:
+            self._spill()
+
+    def checkpoint(self) -> tuple[dict[str, int], list[Path]]:
+        """(what to go on from, the files that it stands for), all of it on disk."""
+        self._spill()
+        self._close_tables()
+        files = [file for file in (self._tokens, self._mask) if file is not None]
+        for file in files:
+            settle(file)
+        paths = [Path(file.name) for file in files]
+        paths += [self._path(number) for number in range(self._closed)]
+        if self._closed:
+            sync(paths[-1])
+        return {"written": self._written, "tables": self._closed}, paths
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._spill()
+        self._tokens.close()
+        if self._mask is not None:
+            self._mask.close()
+        self._close_tables()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"tables-{number}"
+
+    def _close_tables(self) -> None:
+        if self._tables is not None:
+            self._tables.close()
+            self._tables, self._closed = None, self._closed + 1
+
+    def _spill(self) -> None:
+        if not self._documents:
+            return
+        run = joined(self._pending)
+        self._pending, self._waiting, self._documents = [], 0, 0
+        key = keys(run.table["id"], self.seed)
+        buckets = (key >> np.uint64(64 - _BITS)).astype(np.int64)
+        order = np.argsort(buckets, kind="stable")
+        run = run.take(order)
+        lengths = run.lengths
+        starts = self._written + np.cumsum(lengths) - lengths
+        table = run.table.append_column("key", pa.array(key[order]))
+        table = table.append_column("start", pa.array(starts)).combine_chunks()
+        bounds = np.searchsorted(buckets[order], np.arange((1 << _BITS) + 1))
+        if self._tables is None:
+            self._tables = pa.ipc.new_file(str(self._path(self._closed)), _SPILLED)
+        for bucket in range(1 << _BITS):
+            first, last = int(bounds[bucket]), int(bounds[bucket + 1])
+            if last > first:
+                for batch in table.slice(first, last - first).to_batches():
+                    self._tables.write_batch(batch)
+        self._tokens.write(run.tokens.tobytes())
+        if self._mask is not None and run.mask is not None:
+            self._mask.write(run.mask.tobytes())
+        self._written += len(run.tokens)
+
+    def documents(self) -> Iterator[Encoded]:
+        """All of them in the drawn order, some millions of tokens at a time."""
+        with ExitStack() as stack:
+            files = [
+                pa.ipc.open_file(stack.enter_context(pa.memory_map(str(self._path(number)))))
+                for number in range(self._closed)
+            ]
+            numbers = [_buckets(file) for file in files]
+            for bucket in range(1 << _BITS):
+                batches = [
+                    file.get_batch(int(place))
+                    for file, found in zip(files, numbers, strict=True)
+                    for place in np.flatnonzero(found == bucket)
+                ]
+                if batches:
+                    yield from self._bucket(pa.Table.from_batches(batches))
+
+    def _bucket(self, table: pa.Table) -> Iterator[Encoded]:
+        table = table.take(np.argsort(table["key"].to_numpy(), kind="stable"))
+        starts, lengths = table["start"].to_numpy(), table["tokens"].to_numpy()
+        table = table.select(DOCUMENTS.names).combine_chunks()
+        # An empty file cannot be mapped. Mapped anew for each bucket: pages of the last one go.
+        path = self.folder / "tokens"
+        data = np.memmap(path, self.dtype, "r") if self._written else np.empty(0, self.dtype)
+        marks = None
+        if self._mask is not None:
+            marks = np.memmap(self.folder / "mask", np.uint8, "r") if self._written else data
+        pieces = np.cumsum(lengths) // _RUN_TOKENS
+        for piece in np.unique(pieces):
+            rows = np.flatnonzero(pieces == piece)
+            first, last = int(rows[0]), int(rows[-1]) + 1
+            where = (starts[first:last], lengths[first:last])
+            mask = None if marks is None else gather(marks, *where).astype(np.uint8)
+            yield Encoded(gather(data, *where), table.slice(first, last - first), mask)

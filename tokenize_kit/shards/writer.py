@@ -1,0 +1,378 @@
+"""Encode documents into token shards, the folder a trainer reads.
+
+tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
+tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
+documents-00000.parquet  id, source, lang, tokens, bytes; one row a document, same order
+loss-00000.mask          a byte a token, 1 where it counts in training; where a column says so
+tokenizer.json           the tokenizer that made them (or tokenizer.model, tokenizer.tiktoken)
+manifest.json            counts and checksums; written last, so its presence means all is there
+val/                     the same of the documents held out, where some are
+
+Other trainers' formats put other files in the place of .bin and .idx (shard_formats.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import sha256, sync, to_json, write_atomic
+from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, framed
+from tokenize_kit.shards.formats import FORMATS, PATTERNS, Format, Side, token_dtype
+from tokenize_kit.shards.loss_mask import mask_of
+from tokenize_kit.shards.progress import InputChanged, Place, Progress, changed
+from tokenize_kit.shards.shuffle import Shuffle, keys
+from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
+
+# Work on pieces of text in threads, results in the order of the pieces.
+#
+# Threads, because the kernels hold no lock while they encode: tables are shared, and nothing is
+# copied between processes.
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(
+    function: Callable[[Item], Result],
+    items: Iterator[Item],
+    size: Callable[[Item], int],
+    workers: int,
+    most: int,
+) -> Iterator[Result]:
+    """`map(function, items)` on so many threads.
+
+    Items under way or waiting to be taken have `most` in sum of their `size`, but for one that is
+    larger than that. An error comes where it would come without threads: behind the results before
+    it.
+    """
+    if workers <= 1:
+        yield from map(function, items)
+        return
+    waiting: deque[tuple[int, Future[Result]]] = deque()
+    held = 0
+    failure: Exception | None = None
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            while True:
+                try:
+                    item = next(items)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    failure = error
+                    break
+                while waiting and held + size(item) > most:
+                    weight, first = waiting.popleft()
+                    yield first.result()
+                    held -= weight
+                held += size(item)
+                waiting.append((size(item), pool.submit(function, item)))
+                del item
+            while waiting:
+                yield waiting.popleft()[1].result()
+        finally:
+            for _, left in waiting:
+                left.cancel()
+    if failure is not None:
+        raise failure
+
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What shards hold and how they lie.
+
+    shard_tokens: of a shard at most, but for a longer document. append_eos, prepend_bos: whether
+    the tokenizer's end-of-text token ends each document, and its beginning-of-text token begins it.
+    val_fraction: the share of documents held out, by hash of their ids. shuffle: the seed of an
+    order that depends on it and the ids alone; None keeps the order of the input. pattern: how text
+    is cut, by name, for a tokenizer that is a file of ranks. loss_mask: the column that says which
+    tokens count in training (loss_mask.py).
+    """
+
+    shard_tokens: int = 100_000_000
+    append_eos: bool = True
+    prepend_bos: bool = False
+    val_fraction: float = 0.0
+    shuffle: int | None = None
+    form: Format = "llmcurate"
+    pattern: str | None = None
+    loss_mask: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.shard_tokens < 1:
+            raise TokenizerError(f"shard_tokens {self.shard_tokens}: give 1 or more", exit_code=2)
+        if not 0 <= self.val_fraction < 1:
+            raise TokenizerError(
+                f"val_fraction {self.val_fraction}: give 0 or more, and less than 1", exit_code=2
+            )
+        if self.shuffle is not None and not 0 <= self.shuffle < 1 << 64:
+            raise TokenizerError(f"shuffle {self.shuffle}: give a seed from 0 on", exit_code=2)
+        if self.form not in FORMATS:
+            raise TokenizerError(
+                f"format {self.form!r}: give one of {', '.join(FORMATS)}", exit_code=2
+            )
+        if self.loss_mask is not None and self.form != "llmcurate":
+            raise TokenizerError(
+                f"loss_mask: the format {self.form} has no place for one; encode without --format",
+                exit_code=2,
+            )
+
+
+def encode_shards(
+    batches: Iterable[pa.RecordBatch],
+    tokenizer: Path,
+    out: Path,
+    layout: Layout | None = None,
+    workers: int = 1,
+    say: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing;
+    the layout's ``loss_mask`` names one more).
+
+    tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
+    encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
+    say: is told whether a run that was stopped is gone on with, or why not.
+
+    A document is never split over shards. The bytes written depend on the documents, the tokenizer
+    and the layout alone, not on how documents come in batches, on ``workers``, nor on how often a
+    run was killed: the next one with the same ``out`` goes on (progress.py).
+
+    Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes those
+    that begin and end documents. Raises ``TokenizerError`` for an unusable tokenizer, a missing
+    column, a null text, and where no document comes, or none to one side of the split; ``out`` is
+    then as it was.
+    """
+    layout = layout or Layout()
+    vocabulary = open_vocabulary(tokenizer, layout.pattern)
+    dtype = token_dtype(layout.form, vocabulary.size)
+    out.mkdir(parents=True, exist_ok=True)
+    identity = {"version": VERSION, "tokenizer": sha256(vocabulary.path), **asdict(layout)}
+    progress = Progress(out / ".shards.partial", identity, say)
+    aside = progress.folder
+    try:
+        documents = _encoded(batches, vocabulary, layout, dtype, workers, progress.place)
+        sides = _write(documents, progress, layout, dtype)
+        manifest = _manifests(sides, vocabulary, layout, aside)
+        _commit(progress, out, manifest)
+    except InputChanged:
+        progress.remove()
+        raise changed() from None
+    except BaseException as error:
+        if isinstance(error, Exception) or not progress.saved:  # else it goes on after Ctrl-C
+            progress.remove()
+        raise
+    progress.remove()
+    return manifest
+
+
+def _encoded(
+    batches: Iterable[pa.RecordBatch],
+    vocabulary: Vocabulary,
+    layout: Layout,
+    dtype: np.dtype[Any],
+    workers: int,
+    start: Place,
+) -> Iterator[tuple[Encoded, Place]]:
+    begin = vocabulary.begin() if layout.prepend_bos else None
+    end = vocabulary.end() if layout.append_eos else None
+    column = layout.loss_mask
+    candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
+
+    def encoded(texts: Texts) -> tuple[Encoded, Place]:
+        ids, counts = vocabulary.encode(texts.data, texts.offsets)
+        _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
+        tokens, lengths = framed(ids, counts, begin, end, dtype)
+        columns = {name: texts.names[name] for name in NAMES}
+        sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
+        mask = None
+        if column is not None and candidate is not None:
+            edges = (begin is not None, end is not None)
+            mask = mask_of(texts, column, candidate, ids, counts, *edges)
+        table = pa.table({**columns, **sizes}, schema=DOCUMENTS)
+        return Encoded(tokens, table, mask), texts.place
+
+    threads = workers if vocabulary.threads else 1
+    most = 2 * threads * PIECE_BYTES
+    yield from in_order(encoded, texts_of(batches, column, start), Texts.size, threads, most)
+
+
+def _refuse_forgery(
+    ids: np.ndarray, counts: np.ndarray, texts: Texts, forbidden: np.ndarray
+) -> None:
+    forged = np.flatnonzero(forbidden[ids])
+    if len(forged):
+        row = int(np.searchsorted(np.cumsum(counts), forged[0], "right"))
+        raise TokenizerError(
+            f"document {texts.names['id'][row]}: this tokenizer turns ordinary text into a special "
+            "token; use one trained here, or one with a byte-level model",
+        )
+
+
+def _write(
+    documents: Iterable[tuple[Encoded, Place]],
+    progress: Progress,
+    layout: Layout,
+    dtype: np.dtype[Any],
+) -> list[Side]:
+    """The shards of each side, in files. Saved are, where documents are shuffled, those that wait
+    to be, else the sides."""
+    masked, aside, known = layout.loss_mask is not None, progress.folder, progress.state
+    rows = aside / "rows"
+    rows.mkdir(exist_ok=True)
+    if layout.shuffle is not None:
+        documents = _shuffled(documents, progress, layout.shuffle, dtype, masked)
+    rest = (layout.form, dtype, layout.shard_tokens, masked, rows)
+    sides = [Side(aside, "train", *rest, known.get("train"))]
+    if layout.val_fraction:
+        folder = aside if layout.form == "nanogpt" else aside / "val"
+        sides.append(Side(folder, "val", *rest, known.get("val")))
+    bound = np.uint64(int(layout.val_fraction * 2.0**64))
+    try:
+        for part, place in documents:
+            size = part.bytes
+            if layout.val_fraction:
+                chosen = keys(part.table["id"]) < bound
+                sides[1].add(part.take(np.flatnonzero(chosen)))
+                part = part.take(np.flatnonzero(~chosen)) if chosen.any() else part
+            sides[0].add(part)
+            if layout.shuffle is None:
+                progress.passed(place, size, {side.name: side.checkpoint for side in sides})
+    finally:
+        for side in sides:
+            side.close()
+    total = sum(side.documents for side in sides)
+    if not total:
+        raise TokenizerError("no documents to encode: check the input and the filters before it")
+    for side in sides:
+        if not side.documents:
+            raise TokenizerError(
+                f"val_fraction {layout.val_fraction:g} of {total} documents leaves none for "
+                f"{side.name}: give another fraction, or more documents"
+            )
+    if masked and not any(side.loss_tokens for side in sides):
+        raise TokenizerError(f"column {layout.loss_mask!r} lets no token count: nothing to learn")
+    return sides
+
+
+def _shuffled(
+    documents: Iterable[tuple[Encoded, Place]],
+    progress: Progress,
+    seed: int,
+    dtype: np.dtype[Any],
+    masked: bool,
+) -> Iterator[tuple[Encoded, Place]]:
+    """The documents in the drawn order. They wait on disk, and there they are saved; from there the
+    shards are written anew."""
+    shuffle = Shuffle(progress.folder / "spill", seed, dtype, masked, progress.state.get("spill"))
+    place = progress.place
+    try:
+        for part, place in documents:
+            shuffle.add(part)
+            progress.passed(place, part.bytes, {"spill": shuffle.checkpoint})
+        progress.passed(place, 0, {"spill": shuffle.checkpoint}, last=True)
+    finally:
+        shuffle.close()
+    for part in shuffle.documents():
+        yield part, place
+
+
+def _manifests(
+    sides: list[Side], vocabulary: Vocabulary, layout: Layout, aside: Path
+) -> dict[str, Any]:
+    """The manifest of the training side, which names that of the other; val/manifest.json is
+    written here."""
+    chosen = {
+        "format": (layout.form, "llmcurate"),
+        "val_fraction": (layout.val_fraction, 0.0),
+        "shuffle": (layout.shuffle, None),
+        "bos": (layout.prepend_bos, False),
+        "eos": (layout.append_eos, True),
+        "tokenizer": (vocabulary.file, "tokenizer.json"),
+        "pattern": (layout.pattern, None),
+        "loss_mask": (layout.loss_mask, None),
+    }
+    found: list[dict[str, Any]] = []
+    for side in sides:
+        if side.folder != aside or side.name == "train":
+            shutil.copyfile(vocabulary.path, side.folder / vocabulary.file)
+            side.files.append(vocabulary.file)
+        files = {name: sha256(side.folder / name) for name in side.files}
+        found.append(
+            {
+                "version": VERSION,
+                "dtype": side.dtype.name,
+                "vocab_size": vocabulary.size,
+                "tokenizer_sha256": files.get(vocabulary.file, ""),
+                "special_ids": vocabulary.special,
+                "documents": side.documents,
+                "tokens": side.tokens,
+                "bytes": side.bytes,
+                "files": files,
+                **({"loss_tokens": side.loss_tokens} if layout.loss_mask else {}),
+                **{name: value for name, (value, usual) in chosen.items() if value != usual},
+            }
+        )
+    manifest = found[0]
+    if len(sides) == 2:
+        counts = ("documents", "tokens", "bytes")
+        manifest["val"] = {name: found[1][name] for name in counts}
+        if sides[1].folder == aside:
+            manifest["files"] |= found[1]["files"]
+        else:
+            found[1]["side"] = "val"
+            write_atomic(sides[1].folder / "manifest.json", to_json(found[1]))
+            manifest["val"]["manifest_sha256"] = sha256(sides[1].folder / "manifest.json")
+    return manifest
+
+
+def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
+    """Move the files in; old manifests go first and the new one comes last."""
+    aside = progress.folder
+    for name in manifest["files"]:
+        sync(aside / name)
+    progress.forget()
+    (out / "manifest.json").unlink(missing_ok=True)
+    val = out / "val"
+    if val.is_symlink():  # what it leads to is not ours
+        val.unlink()
+    if (val / "manifest.json").is_file() or (aside / "val").is_dir():  # ours
+        val.mkdir(exist_ok=True)
+        (val / "manifest.json").unlink(missing_ok=True)
+        _clear(val)
+        for old in val.glob("tokenizer.*"):
+            old.unlink()
+        if not any(val.iterdir()):
+            val.rmdir()
+    _clear(out)
+    if (aside / "val").is_dir():
+        val.mkdir(exist_ok=True)
+        names = sorted(path.name for path in (aside / "val").iterdir())
+        for name in sorted(names, key="manifest.json".__eq__):
+            sync(aside / "val" / name)
+            (aside / "val" / name).replace(val / name)
+        sync(val)
+    for name in manifest["files"]:
+        (aside / name).replace(out / name)
+    sync(out)
+    write_atomic(out / "manifest.json", to_json(manifest))
+
+
+def _clear(folder: Path) -> None:
+    for pattern in PATTERNS:
+        for old in folder.glob(pattern):
+            old.unlink()

@@ -1,0 +1,1 @@
+"""Text continued by a trained model."""

@@ -1,0 +1,249 @@
+"""Continue texts with a trained model: ``sampling`` chooses, ``decoding`` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from train.data.shards import end_of_text
+from train.errors import TrainError
+from train.generate.sampling import Chooser, Sampling
+from train.loop.checkpoint import load_model, load_plan, newest
+from train.measure.accounting import parameters
+from train.model.cache import Cache
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+
+# Texts that grow by a token at a time, with a cache of what the model has read.
+
+
+def endless(config: ModelConfig) -> bool:
+    """Whether a text may go on past the context: every layer has a window, so that memory does
+    not grow, and positions are not looked up in a table.
+    """
+    windows = [config.window_of(layer) for layer in range(config.layers)]
+    return None not in windows and config.position not in ("learned", "sinusoidal")
+
+
+class Texts:
+    """A batch of texts, shorter ones padded in front with what no token sees.
+
+    Where a text outgrows the model's context it is read again from its last half; not so if the
+    model is ``endless``. ``known``: the tokens of each text.
+    """
+
+    def __init__(self, model: Decoder, prompts: list[list[int]]) -> None:
+        if not all(prompts):
+            raise ValueError("every prompt needs a token")
+        self.model, self.known = model, [list(prompt) for prompt in prompts]
+        self._context = model.config.context
+        self._endless = endless(model.config)
+        self._start = [0 if self._endless else max(0, len(p) - self._context) for p in prompts]
+        self._cache: Cache | None = None
+        self._device = model.embedding.weight.device
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory that keys and values take."""
+        return 0 if self._cache is None else self._cache.bytes
+
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        """Of the token after each text: [texts, vocab], on the CPU. Once before each ``append``."""
+        if self._outgrown() or self._cache is None:
+            return self._read_all()
+        newest = torch.tensor([[text[-1]] for text in self.known], device=self._device)
+        return self.model(newest, cache=self._cache)[:, -1].cpu()
+
+    def append(self, tokens: list[int]) -> None:
+        """The next token of each text."""
+        for text, token in zip(self.known, tokens, strict=True):
+            text.append(token)
+
+    def _outgrown(self) -> bool:
+        """Moves the start of texts past the context; true if there were any."""
+        moved = False
+        for row, text in enumerate(self.known):
+            if not self._endless and len(text) - self._start[row] > self._context:
+                self._start[row] = len(text) - max(1, self._context // 2)
+                moved = True
+        return moved
+
+    def _read_all(self) -> Tensor:
+        """Reads every text into a new cache, as many tokens at once as the context is long."""
+        self._cache = cache = self.model.empty_cache()
+        views = [text[start:] for text, start in zip(self.known, self._start, strict=True)]
+        width = max(map(len, views))
+        tokens = torch.zeros(len(views), width, dtype=torch.long)
+        documents = torch.full_like(tokens, -1)
+        for row, view in enumerate(views):
+            tokens[row, width - len(view) :] = torch.tensor(view)
+            documents[row, width - len(view) :] = 0
+        padded = bool((documents < 0).any())
+        tokens, documents = tokens.to(self._device), documents.to(self._device)
+        for first in range(0, width, self._context):
+            part = slice(first, first + self._context)
+            features = self.model.features(
+                tokens[:, part], documents=documents[:, part] if padded else None, cache=cache
+            )
+        return self.model.logits(features[:, -1]).cpu()
+
+
+def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
+    """The newest checkpoint under ``model_dir`` and its tokenizer, on the CPU."""
+    checkpoint = newest(model_dir / "checkpoints")
+    if checkpoint is None:
+        raise TrainError(
+            f"{model_dir}: no finished checkpoint; give the folder a model was trained into",
+            exit_code=2,
+        )
+    config = load_plan(checkpoint).model
+    # A config from elsewhere must not make us allocate more than the weights that came with it.
+    weights = checkpoint / "model.safetensors"
+    if not weights.is_file() or 4 * parameters(config) > weights.stat().st_size:
+        raise TrainError(f"{weights}: missing, or smaller than config.json says; delete the folder")
+    model = Decoder(config)
+    load_model(checkpoint, model, average=True)
+    tokenizer = load_tokenizer(model_dir / "tokenizer.json")
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= config.vocab:
+        raise TrainError(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")
+    return model.eval(), tokenizer
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read ``tokenizer.json`` so that the spelling of a special token in a text stays text."""
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise TrainError(f"{path}: cannot be read ({error})") from error
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """A prompt and its continuation; ``stopped`` by an end-of-text token (end) or by the number
+    of tokens (length).
+    """
+
+    prompt: str
+    text: str
+    tokens: int
+    stopped: str
+
+
+def generate(
+    model_dir: Path,
+    prompt: str,
+    *,
+    max_tokens: int = 100,
+    temperature: float = 0.8,
+    top_k: int = 50,
+    seed: int = 0,
+) -> str:
+    """The continuation of ``prompt`` (without it), as text: ``complete`` for one prompt."""
+    model, tokenizer = load(model_dir)
+    sampling = Sampling(temperature=temperature, top_k=top_k)
+    found = complete(
+        model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed
+    )
+    return found[0].text
+
+
+def continue_text(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    prompt: str,
+    *,
+    max_tokens: int,
+    temperature: float,
+    top_k: int,
+    seed: int,
+) -> str:
+    """``generate`` for a model and a tokenizer in memory."""
+    sampling = Sampling(temperature=temperature, top_k=top_k)
+    found = complete(
+        model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed
+    )
+    return found[0].text
+
+
+def complete(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    prompts: list[str],
+    *,
+    max_tokens: int,
+    sampling: Sampling,
+    seed: int,
+    batch: int = 8,
+) -> list[Completion]:
+    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
+
+    The model reads a prompt as the beginning of a document; an end-of-text token ends the
+    continuation. The same seed gives the same text on the same device; the n-th prompt draws from
+    a stream of its own, whatever the others are. Raises ``TrainError``.
+    """
+    if max_tokens < 1 or batch < 1:
+        raise TrainError("give max_tokens and batch of 1 or more", exit_code=2)
+    if not 0 <= seed < 1 << 63:
+        raise TrainError(f"seed is {seed}: give 0 to 2**63 - 1", exit_code=2)
+    added = tokenizer.get_added_tokens_decoder()
+    end = end_of_text({token.content: index for index, token in added.items() if token.special})
+    start = [] if end is None else [end]
+    ids = [start + tokenizer.encode(one, add_special_tokens=False).ids for one in prompts]
+    if not all(ids):
+        raise TrainError("this tokenizer has no end-of-text token: give a prompt", exit_code=2)
+    found: list[Completion] = []
+    for first in range(0, len(ids), batch):
+        part = ids[first : first + batch]
+        chooser = Chooser(sampling, seed, list(range(first, first + len(part))))
+        for produced, ended in _continue(Texts(model, part), chooser, max_tokens, end):
+            found.append(
+                Completion(
+                    prompt=prompts[len(found)],
+                    text=tokenizer.decode(produced),
+                    tokens=len(produced),
+                    stopped="end" if ended else "length",
+                )
+            )
+    return found
+
+
+def _continue(
+    texts: Texts, chooser: Chooser, max_tokens: int, end: int | None
+) -> list[tuple[list[int], bool]]:
+    """The new tokens of each text, and whether it ended by itself."""
+    lengths = [len(text) for text in texts.known]
+    ended = [False] * len(lengths)
+    for _ in range(max_tokens):
+        tokens = chooser.choose(texts.logits(), texts.known)
+        ended = [done or token == end for done, token in zip(ended, tokens, strict=True)]
+        texts.append(tokens)
+        if all(ended):
+            break
+    found = []
+    for text, length, done in zip(texts.known, lengths, ended, strict=True):
+        produced = text[length:]
+        found.append(
+            (produced[: produced.index(end)] if done and end is not None else produced, done)
+        )
+    return found
+
+
+def continue_ids(
+    model: Decoder, ids: list[int], *, temperature: float, top_k: int, seed: int
+) -> Iterator[int]:
+    """Token after token, without end."""
+    chooser = Chooser(Sampling(temperature=temperature, top_k=top_k), seed, [0])
+    texts = Texts(model, [ids])
+    while True:
+        tokens = chooser.choose(texts.logits(), texts.known)
+        texts.append(tokens)
+        yield tokens[0]

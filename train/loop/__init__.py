@@ -1,0 +1,1 @@
+"""Training: steps, losses, checkpoints, resume."""

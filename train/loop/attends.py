@@ -1,0 +1,77 @@
+"""Which back end each kind of layer of a run attends with, and why: known before it begins."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from train.attention import BACKENDS, Alibi, Mask, Relative
+from train.attention.choice import resolve
+from train.loop.config import TrainConfig
+from train.loop.device import computes_in
+from train.model.config import ModelConfig
+
+
+def attends(model: ModelConfig, train: TrainConfig, device: torch.device) -> list[dict[str, Any]]:
+    """For each window: how many layers have it, what their mask is, the back end and the reason.
+    Raises ``TrainError`` where the back end asked for cannot do one of them.
+    """
+    dtype = computes_in(device, train.precision)
+    shape = (1, model.heads, 2, model.head_dim)
+    like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
+    windows = [model.window_of(layer) for layer in range(model.layers)]
+    found = []
+    for window in dict.fromkeys(windows):
+        mask = _mask(model, train, window)
+        row = resolve(train.attention, like, mask)
+        why = row.why
+        if train.attention == "auto" and row.backend == "flex":
+            why += f"; triton does not do {_not_for_triton(like, mask)}"
+        found.append(
+            {
+                "layers": windows.count(window),
+                "mask": sorted(mask.features),
+                "dtype": str(dtype).removeprefix("torch."),
+                "device": device.type,
+                "backend": row.backend,
+                "why": why,
+            }
+        )
+    return found
+
+
+def _not_for_triton(like: Any, mask: Mask) -> str:
+    if isinstance(mask.bias, Relative):
+        return "T5's learned bias"
+    return BACKENDS["triton"].refusal(like, mask) or f"the dtype {like.dtype}"
+
+
+def _mask(model: ModelConfig, train: TrainConfig, window: int | None) -> Mask:
+    """Of the kind that the decoder makes in training; two tokens long."""
+    bias: Alibi | Relative | None = None
+    if model.position == "alibi":
+        bias = Alibi(slopes=torch.zeros(model.heads))
+    elif model.position == "t5":
+        bias = Relative(weight=torch.zeros(2, model.heads), distance=2)
+    return Mask(
+        queries=2,
+        keys=2,
+        device=torch.device("cpu"),
+        documents=torch.zeros(1, 2, dtype=torch.long),
+        window=window,
+        sinks=model.sinks if window is not None else 0,
+        prefix=torch.zeros(1, 2, dtype=torch.bool) if train.objective == "prefix" else None,
+        bias=bias,
+    )
+
+
+def said(found: list[dict[str, Any]]) -> str:
+    """In one line."""
+    parts = [
+        f"{one['backend']} in {one['layers']} layers ({', '.join(one['mask'])}; "
+        f"{one['dtype']} on {one['device']}): {one['why']}"
+        for one in found
+    ]
+    return "attention: " + "; ".join(parts)

@@ -1,0 +1,137 @@
+"""The processes of a run, as torchrun starts them: DDP or FSDP2, or one process alone.
+
+A step's rows are shared out in order, so which documents a step takes, and where they stand in it,
+does not depend on how many processes there are. Weights and optimiser state are gathered for a
+checkpoint, and any number of processes takes them over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from train.errors import TrainError
+from train.loop.config import TrainConfig
+from train.loop.device import pick_device
+from train.loop.stages import stages_of
+from train.model.decoder import Decoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """This process among ``count``; ``device`` is where it computes."""
+
+    device: torch.device
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """The one that writes files and reports."""
+        return self.rank == 0
+
+    def share(self, rows: Sequence[int]) -> Sequence[int]:
+        """This process's part of a step's rows, whose number ``count`` divides."""
+        size = len(rows) // self.count
+        return rows[self.rank * size : (self.rank + 1) * size]
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over all processes, in each of them."""
+        if self.count > 1:
+            dist.all_reduce(value)
+        return value
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.count > 1:
+            dist.barrier()
+
+
+def processes() -> int:
+    """How many processes torchrun started, 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def ranks(config: TrainConfig) -> Iterator[Ranks]:
+    """Join the processes that torchrun started, if it did; leave them at the end, unless the
+    caller had joined them.
+    """
+    device, count = pick_device(config.device), processes()
+    if count == 1:
+        yield Ranks(device=device)
+        return
+    rows = [stage.rows for stage in stages_of(config)]
+    if uneven := [n for n in rows if n % (count * config.accumulate)]:
+        raise TrainError(
+            f"rows is {uneven[0]}: {count} processes of {config.accumulate} micro-batches cannot "
+            "share them equally; choose a multiple",
+            exit_code=2,
+        )
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    joined = dist.is_initialized()
+    if not joined:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Ranks(device=device, rank=dist.get_rank(), count=count)
+    finally:
+        if not joined:
+            dist.destroy_process_group()
+
+
+def split_model(model: Decoder, config: TrainConfig, ranks: Ranks) -> None:
+    """For FSDP2, split the weights over the processes, a block at a time; else nothing."""
+    if ranks.count == 1 or config.parallel != "fsdp":
+        return
+    try:
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    except ImportError as error:
+        raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
+
+    mesh = dist.init_device_mesh(ranks.device.type, (ranks.count,))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    register_fsdp_forward_method(model, "features")
+
+
+def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:
+    """The objective over all processes: under DDP its backward pass averages the gradients."""
+    if ranks.count == 1 or config.parallel != "ddp":
+        return objective
+    ids = [ranks.device.index] if ranks.device.type == "cuda" else None
+    # Buffers follow from the configuration. PyTorch 2.13 renames the setting.
+    wrapper = nn.parallel.DistributedDataParallel
+    renamed = "forward_sync_buffers" in inspect.signature(wrapper).parameters
+    buffers: Any = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
+    return wrapper(objective, device_ids=ids, gradient_as_bucket_view=True, **buffers)
+
+
+def averaging(objective: nn.Module, model: Any, last: bool) -> AbstractContextManager[Any]:
+    """Around a micro-batch: processes exchange gradients with the ``last`` of a step alone."""
+    if hasattr(model, "set_requires_gradient_sync"):  # FSDP2
+        model.set_requires_gradient_sync(last)
+    elif isinstance(objective, nn.parallel.DistributedDataParallel) and not last:
+        return objective.no_sync()
+    return nullcontext()
+
+
+def settle(model: Any) -> None:
+    """After a forward pass without a backward one, FSDP2's weights go back to their parts."""
+    if hasattr(model, "reshard"):
+        model.reshard()
+
+
+def first_process() -> bool:
+    """Whether this is the process that reports."""
+    return os.environ.get("RANK", "0") == "0"

@@ -1,0 +1,135 @@
+"""metrics.jsonl: a line a step. What is reproducible stands beside "timing", which is not."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from train.errors import TrainError
+from train.files import sync, write_atomic
+from train.loop.step import Measured
+
+
+class Pending:
+    """Steps whose figures are still on the device. ``collect`` waits for them, once for all."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[int, float, Measured | None]] = []
+        self._began = time.perf_counter()
+
+    def add(self, step: int, rate: float, measured: Measured | None) -> None:
+        """``step`` counts steps done; None: passed over."""
+        self._steps.append((step, rate, measured))
+
+    def restart(self) -> None:
+        """What was done since the last ``collect`` was no training."""
+        self._began = time.perf_counter()
+
+    def collect(self) -> list[dict[str, Any]]:
+        """Lines of these steps; ``tokens`` (that counted) and ``read`` are the step's. Seconds are
+        equal parts of the time since the last call: the device works while nobody waits.
+        """
+        done = [m.values for _, _, m in self._steps if m is not None]
+        found = iter(torch.stack(done).tolist() if done else [])
+        lines = []
+        for step, rate, measured in self._steps:
+            line: dict[str, Any] = {"step": step, "lr": rate, "updated": False}
+            line |= {"tokens": 0, "read": 0}
+            if measured is not None:
+                loss, z_loss, norm, tokens, read = next(found)
+                line |= {"loss": loss, "z_loss": z_loss, "grad_norm": norm, "tokens": int(tokens)}
+                line |= {"updated": measured.updated, "read": int(read)}
+            lines.append(line)
+        now = time.perf_counter()
+        for line in lines:
+            line["timing"] = {"seconds": (now - self._began) / len(lines)}
+        self._steps, self._began = [], now
+        return lines
+
+
+class Log:
+    """The metrics of a run, from a step on. Others than the first process write nothing."""
+
+    def __init__(self, out: Path, step: int, *, tensorboard: bool) -> None:
+        self.path = out / "metrics.jsonl"
+        truncate(self.path, step)
+        self._file = self.path.open("a", encoding="utf-8")
+        self._board = board(out / "tensorboard", step) if tensorboard else None
+
+    def write(self, lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            self._file.write(json.dumps(finite(line), allow_nan=False) + "\n")
+            if self._board is not None:
+                for name, value in _scalars(line):
+                    self._board.add_scalar(name, value, line["step"])
+        self._file.flush()
+
+    def sync(self) -> None:
+        sync(self.path)
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def finite(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: null stands for them."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def board(folder: Path, step: int) -> Any:
+    """TensorBoard's writer, going on after ``step``."""
+    return need_tensorboard()(str(folder), purge_step=step + 1)
+
+
+def need_tensorboard() -> Any:
+    """The class of TensorBoard's writer; raises ``TrainError`` where it is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise TrainError(
+            "tensorboard is not installed: pip install tensorboard, or leave the option out",
+            exit_code=2,
+        ) from error
+    return SummaryWriter
+
+
+def _scalars(line: dict[str, Any]) -> list[tuple[str, float]]:
+    names = ("loss", "z_loss", "lr", "grad_norm")
+    found = [(f"train/{name}", line[name]) for name in names if line.get(name) is not None]
+    scores = line.get("held_out") or {}
+    found += [
+        (f"held_out/{name}", scores[name])
+        for name in ("loss", "bits_per_byte")
+        if scores.get(name) is not None
+    ]
+    return found
+
+
+def read_lines(metrics: Path) -> list[dict[str, Any]]:
+    """The lines of a log; what follows a line cut off by a crash is not read."""
+    lines: list[dict[str, Any]] = []
+    if metrics.is_file():
+        for line in metrics.read_bytes().splitlines():
+            try:
+                value = json.loads(line)
+            except ValueError:
+                break
+            if not isinstance(value, dict) or not isinstance(value.get("step"), int):
+                break
+            lines.append(value)
+    return lines
+
+
+def truncate(metrics: Path, step: int) -> None:
+    """Keep the lines of the first ``step`` steps: those after the checkpoint are made again."""
+    kept = [json.dumps(line) + "\n" for line in read_lines(metrics) if line["step"] <= step]
+    write_atomic(metrics, "".join(kept).encode("utf-8"))

@@ -1,0 +1,121 @@
+"""What a run is, and what is refused before anything is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from train.data.feed import Feed
+from train.errors import TrainError
+from train.files import VERSION
+from train.loop.attends import attends
+from train.loop.config import TrainConfig
+from train.loop.device import pick_device
+from train.loop.metrics import need_tensorboard
+from train.loop.stages import stages_of
+from train.model.config import ModelConfig
+from train.model.presets import PRESETS, preset
+from train.objectives.objectives import objective
+from train.optim.registry import check
+from train.optim.schedules import schedule
+from train.settings import to_dict
+
+if TYPE_CHECKING:
+    from train.loop.start import Start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run is: its model, how it trains, the fingerprint of the shards, and the digest of the
+    weights that it starts from, if they are not random. ``start`` says where these lie.
+    """
+
+    model: ModelConfig
+    train: TrainConfig
+    shards: str
+    weights: str = ""
+    start: Start | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "model": to_dict(self.model),
+            "train": to_dict(self.train),
+            "shards": self.shards,
+            **({"weights": self.weights} if self.weights else {}),
+        }
+
+    def differences(self, other: Plan) -> list[str]:
+        """Settings that decide the result and differ, as "name: ours, not theirs"."""
+        pairs = [
+            ("shards", self.shards[:12], other.shards[:12]),
+            ("first weights", *(one.weights[:12] or "random" for one in (self, other))),
+        ]
+        for mine, theirs in ((self.model, other.model), (self.train, other.train)):
+            ours, others = _placeless(to_dict(mine)), _placeless(to_dict(theirs))
+            pairs += [(name, ours[name], others[name]) for name in ours]
+        return [
+            f"{name}: {a}, not {b}"
+            for name, a, b in pairs
+            if a != b and name not in TrainConfig.FREE and name != "steps"
+        ]
+
+    def settled(self, other: Plan) -> float:
+        """How many first steps of this plan are those of ``other``, which may differ in the number
+        of steps alone: all, or those whose learning rate does not depend on that number.
+        """
+        if self.train.steps == other.train.steps:
+            return math.inf
+        ours, theirs = self.train, other.train
+        settled = schedule(ours.schedule).settled
+        return min(settled(ours), settled(theirs), ours.steps)
+
+
+def _placeless(settings: Any) -> Any:
+    """Without the folders of sources: what is in them decides, not where they lie."""
+    if isinstance(settings, (list, tuple)):
+        return [_placeless(value) for value in settings]
+    if not isinstance(settings, dict):
+        return settings
+    return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
+
+
+def make_plan(
+    shards: Path | None, model: ModelConfig | str, train: TrainConfig
+) -> tuple[Plan, Feed]:
+    """Open the shards and check that model, settings and shards fit; raises ``TrainError``.
+    ``model``: a configuration, a preset's name, or the folder of a model to go on from.
+    """
+    for stage in stages_of(train):
+        schedule(stage.schedule)
+    context = max(stage.context for stage in stages_of(train))
+    data = Feed(shards, train)
+    start = None
+    if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
+        from train.loop.start import start_of
+
+        start = start_of(Path(model), data.tokenizer)
+        model = start.config
+    elif isinstance(model, str):
+        model = preset(model, vocab=data.vocab_size, context=context)
+    if model.vocab < data.vocab_size:
+        raise TrainError(
+            f"vocab is {model.vocab}, the shards use {data.vocab_size} tokens: raise vocab",
+            exit_code=2,
+        )
+    if model.context < context:
+        raise TrainError(
+            f"the model's context is {model.context}, training uses rows of {context}: "
+            "make one fit the other",
+            exit_code=2,
+        )
+    objective(train.objective)
+    check(train.optimizer)
+    if train.tensorboard:
+        need_tensorboard()
+    attends(model, train, pick_device(train.device))  # refuse before anything is written
+    weights = "" if start is None else start.digest
+    plan = Plan(model=model, train=train, shards=data.fingerprint, weights=weights, start=start)
+    return plan, data

@@ -1,0 +1,220 @@
+"""Pre-train a model on token shards: the loop, its log, and the resume.
+
+OUT/  checkpoints/step-0000020/   see checkpoint.py
+      metrics.jsonl               a line a step: what is reproducible, and "timing"
+      train.json                  the summary; written last, so its presence means done
+      sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
+      shards.json                 where the shards lie (which.py)
+      spikes.json  tensorboard/   what a rollback passes over; by option
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from train.data.feed import Feed
+from train.errors import TrainError
+from train.files import encode_json, remove, write_atomic
+from train.generate.generate import continue_text, load_tokenizer
+from train.loop.attends import attends, said
+from train.loop.checkpoint import best, complete, load_plan, load_state, newest, no_link, step_of
+from train.loop.config import TrainConfig
+from train.loop.distributed import Ranks, ranks
+from train.loop.evaluate import HeldOut
+from train.loop.metrics import read_lines
+from train.loop.plan import Plan, make_plan
+from train.loop.run import Progress, Run
+from train.measure.accounting import parameters
+from train.measure.which import remember
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.optim.whole import fill, whole
+
+if TYPE_CHECKING:
+    from train.loop.run import Run
+
+
+# What a finished run says of itself: a sample of its text, and ``train.json``.
+
+
+def summarise(run: Run) -> dict[str, Any]:
+    """Sample a text, write ``sample.txt`` and ``train.json``; every process must call."""
+    plan, settings, out = run.plan, run.plan.train, run.out
+    scores = run.scores or run.evaluate()
+    with run.average.swapped() if run.average is not None else nullcontext():
+        model = _alone(run)
+        if run.ranks.first:
+            sample = None
+            if run.sampler.tokenizer is not None:  # without one, ids are all there is
+                sample = continue_text(
+                    model.eval(),
+                    load_tokenizer(out / "tokenizer.json"),
+                    "",
+                    max_tokens=min(200, plan.model.context),
+                    temperature=0.8,
+                    top_k=50,
+                    seed=settings.seed,
+                )
+                write_atomic(out / "sample.txt", (sample + "\n").encode("utf-8"))
+            write_atomic(out / "train.json", encode_json(_figures(run, scores, sample)))
+    run.ranks.wait()
+    summary: dict[str, Any] = json.loads((out / "train.json").read_bytes())
+    return summary
+
+
+def _alone(run: Run) -> Decoder:
+    """The model in one process, which split weights are not."""
+    state = {name: (value, whole(value)) for name, value in run.model.state_dict().items()}
+    if all(value is gathered for value, gathered in state.values()):
+        return run.model
+    model = Decoder(run.plan.model, attention=run.plan.train.attention).to(run.ranks.device)
+    for name, value in model.state_dict().items():
+        fill(value, state[name][1])
+    return model
+
+
+def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
+    plan, settings, data = run.plan, run.plan.train, run.sampler.summary()
+    sources = data["sources"].values()
+    lines = read_lines(run.out / "metrics.jsonl")
+    losses = [line["loss"] for line in lines if line.get("loss") is not None]
+    seconds = sum(line["timing"]["seconds"] for line in lines)
+    top = best(complete(run.out / "checkpoints"))
+    read = sum(one["seconds"] * one["tokens_per_second"] for one in (x["timing"] for x in lines))
+    speed = read / max(seconds, 1e-9)
+    timing = {
+        "seconds": seconds,
+        "tokens_per_second": speed,
+        "flops_per_second": speed * run.flops,
+        "processes": run.ranks.count,
+    }
+    if run.peak is not None:
+        timing["mfu"] = speed * run.flops / (run.peak * run.ranks.count)
+    return {
+        "parameters": parameters(plan.model),
+        "flops_per_token": run.flops,
+        "steps": settings.steps,
+        "tokens": run.tokens,
+        "epochs": sum(source["tokens"] for source in sources)
+        / max(1, sum(source["unique_tokens"] for source in sources)),
+        "first_loss": losses[0] if losses else None,
+        "last_loss": losses[-1] if losses else None,
+        "skipped_steps": sum("skipped" in line for line in lines),
+        "held_out_loss": scores.loss,
+        "bits_per_byte": scores.bits_per_byte,
+        "held_out_documents": sum(source["held_out_documents"] for source in sources),
+        "held_out_sources": {name: asdict(score) for name, score in scores.sources.items()},
+        "scored_documents": scores.documents,
+        "scored_tokens": scores.tokens,
+        "train_documents": sum(source["documents"] for source in sources),
+        "train_tokens": sum(source["unique_tokens"] for source in sources),
+        "data": data,
+        "device": run.ranks.device.type,
+        "attention": attends(plan.model, settings, run.ranks.device),
+        "checkpoint": f"checkpoints/step-{settings.steps:07d}",
+        "best_checkpoint": f"checkpoints/{top.name}" if top else None,
+        "sample": sample,
+        "plan": plan.to_json(),
+        "timing": timing,
+    }
+
+
+def pretrain(
+    shards: Path | None,
+    out: Path,
+    *,
+    model: ModelConfig | str = "tiny",
+    train: TrainConfig | None = None,
+    resume: bool = True,
+    on_progress: Progress | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Train ``model`` on the shards, or on the settings' sources; returns the summary. It is a
+    configuration, a preset's name, or the folder of a trained model whose weights are the first.
+
+    Stopped at any point and started again with the same settings, it goes on from the newest
+    checkpoint, and on a CPU (same PyTorch, same number of threads) ends with the same bits as a run
+    never stopped. A finished run returns at once. ``resume=False`` deletes the run in ``out`` and
+    starts over. ``on_progress`` gets each line of metrics, ``on_notice`` before it how the text was
+    packed, how often it is gone through, and how attention is computed. Raises ``TrainError``;
+    training that diverges stops, its last checkpoint kept.
+    """
+    plan, data = make_plan(shards, model, train or TrainConfig())
+    with ranks(plan.train) as group:
+        if not group.first:
+            on_progress = on_notice = None
+        return _pretrain(plan, data, out, resume, on_progress, on_notice, group)
+
+
+def _pretrain(
+    plan: Plan,
+    data: Feed,
+    out: Path,
+    resume: bool,
+    on_progress: Progress | None,
+    on_notice: Callable[[str], None] | None,
+    group: Ranks,
+) -> dict[str, Any]:
+    checkpoints = out / "checkpoints"
+    if group.first:
+        out.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            remove(checkpoints)
+            (out / "spikes.json").unlink(missing_ok=True)
+    group.wait()
+    no_link(checkpoints)
+    start = _start(plan, checkpoints)
+    done = start is not None and load_state(start).step == plan.train.steps
+    if done and (summary := _finished(out / "train.json")):
+        return summary
+    group.wait()  # all have looked at what is there
+    if group.first:
+        (out / "train.json").unlink(missing_ok=True)
+        (out / "tokenizer.json").unlink(missing_ok=True)
+        if data.tokenizer is not None:
+            write_atomic(out / "tokenizer.json", data.tokenizer.read_bytes())
+        remember(out, data)
+    if on_notice is not None:
+        for line in (*data.notices(), said(attends(plan.model, plan.train, group.device))):
+            on_notice(line)
+    run = Run(plan, data, out, group)
+    run.go(start, on_progress)
+    return summarise(run)
+
+
+def _start(plan: Plan, checkpoints: Path) -> Path | None:
+    """The checkpoint to go on from, or None; raises where going on would not be exact."""
+    start = newest(checkpoints)
+    if start is None:
+        return None
+    made = load_plan(start)
+    if differ := plan.differences(made):
+        raise TrainError(
+            f"{start} was made under other settings ({'; '.join(differ)}): use those, another "
+            "output folder, or no resume",
+            exit_code=2,
+        )
+    settled = plan.settled(made)
+    if step_of(start) > settled:
+        early = [path for path in complete(checkpoints) if step_of(path) <= settled]
+        first = f"delete those after {early[-1].name}" if early else "use another output folder"
+        raise TrainError(
+            f"{start} was made for {made.train.steps} steps, and from step {int(settled) + 1} the "
+            f"learning rates of schedule {plan.train.schedule} depend on that: use "
+            f"{made.train.steps} steps, or to train {plan.train.steps}, {first}",
+            exit_code=2,
+        )
+    return start
+
+
+def _finished(path: Path) -> dict[str, Any] | None:
+    try:
+        summary = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return summary if isinstance(summary, dict) else None

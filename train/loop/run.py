@@ -1,0 +1,257 @@
+"""One training run: step after step, with the log, held-out scores and checkpoints on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from train.data.feed import Feed
+from train.errors import TrainError
+from train.loop.average import Average
+from train.loop.checkpoint import (
+    Saver,
+    State,
+    load_average,
+    load_model,
+    load_optimizer,
+    load_state,
+    newest,
+)
+from train.loop.device import autocast
+from train.loop.distributed import Ranks, settle, split_model
+from train.loop.evaluate import HeldOut, evaluate, scored
+from train.loop.metrics import Log, Pending
+from train.loop.plan import Plan
+from train.loop.spikes import MOST, Guard, PassedOver
+from train.loop.start import take_over
+from train.loop.step import Stepper
+from train.measure.accounting import flops_per_token
+from train.measure.describe import peak_of
+from train.model.decoder import Decoder
+from train.optim.registry import optimizers
+from train.optim.schedules import learning_rate
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+class _Spike(Exception):
+    """A step to go back behind."""
+
+
+class Run:
+    """One training run, from start or checkpoint to the last step."""
+
+    def __init__(self, plan: Plan, feed: Feed, out: Path, ranks: Ranks) -> None:
+        self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
+        settings = plan.train
+        self.scored = scored(feed, settings.eval_tokens, settings.context)
+        self.passed = PassedOver(out / "spikes.json")
+        self.saver = Saver(out / "checkpoints", plan, writes=ranks.first)
+        stages = [
+            (stage.steps * stage.rows * stage.context, stage.context) for stage in feed.stages
+        ]
+        flops = sum(n * flops_per_token(plan.model, context) for n, context in stages)
+        self.flops = flops / sum(n for n, _ in stages)
+        self.peak = peak_of(ranks.device)
+        self.build()
+
+    def build(self) -> None:
+        """The state of a run before its first step."""
+        settings, ranks = self.plan.train, self.ranks
+        self.model = Decoder(self.plan.model, attention=settings.attention)
+        self.model.recompute = settings.recompute
+        start = self.plan.start
+        if start is None or newest(self.out / "checkpoints") is not None:
+            self.model.initialise(settings.seed)
+        else:
+            take_over(start, self.model)
+        self.model.to(ranks.device).train()
+        split_model(self.model, settings, ranks)
+        self.optimizer = optimizers(self.model, settings)
+        self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks)
+        self.average = Average(self.model, settings.ema) if settings.ema else None
+        self.guard = Guard(settings)
+        self.tokens = 0
+        self.scores: HeldOut | None = None
+
+    def go(self, start: Path | None, on_progress: Progress | None) -> None:
+        """From ``start``, or the beginning, to the last step; back again after a rollback."""
+        # Dropout draws from the global generator, seeded at every step.
+        devices = [self.ranks.device] if self.ranks.device.type == "cuda" else []
+        try:
+            with torch.random.fork_rng(devices=devices):
+                while True:
+                    first = self.load(start)
+                    log = self.log(first)
+                    try:
+                        self.steps(first, log, on_progress)
+                        self.saver.wait()
+                        break
+                    except _Spike:
+                        self.stepper.close()
+                        self.saver.wait()
+                        self.ranks.wait()
+                        start = newest(self.out / "checkpoints")
+                        self.build()
+                    finally:
+                        if log is not None:
+                            log.close()
+        finally:
+            self.stepper.close()
+            self.saver.close()
+        self.ranks.wait()
+
+    def log(self, first: int) -> Log | None:
+        on = self.plan.train.tensorboard
+        return Log(self.out, first, tensorboard=on) if self.ranks.first else None
+
+    def load(self, start: Path | None) -> int:
+        """Take over a checkpoint, if there is one; the steps done."""
+        if start is None:
+            return 0
+        load_model(start, self.model)
+        load_optimizer(start, self.model, self.optimizer)
+        if self.average is not None:
+            self.average.load(load_average(start, self.model))
+        state = load_state(start)
+        self.tokens = state.tokens
+        if state.guard is not None:
+            try:
+                self.guard.load(state.guard)
+            except ValueError as error:
+                raise TrainError(f"{start / 'state.json'}: {error}; delete {start}") from error
+        return state.step
+
+    def steps(self, first: int, log: Log | None, on_progress: Progress | None) -> None:
+        """Train step after step. Between lines of the log nothing waits for the device, unless
+        spikes are to be skipped, which must be known before the weights change.
+        """
+        settings, pending = self.plan.train, Pending()
+        reasons: dict[int, tuple[str, int]] = {}
+
+        def allow(loss: float, norm: float) -> bool:
+            reason = self.guard.reason(step, loss, norm)
+            if reason is not None:
+                reasons[step] = reason, self.near(step)
+            return reason is None
+
+        for step in range(first, settings.steps):
+            rate, done = learning_rate(settings, step), step + 1
+            measured = None
+            if step not in self.passed.steps:
+                skips = settings.spike == "skip"
+                measured = self.stepper.step(step, rate, allow if skips else None)
+                if self.average is not None and measured.updated:
+                    self.average.update(step)
+            pending.add(done, rate, measured)
+            scored = done == settings.steps or done % settings.eval_every == 0
+            saved = self.saver.due(done)
+            if not (scored or saved or done % settings.log_every == 0):
+                continue
+            lines: list[dict[str, Any]] = []
+            try:
+                for line in pending.collect():
+                    lines.append(self.line(line, reasons))
+            except TrainError:
+                if log is not None:
+                    log.write(lines)
+                raise
+            self.scores = self.evaluate() if scored else None
+            if self.scores is not None:
+                lines[-1]["held_out"] = dataclasses.asdict(self.scores)
+            if log is not None:
+                log.write(lines)
+            if saved:
+                if log is not None:
+                    log.sync()
+                self.save(done)
+            if on_progress is not None:
+                for line in lines:
+                    on_progress({**line, "steps": settings.steps})
+            pending.restart()
+
+    def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
+        """A line of the log from the figures of its step, which the guard has looked at."""
+        settings, step = self.plan.train, line["step"] - 1
+        updated = line.pop("updated")
+        if step in self.passed.steps:
+            line["skipped"] = self.passed.steps[step]
+        else:
+            if not settings.z_loss:
+                del line["z_loss"]
+            if settings.spike != "skip":
+                reason = self.guard.reason(step, line["loss"], line["grad_norm"])
+                if reason is not None:
+                    self.spike(step, reason)
+            elif not updated:
+                line["skipped"], near = reasons[step]
+                line["documents"] = self.sampler.document_ids(step)
+                self.bear(step, line["skipped"], near)
+        if updated:
+            self.tokens += line["tokens"]
+        line["tokens"] = self.tokens
+        rate = line.pop("read") / max(line["timing"]["seconds"], 1e-9)
+        line["timing"] |= {"tokens_per_second": rate, "flops_per_second": rate * self.flops}
+        if self.peak is not None:
+            line["timing"]["mfu"] = rate * self.flops / (self.peak * self.ranks.count)
+        return line
+
+    def spike(self, step: int, reason: str) -> None:
+        """Stop, or go back: raises."""
+        settings, ids = self.plan.train, self.sampler.document_ids(step)
+        if settings.spike == "stop":
+            raise TrainError(
+                f"step {step + 1}: {reason}; lower lr (now {settings.lr}), let spikes be "
+                f"skipped, or look at the batch's documents: {_shown(ids)}"
+            )
+        self.bear(step, reason, self.near(step))
+        self.saver.wait()
+        self.ranks.wait()
+        start = newest(self.out / "checkpoints")
+        behind = load_state(start).step if start is not None else 0
+        first = max(behind, step + 1 - settings.spike_batches)
+        write = self.ranks.first
+        self.passed.add(first=first, step=step, reason=reason, documents=ids, write=write)
+        raise _Spike
+
+    def near(self, step: int) -> int:
+        """Spikes in the window that ends with this step, those gone back behind included."""
+        before = [one["step"] - 1 for one in self.passed.spikes]
+        first = step - self.plan.train.spike_window
+        return len({one for one in (*before, *self.guard.spikes) if first < one <= step})
+
+    def bear(self, step: int, reason: str, near: int) -> None:
+        """Raise where so many spikes are no accidents."""
+        settings = self.plan.train
+        if near > MOST:
+            raise TrainError(
+                f"step {step + 1}: {reason}; {near} of the last {settings.spike_window} steps were "
+                f"spikes: lower lr (now {settings.lr}); the last batch's documents: "
+                f"{_shown(self.sampler.document_ids(step))}"
+            )
+
+    def evaluate(self) -> HeldOut:
+        settings = self.plan.train
+        with self.average.swapped() if self.average is not None else nullcontext():
+            found = evaluate(
+                self.model,
+                self.scored,
+                batch_rows=settings.rows,
+                autocast=autocast(self.ranks.device, settings.precision),
+            )
+            settle(self.model)
+        return found
+
+    def save(self, step: int) -> None:
+        scores = dataclasses.asdict(self.scores) if self.scores is not None else None
+        state = State(step=step, tokens=self.tokens, held_out=scores, guard=self.guard.dump())
+        self.saver.save(self.model, self.optimizer, self.average, state)
+
+
+def _shown(ids: list[str]) -> str:
+    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")

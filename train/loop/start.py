@@ -1,0 +1,76 @@
+"""A trained model as the start of a run: a folder of ours, or one that transformers opens."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from train.errors import TrainError
+from train.files import sha256
+from train.generate.generate import load_tokenizer
+from train.hf.load import load, look
+from train.loop.checkpoint import load_plan, newest, weights_of
+from train.model.config import ModelConfig
+from train.model.decoder import Decoder
+from train.optim.whole import fill
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """``digest``: SHA-256 over those of the weights' files, which decide the result, wherever they
+    lie.
+    """
+
+    folder: Path
+    config: ModelConfig
+    digest: str
+
+
+def start_of(folder: Path, tokenizer: Path | None) -> Start:
+    """The model in ``folder``, to be trained on text that ``tokenizer`` encoded. Raises
+    ``TrainError`` where there is none, or where a token has another id there.
+    """
+    checkpoint = newest(folder / "checkpoints")
+    if checkpoint is not None:
+        config, files = load_plan(checkpoint).model, [weights_of(checkpoint)]
+    else:
+        source = look(folder)
+        config, files = source.config, sorted({path for path, _ in source.files.values()})
+    own = folder / "tokenizer.json"
+    if tokenizer is not None and own.is_file():
+        _same_ids(own, tokenizer)
+    try:
+        digests = "".join(sha256(path) for path in files)
+    except OSError as error:
+        raise TrainError(f"{folder}: its weights cannot be read ({error})", exit_code=2) from error
+    return Start(folder=folder, config=config, digest=hashlib.sha256(digests.encode()).hexdigest())
+
+
+def take_over(start: Start, model: Decoder) -> None:
+    """Fill ``model``, in one process or split over several, with the weights of ``start``."""
+    try:
+        _, weights = load(start.folder)
+    except SafetensorError as error:
+        raise TrainError(f"{start.folder}: cannot be read ({error})") from error
+    state = model.state_dict()
+    if {name: v.shape for name, v in weights.items()} != {n: v.shape for n, v in state.items()}:
+        raise TrainError(f"{start.folder}: the weights do not fit the model's settings")
+    for name, value in state.items():
+        fill(value, weights[name])
+
+
+def _same_ids(own: Path, theirs: Path) -> None:
+    """Raise where a token that the model knows is another, or none, to the text's tokenizer."""
+    known = load_tokenizer(own).get_vocab(with_added_tokens=True)
+    used = load_tokenizer(theirs).get_vocab(with_added_tokens=True)
+    for token, number in sorted(known.items(), key=lambda pair: pair[1]):
+        if used.get(token) != number:
+            found = "not in" if token not in used else f"{used[token]} in"
+            raise TrainError(
+                f"{own}: token {number}, {token!r}, is {found} the tokenizer of the shards: encode "
+                "the text with the model's",
+                exit_code=2,
+            )

@@ -1,0 +1,193 @@
+"""One step: micro-batches forward and backward, clipping, the update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from train.data.feed import Feed
+from train.data.prefetch import Ahead
+from train.data.rows import Batch
+from train.loop.config import TrainConfig
+from train.loop.device import autocast
+from train.loop.distributed import Ranks, averaging, parallel
+from train.loop.losses import chunk_of, loss_sums
+from train.loop.stages import stages_of
+from train.model.decoder import Decoder
+from train.objectives.objectives import Example, objective
+from train.optim.part import Optimizers
+from train.optim.whole import whole
+
+Allow = Callable[[float, float], bool]
+
+
+class Sums(nn.Module):
+    """Of a micro-batch's targets: the sums of the loss, of nats, of squared log normalisers."""
+
+    def __init__(self, model: Decoder, config: TrainConfig) -> None:
+        super().__init__()
+        self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
+
+    def forward(
+        self, inputs: Tensor, targets: Tensor, documents: Tensor | None, prefix: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        features = self.model.features(inputs, documents=documents, prefix=prefix)
+        return loss_sums(
+            features.flatten(0, 1),
+            targets.flatten(),
+            *self.model.head_weights(),
+            chunk=chunk_of(self.model.config.vocab, self.chunk, inputs.device.type),
+            z_loss=self.z_loss,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a step was, on the device: nobody has waited for it. ``values``, float64: loss (nats a
+    token), z-loss, norm of the gradient before clipping, tokens that counted, and tokens that were
+    read. ``updated``: the weights were.
+    """
+
+    values: Tensor
+    updated: bool = True
+
+
+class Stepper:
+    """Trains a model on a sampler's rows, one step at a time."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        optimizer: Optimizers,
+        sampler: Feed,
+        config: TrainConfig,
+        ranks: Ranks,
+    ) -> None:
+        self.model, self.optimizer, self.sampler = model, optimizer, sampler
+        self.config, self.ranks = config, ranks
+        self.most_rows = max(stage.rows for stage in stages_of(config))
+        sums = Sums(model, config)
+        if config.compile:
+            # FSDP2's hooks run between blocks: those are compiled one by one.
+            for part in model.blocks if config.parallel == "fsdp" else [sums]:
+                part.compile()
+        self.sums = parallel(sums, config, ranks)
+        self.objective = objective(config.objective)
+        self.ahead = Ahead(self.batches, config.steps)
+
+    def close(self) -> None:
+        """End the thread that makes data."""
+        self.ahead.close()
+
+    def batches(self, step: int) -> list[tuple[int, Example]]:
+        """This process's micro-batches, each with the place of its first row in the step; for a
+        GPU in memory from which it copies while it computes.
+        """
+        rows = self.sampler.row_numbers(step)
+        places = self.ranks.share(range(len(rows)))
+        size = len(places) // self.config.accumulate
+        return [
+            (first, self.pinned(self.examples(rows[first : first + size], step, first)))
+            for first in places[::size]
+        ]
+
+    def pinned(self, example: Example) -> Example:
+        """For a GPU, in page-locked memory."""
+        if self.ranks.device.type != "cuda":
+            return example
+        batch = example.batch
+        return Example(
+            batch=Batch(
+                inputs=batch.inputs.pin_memory(),
+                targets=batch.targets.pin_memory(),
+                documents=batch.documents.pin_memory(),
+            ),
+            prefix=None if example.prefix is None else example.prefix.pin_memory(),
+        )
+
+    def examples(self, rows: list[int], step: int, first: int) -> Example:
+        """Rows of a step as the objective has them. What it draws follows from a row's place, so
+        that neither micro-batches nor processes change it.
+        """
+        batch, config = self.sampler.rows.batch(rows), self.config
+        if config.objective == "causal":
+            return self.objective(batch, config.seed, step)
+        singles = [
+            self.objective(_row(batch, row), config.seed, step * self.most_rows + first + row)
+            for row in range(len(rows))
+        ]
+        prefixes = [one.prefix for one in singles if one.prefix is not None]
+        batches = [one.batch for one in singles]
+        return Example(
+            batch=Batch(
+                inputs=torch.cat([one.inputs for one in batches]),
+                targets=torch.cat([one.targets for one in batches]),
+                documents=torch.cat([one.documents for one in batches]),
+            ),
+            prefix=torch.cat(prefixes) if prefixes else None,
+        )
+
+    def step(self, step: int, rate: float, allow: Allow | None = None) -> Measured:
+        """Train on the rows of ``step``. ``allow(loss, norm)``, if given, is asked before the
+        weights change; that waits for the device.
+        """
+        config, device = self.config, self.ranks.device
+        batches = self.ahead(step)
+        # Filled there: a copy from ordinary memory would wait for the device at every step.
+        counted = torch.full(
+            (),
+            sum(example.batch.tokens for _, example in batches),
+            dtype=torch.float64,
+            device=device,
+        )
+        counted = self.ranks.total(counted)
+        # Processes average their gradients. Of a step in which nothing counts the loss is 0.
+        scale = self.ranks.count / counted.clamp(min=1)
+        totals = torch.zeros(3, dtype=torch.float64, device=device)
+        self.optimizer.zero_grad()
+        for number, (first, example) in enumerate(batches):
+            # Dropout follows from (seed, step, row), whatever came before.
+            torch.manual_seed(_seed(config.seed, step, first))
+            with averaging(self.sums, self.model, number == len(batches) - 1):
+                with autocast(device, config.precision):
+                    loss, nats, squares = self.sums(*_on(example, device))
+                (loss * scale).backward()
+            totals[:2] += torch.stack((nats, squares))
+            totals[2] += int((example.batch.documents >= 0).sum())
+        totals = self.ranks.total(totals)
+        means = totals[:2] / counted.clamp(min=1)
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), config.clip))
+        means[1] *= config.z_loss
+        values = torch.cat((means, norm.detach().double()[None], counted[None], totals[2:]))
+        if allow is not None:
+            loss_now, _, norm_now, _, _ = values.tolist()
+            if not allow(loss_now, norm_now):
+                return Measured(values=values, updated=False)
+        self.optimizer.rate(rate)
+        self.optimizer.step()
+        return Measured(values=values)
+
+
+def _row(batch: Batch, row: int) -> Batch:
+    here = slice(row, row + 1)
+    return Batch(
+        inputs=batch.inputs[here], targets=batch.targets[here], documents=batch.documents[here]
+    )
+
+
+def _on(example: Example, device: torch.device) -> list[Tensor | None]:
+    batch = example.batch
+    parts = (batch.inputs, batch.targets, batch.documents, example.prefix)
+    return [None if part is None else part.to(device, non_blocking=True) for part in parts]
+
+
+def _seed(seed: int, step: int, row: int) -> int:
+    """A seed of a generator for these three, SplitMix64's increments and finaliser."""
+    x = seed * 0xD1342543DE82EF95 + step * 0x9E3779B97F4A7C15 + row * 0xBF58476D1CE4E5B9
+    x %= 2**64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
+    return (x ^ (x >> 31)) % 2**63

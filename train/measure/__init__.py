@@ -1,0 +1,1 @@
+"""The cost of a model, on paper: parameters, operations, memory."""

@@ -1,0 +1,222 @@
+"""A model on paper: what it is made of, what it costs, what bounds it, whether it fits."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from train.errors import TrainError
+from train.loop.losses import chunk_of
+from train.measure.accounting import attended, cache_bytes_per_token, flops_per_token, parts
+from train.measure.architecture import row
+from train.measure.estimate import training_memory
+from train.model.config import MLPS, ModelConfig
+
+# What GPUs can do: for the share of a peak that training uses (MFU), and for what bounds it.
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """``flops``: dense bfloat16 with float32 accumulation, FLOP/s; ``memory``: bytes;
+    ``bandwidth``: bytes/s. From NVIDIA's data sheets. ``pattern``: what CUDA calls it.
+    """
+
+    name: str
+    pattern: str
+    flops: float
+    memory: float
+    bandwidth: float
+
+    @property
+    def ridge(self) -> float:
+        """FLOPs a byte from which on an operation is bound by arithmetic."""
+        return self.flops / self.bandwidth
+
+
+# A part that is not here has no peak: a guess would make the share wrong without a sign.
+GPUS: tuple[Gpu, ...] = (
+    Gpu("H200", r"H200", 989e12, 141e9, 4.8e12),
+    Gpu("H100", r"H100( 80GB HBM3| SXM5.*)?", 989e12, 80e9, 3.35e12),
+    Gpu("H100 PCIe", r"H100 PCIe", 756e12, 80e9, 2.0e12),
+    Gpu("A100 80GB", r"A100(-|  ?)(SXM4|PCIE|PCIe)-80GB", 312e12, 80e9, 2.039e12),
+    Gpu("A100 40GB", r"A100(-|  ?)(SXM4|PCIE|PCIe)-40GB", 312e12, 40e9, 1.555e12),
+    Gpu("L40S", r"L40S", 362e12, 48e9, 0.864e12),
+    Gpu("RTX 4090", r"GeForce RTX 4090", 165e12, 24e9, 1.008e12),
+    Gpu("B200", r"B200", 2250e12, 180e9, 8.0e12),
+)
+
+
+def gpu(name: str) -> Gpu | None:
+    """The GPU that CUDA, or a user, calls ``name``; None where it is not in the table."""
+    plain = name.removeprefix("NVIDIA ").strip()
+    return next((one for one in GPUS if re.fullmatch(one.pattern, plain, re.I)), None) or next(
+        (one for one in GPUS if one.name.lower() == plain.lower()), None
+    )
+
+
+def peak(name: str) -> float | None:
+    """FLOP/s of the GPU that CUDA calls ``name``, or None."""
+    found = gpu(name)
+    return found.flops if found else None
+
+
+def peak_of(device: torch.device) -> float | None:
+    """FLOP/s of a device, or None for a CPU and for a GPU that is not in the table."""
+    return peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+
+
+# What bounds each operation of a layer: the arithmetic units or the memory (Williams et al.
+# 2009).
+#
+# An operation of intensity (FLOPs a byte moved) below the GPU's ridge, FLOP/s over bytes/s, waits
+# for memory. Each operation reads its inputs and weights once and writes its outputs once;
+# attention is a fused kernel, which does not write its scores.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """``flops`` and ``bytes`` of the forward pass over one layer (the head: over the model)."""
+
+    name: str
+    flops: float
+    bytes: float
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs a byte."""
+        return self.flops / self.bytes
+
+
+def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) -> list[Operation]:
+    """The forward pass over rows of ``context`` tokens, ``width`` bytes a number. The backward
+    pass does twice the work on twice the data, so its intensities are about the same.
+    """
+    tokens = rows * context
+    keys = attended(config, 0, context)
+    kv = 2 * config.kv_heads * config.head_dim * tokens
+    return _operations(config, tokens, keys, kv, width)
+
+
+def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -> list[Operation]:
+    """One new token for each of ``batch`` texts whose caches hold ``context`` tokens."""
+    window = config.window_of(0)
+    held = context if window is None else min(context, window + config.sinks)
+    kv = 2 * config.kv_heads * config.head_dim * batch * held
+    return _operations(config, batch, held, kv, width)
+
+
+def _operations(
+    config: ModelConfig, tokens: int, keys: float, kv: int, width: int
+) -> list[Operation]:
+    hidden, inner = config.hidden, config.heads * config.head_dim
+    both = inner + 2 * config.kv_heads * config.head_dim
+    gates = 2 if MLPS[config.mlp][1] else 1
+
+    def matmul(name: str, inputs: int, outputs: int) -> Operation:
+        moved = tokens * (inputs + outputs) + inputs * outputs
+        return Operation(name=name, flops=2.0 * tokens * inputs * outputs, bytes=moved * width)
+
+    return [
+        # Squared, summed, scaled and weighted: about five operations a number.
+        Operation(
+            name="norm and residual", flops=5.0 * tokens * hidden, bytes=3 * tokens * hidden * width
+        ),
+        matmul("queries, keys, values", hidden, both),
+        Operation(
+            name="attention",
+            flops=4.0 * tokens * inner * keys,
+            bytes=(2 * tokens * inner + kv) * width,
+        ),
+        matmul("attention output", inner, hidden),
+        matmul("feed-forward in", hidden, gates * config.mlp_hidden),
+        matmul("feed-forward out", config.mlp_hidden, hidden),
+        matmul("output head", hidden, config.vocab),
+    ]
+
+
+def find_gpu(name: str) -> Gpu:
+    """The GPU of that name; raises ``TrainError`` that lists them."""
+    found = gpu(name)
+    if found is None:
+        known = ", ".join(one.name for one in GPUS)
+        raise TrainError(f"gpu {name!r}: choose one of {known}", exit_code=2)
+    return found
+
+
+def describe(
+    config: ModelConfig,
+    *,
+    device: Gpu,
+    rows: int,
+    context: int,
+    batch: int,
+    precision: str = "bf16",
+    recompute: bool = False,
+    optimizer: str = "adamw",
+    preset: str | None = None,
+) -> dict[str, Any]:
+    """All of it as plain values: bytes, FLOPs, FLOPs a byte. ``rows`` of ``context`` tokens a step
+    in training; ``batch`` texts of that length in decoding. ``preset``: the published model that
+    it is.
+    """
+    if config.position in ("learned", "sinusoidal") and context > config.context:
+        raise TrainError(
+            f"context is {context}: the model has {config.context} positions", exit_code=2
+        )
+    memory = training_memory(
+        config,
+        rows=rows,
+        context=context,
+        precision=precision,
+        recompute=recompute,
+        optimizer=optimizer,
+        loss_chunk=chunk_of(config.vocab, device="cuda"),
+    )
+    counted = parts(config)
+    flops = flops_per_token(config, context)
+    return {
+        "config": dataclasses.asdict(config),
+        "row": row(config, preset),
+        "parameters": dataclasses.asdict(counted) | {"total": counted.total},
+        "training_flops_per_token": flops,
+        "gpu": dataclasses.asdict(device) | {"ridge": device.ridge},
+        "tokens_per_second_at_peak": device.flops / flops,
+        "cache_bytes_per_token": cache_bytes_per_token(config),
+        "cache_bytes": _cache(config, context) * batch,
+        "rows": rows,
+        "context": context,
+        "batch": batch,
+        "precision": precision,
+        "recompute": recompute,
+        "optimizer": optimizer,
+        "memory": dataclasses.asdict(memory),
+        "fits": memory.peak <= device.memory,
+        "training": _bounds(training(config, rows=rows, context=context), device),
+        "decoding": _bounds(decoding(config, batch=batch, context=context), device),
+    }
+
+
+def _cache(config: ModelConfig, context: int) -> int:
+    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much."""
+    held = 0
+    for layer in range(config.layers):
+        window = config.window_of(layer)
+        held += context if window is None else min(context, window + config.sinks)
+    return 4 * config.kv_heads * config.head_dim * held
+
+
+def _bounds(operations: list[Operation], device: Gpu) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "flops": one.flops,
+            "bytes": one.bytes,
+            "intensity": one.intensity,
+            "bound": "compute" if one.intensity >= device.ridge else "memory",
+        }
+        for one in operations
+    ]

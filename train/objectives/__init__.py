@@ -1,0 +1,1 @@
+"""Training objectives: targets and visibility."""
