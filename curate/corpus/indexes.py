@@ -249,7 +249,7 @@ def find(given: str, step: CorpusStep) -> Index:
         raise UsageError(
             f"{step.label}: against {path}: it has an index of {have}, none of {step.name}"
         )
-    wanted = step.comparable()
+    wanted = step.comparable() or {}
     for folder, record in mine:
         if record["comparable"] == wanted and record["step_version"] == step.version:
             return Index(name or str(record["name"]), folder, record)
