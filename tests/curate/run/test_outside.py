@@ -112,7 +112,8 @@ def test_a_product_empties_no_folder_that_a_link_leads_to(case):
     shutil.rmtree(path)
     path.symlink_to(case.victim / "deep")
     case.sql("DELETE FROM stages WHERE stage NOT LIKE 'published%'")
-    case.refuses("jsonl/file is not removed", sets=("export.part_bytes=9999999",))
+    case.sql("UPDATE runs SET done = 0")
+    case.refuses("jsonl/file is not removed", sets=())
 
 
 @pytest.mark.parametrize("name", ["corpus", "rejected", ".corpus-new", ".corpus-old"])
