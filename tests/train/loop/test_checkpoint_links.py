@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from train.checkpoint import no_link
 from train.errors import TrainError
 from train.files import remove
+from train.loop.checkpoint import no_link
 
 
 def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):

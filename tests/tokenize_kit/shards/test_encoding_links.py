@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tokenize_kit.progress import NAME, Progress
-from tokenize_kit.shards import _commit
+from tokenize_kit.shards.progress import NAME, Progress
+from tokenize_kit.shards.writer import _commit
 
 
 @pytest.fixture
