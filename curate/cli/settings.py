@@ -17,16 +17,10 @@ from typer.core import TyperCommand
 
 from curate.cli.options import how_of
 from curate.errors import UsageError
-from curate.steps.schema import settings_of
+from curate.steps.schema import limits, settings_of
 
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
-LIMITS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
-}
 
 
 def options(steps: Steps, flags: dict[str, str], own: set[str]) -> dict[str, inspect.Parameter]:
@@ -75,7 +69,7 @@ def _facts(field: dict[str, Any], kind: Any) -> str:
     texts = []
     if "enum" in facts:
         texts.append(f"one of {', '.join(map(str, facts['enum']))}")
-    texts += [f"{word} {facts[key]:,}" for key, word in LIMITS.items() if key in facts]
+    texts += limits(facts)
     if kind == list[str]:
         texts.append("repeatable")
     default = field.get("default")

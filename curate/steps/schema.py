@@ -99,6 +99,17 @@ def summary_of(step: str) -> str:
     return str(shipped_schema()["$defs"][step].get("description", ""))
 
 
+def limits(field: dict[str, Any]) -> list[str]:
+    """The limits of a number in words."""
+    words = {
+        "minimum": "at least",
+        "exclusiveMinimum": "above",
+        "maximum": "at most",
+        "exclusiveMaximum": "below",
+    }
+    return [f"{word} {field[key]:,}" for key, word in words.items() if key in field]
+
+
 def _settings_schema(model: Any) -> dict[str, Any]:
     """The settings of one class, without titles.
 
