@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
+from curate.disk.units import format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.inspect.report.write import write_records
@@ -139,7 +140,7 @@ def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None
             print(f"all is done in {outcome.out}: same input, same settings")
         print(funnel.text(record(outcome)))
         if (put := outcome.published) is not None:
-            size = funnel.amount(put["bytes"])
+            size = format_bytes(put["bytes"])
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.paths()['report']}")
     if how.as_json:
