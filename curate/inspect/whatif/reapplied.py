@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.disk.parquet_writer import one_array
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.rejected import edits_column
 from curate.inspect.whatif.rows import same_rows
 from curate.steps.contracts import CorpusStep
-from curate.text.buffers import one_array
 
 Lists = dict[int, list[dict[str, Any]]]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.disk.parquet_writer import one_array
 from curate.documents.documents import NUMBER, Documents
-from curate.text.buffers import one_array
 
 
 def with_batch_edits(

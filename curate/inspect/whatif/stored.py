@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import part_path, written_schema
+from curate.disk.parquet_writer import one_array
 from curate.documents.documents import NUMBER, REASON, REASON_COLUMNS, Documents
 from curate.documents.limits import Limit, marks
 from curate.inspect.whatif.before import Before
 from curate.inspect.whatif.reapplied import Lists, Reapplied, of_step
 from curate.inspect.whatif.rows import by_number, places
 from curate.steps.contracts import REGISTRY, CorpusStep, Step
-from curate.text.buffers import one_array
 
 OUTSIDE = ("read", "engine")  # what marks before any step: those rows are not the stage's
 NEVER = 1 << 30  # the place of a step behind all steps

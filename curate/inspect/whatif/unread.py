@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import part_path
+from curate.disk.parquet_writer import one_array
 from curate.documents.documents import EDIT, NUMBER, REASON_COLUMNS, Documents
 from curate.formats.columns import EDITS
 from curate.inspect.whatif.rows import places
 from curate.inspect.whatif.stored import Judged, Stored
 from curate.steps.contracts import REGISTRY
-from curate.text.buffers import one_array
 
 # What the record of a partition says of its input.
 ACCOUNT = ("bytes_in", "skipped", "corrupt", "corrupt_examples", "batches")
