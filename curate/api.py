@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
+from curate.disk.units import format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.inspect.report.write import write_records
@@ -138,7 +139,7 @@ def tell(outcome: Outcome, how: How) -> None:
             print(f"all is done in {outcome.out}: same input, same settings")
         print(funnel.text(record(outcome)))
         if (put := outcome.published) is not None:
-            size = funnel.amount(put["bytes"])
+            size = format_bytes(put["bytes"])
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.paths()['report']}")
     if how.as_json:

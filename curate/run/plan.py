@@ -7,13 +7,13 @@ are applied and where the recipe says `cut`; the first one also before a step th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from curate.disk.digests import text_digest
 from curate.disk.inside import inside
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
@@ -24,7 +24,7 @@ LAYOUT = 3  # raised when stage files of older versions can no longer be read
 
 
 def _hash(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps([LAYOUT, *parts]).encode()).hexdigest()[:16]
+    return text_digest(json.dumps([LAYOUT, *parts]))[:16]
 
 
 @dataclass

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from curate.disk.digests import file_digest
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,26 +97,18 @@ class Settings(BaseModel):
 def digest(label: str, location: str) -> str:
     """xxh3-128 of a local file's content; of a URL, whose content is pinned by its own sha256 in
     the settings, the URL. UsageError where the file cannot be read."""
-    import xxhash
-
     if "://" in location:
         return location
-    state = xxhash.xxh3_128()
     try:
-        with open(location, "rb") as f:
-            while block := f.read(1 << 20):
-                state.update(block)
+        return file_digest(location, "xxh3-128")
     except OSError as error:
         raise UsageError(f"{label}: cannot read {location}: {error.strerror}") from None
-    return state.hexdigest()
 
 
 def sha256(path: Path) -> str:
     """Of a small file's content. UsageError where it cannot be read."""
-    import hashlib
-
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return file_digest(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
 
