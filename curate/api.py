@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
 from curate.disk.units import format_bytes
@@ -133,8 +132,8 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     return build(recipe.name, steps, read=recipe.read)
 
 
-def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None:
-    """Prints the outcome: the funnel and where things are, or one line of JSON; more: for that."""
+def tell(outcome: Outcome, how: How) -> None:
+    """Prints the outcome: the funnel and where things are, or one line of JSON."""
     if not how.quiet or not how.as_json:
         if outcome.nothing_new:
             print(f"all is done in {outcome.out}: same input, same settings")
@@ -144,7 +143,7 @@ def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.paths()['report']}")
     if how.as_json:
-        said = {**outcome.totals(), **(more or {}), "paths": outcome.paths()}
+        said = {**outcome.totals(), "paths": outcome.paths()}
         if outcome.published is not None:
             said["published"] = outcome.published
         print(json.dumps(said, ensure_ascii=False))

@@ -29,18 +29,14 @@ def _hash(*parts: Any) -> str:
 
 @dataclass
 class MapStage:
-    """Documents to documents. apply: decided before it; sketch: resolved after it; reuse: where an
-    earlier run with other settings stored what its steps measure (inspect/whatif/apply.py); why:
-    why there is no such place; why_sketched: why its sketches there are of no help."""
+    """Documents to documents. apply: the corpus step whose decisions it begins with; sketch: the
+    one whose sketches it writes, which is resolved after it."""
 
     index: int
     key: str
     apply: CorpusStep | None
     steps: list[Step]
     sketch: CorpusStep | None = None
-    reuse: dict[str, Any] | None = None
-    why: str = ""
-    why_sketched: str = ""
 
     @property
     def folder_name(self) -> str:

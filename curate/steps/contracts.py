@@ -39,12 +39,6 @@ class Settings(BaseModel):
     _label: str | None = PrivateAttr(default=None)
 
     @property
-    def whole_batch(self) -> bool:
-        """Whether what it makes of a document depends on others of its batch, in the last digit
-        at least: then a document is never measured alone in the place of its batch."""
-        return False
-
-    @property
     def label(self) -> str:
         """The name that reasons and columns carry; `name#2` for a second one in a recipe."""
         return self._label or self.name
@@ -203,11 +197,6 @@ class CorpusStep(Settings):
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         """The batch after the decisions on its documents (rows of this batch only)."""
         raise NotImplementedError
-
-    def applied(self, decisions: pa.Table) -> pa.Table:
-        """What `apply` reads of decisions, a row each, all but part and n: where another run with
-        the same settings has the same of a document, `apply` makes the same of it."""
-        return decisions.drop_columns(["part", "n"])
 
 
 @dataclass

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -195,12 +194,6 @@ class QualityShare(Scored, CorpusStep):
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         return resolve(self, sketches)
-
-    def applied(self, decisions: pa.Table) -> pa.Table:
-        """The score, and the threshold of those below it, whose reasons name it."""
-        score, threshold = decisions["score"], decisions["threshold"]
-        named = pc.if_else(pc.less(score, threshold), threshold, None)
-        return pa.table({"score": score, "threshold": named})
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         score = np.zeros(len(docs))
