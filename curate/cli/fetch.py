@@ -56,11 +56,10 @@ def fetch(
     import json
     import time
 
-    from curate.fetch.download import download, fetch_one
-    from curate.fetch.offline import forbid_offline
-    from curate.fetch.rate import parse_rate
+    from curate.disk.units import format_bytes, parse_rate
+    from curate.fetch.download import download, fetch_one, forbid_offline
+    from curate.fetch.file_lists import wanted_files
     from curate.fetch.transfer import Wanted
-    from curate.fetch.wanted import wanted_files
     from curate.terminal.progress import Progress, say
 
     begin = time.monotonic()
@@ -80,7 +79,7 @@ def fetch(
 
         def watch(done: int, size: int) -> None:
             pace = size / max(time.monotonic() - begin, 1e-3)
-            progress.update(done, f"{amount(size)}, {amount(pace)}/s")
+            progress.update(done, f"{format_bytes(size)}, {format_bytes(pace)}/s")
 
         outcome = download(files, tries, parallel, bytes_a_second, timeout, watch=watch, say=say)
     seconds = time.monotonic() - begin
@@ -98,18 +97,9 @@ def fetch(
     elif not quiet:
         there = f", {len(outcome.there)} were there" if outcome.there else ""
         count = "1 file" if len(outcome.fetched) == 1 else f"{len(outcome.fetched)} files"
-        say(f"fetched {count}, {amount(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
+        say(f"fetched {count}, {format_bytes(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
     if outcome.failed:
         raise RunFailed(
             f"{len(outcome.failed)} of {len(files)} files did not come; the same command tries them"
             " again and goes on where they stopped"
         )
-
-
-def amount(size: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
