@@ -19,7 +19,7 @@ STEPS = "#/$defs/"
 def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
     """The schema of recipes of the named steps; by default of all, plug-ins included."""
     from curate.formats.reading import ReadSettings
-    from curate.steps.contracts import step_class, step_names
+    from curate.steps.registry import step_class, step_names
 
     names = step_names() if names is None else names
     definitions: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from curate.cli.app import app, invoke
 from curate.cli.run import FILTERS
 from curate.cli.settings import SettingsCommand, options
 from curate.dedup.methods import METHODS
-from curate.steps.contracts import REGISTRY
+from curate.steps.registry import REGISTRY
 from curate.steps.schema import settings_of
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from curate.steps.contracts import REGISTRY, Step, step_class
+from curate.steps.contracts import Step
 from curate.steps.recipe import parse
 from curate.steps.reference import PAGE, reference_page
+from curate.steps.registry import REGISTRY, step_class
 from curate.steps.schema import FILE, recipe_schema, shipped_schema, text_of
 
 jsonschema = pytest.importorskip("jsonschema")
