@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import keys, part_path, public
-from curate.disk.parquet_writer import TableWriter
+from curate.disk.parquet_writer import TableWriter, one_array
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.rejected import counts
 from curate.engines.cpu_time import cpu_seconds
@@ -28,7 +28,6 @@ from curate.formats.inputs import InputPlan
 from curate.formats.reading import ReadSettings
 from curate.run.worker.traces import Traces
 from curate.steps.contracts import CorpusStep, Settings, Step, step_class
-from curate.text.buffers import one_array
 
 
 def load_spec(path: str) -> dict[str, Any]:
