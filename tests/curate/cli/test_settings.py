@@ -44,7 +44,7 @@ def test_options_are_the_settings_of_the_step(capsys: pytest.CaptureFixture[str]
     text = " ".join(shown(capsys, "extract").split())
     for name in settings_of("extract"):
         assert f"--{name.replace('_', '-')}" in text
-    assert "blocks, resiliparse, trafilatura" in text and "default: 5242880" in text
+    assert "blocks, resiliparse, trafilatura" in text and "default: 5,242,880" in text
 
 
 @pytest.mark.parametrize("method", METHODS)
