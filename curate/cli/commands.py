@@ -61,9 +61,9 @@ def decontaminate(
 
 def mix(options: dict[str, Any], sets: tuple[str, ...], inputs: list[str], how: How) -> None:
     """`llmcurate mix`; options: those given, by the field of the step, as the command has them."""
-    from curate.mix.options import settings
+    from curate.mix.step import command_settings
 
-    chosen = settings(options, _inputs(inputs))
+    chosen = command_settings(options, _inputs(inputs))
     recipe = compose("mix", [("mix", chosen)], sets)
     execute(recipe, [], how, "mix")
     if how.dry_run:
