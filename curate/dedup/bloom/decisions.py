@@ -21,7 +21,7 @@ from curate.dedup.bloom.filter import PROBES, BloomFilter
 from curate.dedup.bloom.kernel import AHEAD, insert_new, look_up, touch
 from curate.documents.cutting import cut
 from curate.documents.documents import Documents, Spans
-from curate.text.pieces import strip_space
+from curate.text.lines import strip_space
 from kernel_cache import njit
 
 if TYPE_CHECKING:

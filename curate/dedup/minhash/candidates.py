@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.corpus.shuffle.arrays import count_up, load_array, map_array, new_array, unmap
 from curate.corpus.shuffle.buckets import bucket_files, chunks
 from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
 from curate.corpus.shuffle.candidates import BITS, Picked, number_of, ones_before, picked
-from curate.corpus.shuffle.groups import Group, run_tasks
-from curate.corpus.shuffle.room import count_up, loaded, mapped, release, room
+from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.minhash.components import flatten, union
@@ -93,7 +93,7 @@ def write_candidates(
     columns = survivors.preferred_by(policy)
     tasks = picked(found, bits, folder, columns=columns)
     run_tasks(sketches.run, "curate.dedup.minhash.candidates:write_rows", tasks)
-    order = room(count, np.uint32, folder)
+    order = new_array(count, np.uint32, folder)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)
         k = total = 0
@@ -132,8 +132,8 @@ class Ids:
     """The candidates' ids by k, from files that are mapped into memory."""
 
     def __init__(self, folder: Path) -> None:
-        self._ends = mapped(folder / ENDS, np.int64)
-        self._data = mapped(folder / NAMES, np.uint8)
+        self._ends = map_array(folder / ENDS, np.int64)
+        self._data = map_array(folder / NAMES, np.uint8)
 
     def of(self, which: np.ndarray) -> pa.LargeStringArray:
         """Their ids; an empty text for a number that no candidate has."""
@@ -141,8 +141,8 @@ class Ids:
 
     def forget(self) -> None:
         """Gives the memory of what was read back to the system."""
-        release(self._ends)
-        release(self._data)
+        unmap(self._ends)
+        unmap(self._data)
 
 
 def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:
@@ -251,17 +251,17 @@ def write_parts(
     """
     count = len(order)
     most = max(most or PART, -(-count // MOST_PARTS))
-    bits = loaded(buckets / BITS, np.uint64)
+    bits = load_array(buckets / BITS, np.uint64)
     before = ones_before(bits)
     files = bucket_files(buckets, pieces)
     place, begins = order, np.array([0, count])
     if count > most:
-        parent = room(count, np.uint32, folder)
+        parent = new_array(count, np.uint32, folder)
         count_up(parent)
         for members, sizes in chunks(files):
             join(members, sizes, bits, before, parent)
         flatten(parent)
-        part, place = room(count, np.uint32, folder), room(count, np.uint32, folder)
+        part, place = new_array(count, np.uint32, folder), new_array(count, np.uint32, folder)
         begins = part_components(parent, most, part)
         place_candidates(order, part, begins, parent, place)
     place.tofile(folder / PLACES)

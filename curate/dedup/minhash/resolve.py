@@ -4,7 +4,7 @@ keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Re
 making shingles, sorting keys and verifying pairs are split into tasks. The order of candidates, the
 connected components and the merging of what tasks return are one process's: beside fixed buffers
 its memory is for a bit a document, and arrays of up to 20 bytes a candidate; each of them lies in a
-mapped file from 64 MB on (corpus/shuffle/room.py).
+mapped file from 64 MB on (corpus/shuffle/arrays.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 
 from curate.corpus.decisions import COLUMNS
 from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.shuffle.arrays import load_array, map_array, new_array, unmap
 from curate.corpus.shuffle.buckets import find_buckets
 from curate.corpus.shuffle.candidates import picked, set_bits
-from curate.corpus.shuffle.groups import groups, run_tasks
-from curate.corpus.shuffle.keys import part_keys
-from curate.corpus.shuffle.room import loaded, mapped, release, room
+from curate.corpus.shuffle.partitions import part_keys
+from curate.corpus.shuffle.tasks import groups, run_tasks
 from curate.corpus.sketches import Sketches
 from curate.dedup.minhash.banding import curve, predicted
 from curate.dedup.minhash.candidates import (
@@ -82,8 +82,8 @@ def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
     """(values by k, what makes similarities of them): of verified pairs the values themselves,
     else shared buckets, whose share of the bands estimates s^rows."""
     if (edges / SIMILARITY).exists():
-        return mapped(edges / SIMILARITY, np.float64), lambda found: found
-    shared = loaded(edges / SHARED, np.uint16)
+        return map_array(edges / SIMILARITY, np.float64), lambda found: found
+    shared = load_array(edges / SHARED, np.uint16)
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
     return shared, lambda found: of[found]
 
@@ -102,9 +102,9 @@ def write_decisions(
 
     The folders are those of the phases `candidates`, in so many pieces, and `edges`.
     """
-    root = loaded(edges / ROOTS, np.uint32)
-    partner = room(len(root), np.uint32, path.parent)
-    partner[:] = loaded(edges / PARTNERS, np.uint32)
+    root = load_array(edges / ROOTS, np.uint32)
+    partner = new_array(len(root), np.uint32, path.parent)
+    partner[:] = load_array(edges / PARTNERS, np.uint32)
     values, similarity_of = _similarities(edges, *banding)
     member = members_of_two(root)
     ids = Ids(candidates)
@@ -141,7 +141,7 @@ def write_decisions(
             ]
             writer.write_table(pa.table(columns, schema=COLUMNS))
             members += len(k)
-            release(values)
+            unmap(values)
             ids.forget()
     return {"clusters": count, "members": members, "dropped": members - count}, histogram
 
@@ -167,7 +167,7 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
         return write_candidates(folder, sketches, found, bits, count, step.survivor)
 
     def ordered(folder: Path, done: Done) -> dict[str, Any]:
-        order = loaded(done.file("candidates", ORDER), np.uint32)
+        order = load_array(done.file("candidates", ORDER), np.uint32)
         found = done.folder("buckets"), done.facts["pieces"], order
         return (write_ordered if step.verify is None else write_parts)(folder, *found)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.semantic import hashed
 from curate.dedup.semantic.hashed import Basis
