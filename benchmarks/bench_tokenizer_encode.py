@@ -38,7 +38,8 @@ def main() -> None:
     parser.add_argument("--mb", type=float, default=6, help="megabytes of each kind")
     parser.add_argument("--passes", type=int, default=3)
     options = parser.parse_args()
-    from tokenize_kit.encode.encoder import ByPlan, Encoder
+    from tokenize_kit.encode.byte_bpe import ByPlan
+    from tokenize_kit.encode.encoder import Encoder
     from tokenize_kit.encode.words import new_cache
     from tokenize_kit.learn.bpe import train_bpe
     from tokenize_kit.pattern.scan import cut_rows

@@ -42,7 +42,7 @@ def opened(path: Path, size: int) -> BinaryIO:
     return file
 
 
-def settle(file: BinaryIO) -> None:
+def sync_open(file: BinaryIO) -> None:
     """Brings what was written to an open file to disk."""
     file.flush()
     os.fsync(file.fileno())

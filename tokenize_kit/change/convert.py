@@ -1,4 +1,4 @@
-"""A tokenizer from one file format to another: the same ids, or a refusal that names why not."""
+"""Conversion between file formats: the same ids, or a refusal that names the reason."""
 
 from __future__ import annotations
 
@@ -10,32 +10,29 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measured
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.card.training_card import write_transformers
-from tokenize_kit.change import byte_bpe_files, pieces_json
-from tokenize_kit.change.about import algorithm_of, described, end_of
-from tokenize_kit.change.forms import ByteBpe, CannotHold, Form
-from tokenize_kit.change.gguf_file import read_metadata, write_metadata
-from tokenize_kit.change.gguf_vocabulary import from_metadata, obstacle, to_metadata
-from tokenize_kit.change.reading import FILES, Source, open_source, runs_as
-from tokenize_kit.change.spm_file import write_model
-from tokenize_kit.change.verify import (
-    Buffers,
-    Checked,
-    Encode,
-    compare,
-    hard_texts,
-    unigram_scores,
-)
-from tokenize_kit.encode.encoder import ByPlan
-from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks
-from tokenize_kit.encode.spm_model import SPACE
+from tokenize_kit.change.original import algorithm_of, described, end_of
+from tokenize_kit.change.source import FILES, Source, open_source, runs_as
+from tokenize_kit.change.verify import Buffers, Checked, Encode, compare, hard_texts, unigram_scores
+from tokenize_kit.encode.byte_bpe import ByPlan, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
-from tokenize_kit.pattern.automaton import compile_pattern
+from tokenize_kit.formats.forms import SPACE, ByteBpe, CannotHold, Form
+from tokenize_kit.formats.gguf import (
+    from_metadata,
+    names_in,
+    obstacle,
+    read_metadata,
+    to_metadata,
+    write_metadata,
+)
+from tokenize_kit.formats.json_forms import tokenizer_of
+from tokenize_kit.formats.sentencepiece_model import write_form
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, to_ranks
+from tokenize_kit.formats.tokenizer_json import write_transformers
+from tokenize_kit.pattern.automaton import compile_pattern, pattern_name
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
 
@@ -104,28 +101,20 @@ def written(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
         return tokenizer_of(form).to_str(pretty=True).encode(), {}
     if to == "gguf":
         metadata = to_metadata(form)
-        keys = ("tokenizer.ggml.model", "tokenizer.ggml.pre")
-        return write_metadata(metadata), {k: metadata[k].value for k in keys if k in metadata}
+        return write_metadata(metadata), names_in(metadata)
     if isinstance(form, ByteBpe):
         if to == "sentencepiece":
             raise CannotHold("SentencePiece has no pattern that cuts text, and no tokens of bytes")
-        raw = byte_bpe_files.to_ranks(form)
-        name = byte_bpe_files.pattern_name(form.parts)
-        name = name if name in NAMES else None
+        raw = to_ranks(form)
+        name = pattern_name(form.parts)
+        name = name if name in PATTERN_NAMES else None
         text = PATTERNS[name].parts[0] if name else form.parts[0]
         special = {token.content: token.number for token in form.added}
         return raw, {"pattern": name, "pat_str": text, "special_tokens": special}
     if to == "sentencepiece":
-        return write_model(form), {}
+        return write_form(form), {}
     kind = "Unigram" if form.kind == "unigram" else "BPE of characters"
     raise CannotHold(f"tiktoken merges bytes by rank, and this is SentencePiece's {kind}")
-
-
-def tokenizer_of(form: Form) -> Tokenizer:
-    """As a tokenizer of `tokenizers`."""
-    if isinstance(form, ByteBpe):
-        return byte_bpe_files.to_tokenizer(form)
-    return pieces_json.to_tokenizer(form)
 
 
 def _opened(data: bytes, to: str, about: dict[str, Any]) -> Encode:
@@ -133,7 +122,7 @@ def _opened(data: bytes, to: str, about: dict[str, Any]) -> Encode:
     if to == "gguf":
         return runs_as(from_metadata(read_metadata(data)))
     if to == "tiktoken":
-        plan = plan_of(read_ranks(data), NAMES[0])
+        plan = plan_of(read_ranks(data), PATTERN_NAMES[0])
         try:
             table = compile_pattern(about["pat_str"], "rust")
         except UnsupportedPattern as error:

@@ -1,4 +1,4 @@
-"""Extend a tokenizer with tokens of a corpus; old ids stay as they are."""
+"""Extending a tokenizer with tokens of a corpus; old ids stay as they are."""
 
 from __future__ import annotations
 
@@ -15,23 +15,36 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measured
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.change import char_bpe, pieces_json
-from tokenize_kit.change.about import algorithm_of, described, end_of
-from tokenize_kit.change.char_bpe import CharBpe
+from tokenize_kit.change.bpe import CharBpe, learn_more, learn_more_characters, pieces_of
 from tokenize_kit.change.embeddings import read_tables, write_extended
-from tokenize_kit.change.extend_bpe import learn_more, pieces_of
-from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
-from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
-from tokenize_kit.change.spm_file import add_pieces, read_model
+from tokenize_kit.change.original import (
+    Original,
+    algorithm_of,
+    described,
+    end_of,
+    file_with,
+    open_tokenizer,
+    write_beside,
+)
 from tokenize_kit.change.verify import Buffers, Encode, packed
-from tokenize_kit.encode.load import spelled
-from tokenize_kit.encode.spm_model import BYTE, CONTROL, NORMAL, SPACE, USER_DEFINED
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
+from tokenize_kit.formats.forms import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    USER_DEFINED,
+    ByteBpe,
+    CannotHold,
+    Pieces,
+)
+from tokenize_kit.formats.json_forms import NEVER, escapes, renewed
+from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
+from tokenize_kit.formats.tokenizer_json import spelled
 
 # Pieces of another Unigram model in one that lacks them.
 
@@ -105,7 +118,7 @@ def learn_pieces(
     segments = Segments(form)
     special = {text for text, _, kind in form.pieces if kind == CONTROL}
     new = []
-    for text, score, kind in read_model(model).pieces:
+    for text, score, kind in read_form(model).pieces:
         usable = kind == NORMAL and text.strip("\n\t") and text not in special
         if form.squeeze and SPACE in text.lstrip(SPACE):
             usable = False
@@ -217,7 +230,7 @@ def extend(
     return card
 
 
-def _size(opened: Opened) -> int:
+def _size(opened: Original) -> int:
     """The highest id and one, added tokens included."""
     if isinstance(opened.form, ByteBpe | CharBpe):
         return opened.form.size
@@ -228,7 +241,7 @@ class _Held:
     """Divides texts by hash: most are learned from, the others measured; where none are held,
     those that were learned from."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Original) -> None:
         self._texts: list[bytes] = []
         self._seen: list[bytes] = []
         self._bytes = [0, 0]
@@ -315,7 +328,7 @@ def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
 
 
 def _bpe(
-    opened: Opened, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
+    opened: Original, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
     assert opened.parts is not None
     plan = opened.plan()
@@ -332,11 +345,11 @@ def _bpe(
 
 
 def _char_bpe(
-    opened: Opened, form: CharBpe, texts: Iterable[str], tokens: int, least: int
+    opened: Original, form: CharBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
-    new, merges, old = char_bpe.learn_more(form, opened.words(), texts, tokens, least)
+    new, merges, old = learn_more_characters(form, opened.words(), texts, tokens, least)
     if opened.parts is None:
-        pieces = read_model(opened.raw).pieces
+        pieces = read_form(opened.raw).pieces
         last = min((score for _, score, kind in pieces if kind == NORMAL), default=0.0)
         data = add_pieces(opened.raw, [(text, last - 1 - k) for k, text in enumerate(new)])
         return _Extension(data, old, new, len(merges))
@@ -346,7 +359,7 @@ def _char_bpe(
     return _Extension(file_with(parts, form.added), old, new, len(merges))
 
 
-def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:
+def _unigram(opened: Original, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:
     found = learn_pieces(form, texts, tokens)
     new = [(text, score) for text, score, _ in found]
     if opened.parts is None:
@@ -355,11 +368,11 @@ def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) ->
         parts = copy.deepcopy(opened.parts)
         vocab = parts["model"]["vocab"]
         # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
-        vocab += [[text, pieces_json.NEVER] for text, _, _ in form.pieces[len(vocab) :]]
+        vocab += [[text, NEVER] for text, _, _ in form.pieces[len(vocab) :]]
         if len(vocab) != len(form.pieces):
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
-        escaped = pieces_json.escapes(parts)
+        escaped = escapes(parts)
         vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
-        text = json.dumps(pieces_json.renewed(parts))
+        text = json.dumps(renewed(parts))
         data = Tokenizer.from_str(text).to_str(pretty=True).encode()
     return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])

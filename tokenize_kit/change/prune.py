@@ -1,4 +1,4 @@
-"""Make a vocabulary smaller: tokens that a corpus does not use go, ids close up."""
+"""Pruning a vocabulary: tokens that a corpus does not use go, ids close up."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measured
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.change.about import algorithm_of, described, end_of
-from tokenize_kit.change.char_bpe import CharBpe
+from tokenize_kit.change.bpe import CharBpe, Text
 from tokenize_kit.change.embeddings import read_tables, write_cut
-from tokenize_kit.change.extend_bpe import Text
-from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
-from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
-from tokenize_kit.change.pieces_json import NEVER, renewed
-from tokenize_kit.change.spm_file import keep_pieces
+from tokenize_kit.change.original import (
+    Original,
+    algorithm_of,
+    described,
+    end_of,
+    file_with,
+    open_tokenizer,
+    write_beside,
+)
 from tokenize_kit.change.verify import Buffers, Encode
-from tokenize_kit.encode.load import spelled
-from tokenize_kit.encode.spm_model import NORMAL
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
+from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
+from tokenize_kit.formats.json_forms import NEVER, renewed
+from tokenize_kit.formats.sentencepiece_model import keep_pieces
+from tokenize_kit.formats.tokenizer_json import spelled
 
 # Which tokens stay when a vocabulary is made smaller.
 #
@@ -264,7 +268,7 @@ def _compare(
         tally.after += len(found)
 
 
-def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
+def _rewritten(opened: Original, kept: list[int], new: np.ndarray) -> bytes:
     """The tokenizer's file with tokens that stay; new: int64[old ids], DROPPED for those gone."""
     if opened.parts is None:
         return keep_pieces(opened.raw, kept)
@@ -313,7 +317,7 @@ def _renumbered(step: dict[str, Any], new: np.ndarray) -> dict[str, Any]:
     return step
 
 
-def _map(opened: Opened, new: np.ndarray, counts: np.ndarray) -> bytes:
+def _map(opened: Original, new: np.ndarray, counts: np.ndarray) -> bytes:
     """A parquet file: old_id, new_id (null: gone), token, count; a row an old id."""
     words = [""] * len(new)
     if isinstance(opened.form, ByteBpe):

@@ -1,4 +1,4 @@
-"""Whether two tokenizers give the same ids: on hard texts, on every token's text, on a corpus."""
+"""The comparison of two tokenizers: the same ids on hard texts, on every token, on a corpus."""
 
 from __future__ import annotations
 
@@ -8,24 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from tokenize_kit.change.forms import CannotHold, Form, Pieces
-from tokenize_kit.encode.spm_model import NORMAL, SPACE
-from tokenize_kit.learn.training import HARD_TEXTS
+from tokenize_kit.formats.forms import NORMAL, SPACE, CannotHold, Form, Pieces
+from tokenize_kit.judge.hard_texts import HARD_TEXTS, SCRIPTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
 Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # to (ids: uint32[], how many: int64[rows])
 
-# Beside HARD_TEXTS: what patterns and normalisers treat apart.
-SCRIPTS = (
-    "It's THEY'LL we'Re 'tis; don't e-mail naïve façade Straße ISO-8859-1, iPhone 3.14159 v2.0\n",
-    "12345678 1,234,567.89 ٣٤٥ ४५६ Ⅻ ½ 2024-11-21T10:20:30Z 0xDEADBEEF",
-    "def f(x):\n    return x[1:] + {'a': \"b\"} != None  # ok\n\n\n<a href='//x.org/?q=1'>\t</a>",
-    "กินข้าวที่บ้านแล้วค่ะ น้ำตก เก่ง ๑๒๓ ဗမာစာ ខ្មែរ ພາສາລາວ",
-    "हिन्दी में लिखा हुआ பாடல் తెలుగు ಕನ್ನಡ বাংলা",
-    "漢字とかなの文。中文也是，他說：「好」！한국어 문장입니다 ﾊﾝｶｸ ＦＵＬＬ １２３",
-    "Привет, МИР! Ελληνικά ΏΡΑ עִבְרִית العَرَبِيَّة نص",
-    "ﬁne ① Å Å e\u0301 é ㎏ … ™ ｆ \u00a0\u2003\u200b\u200d\u00ad x",
-)
+
 _ROWS = 256
 _ROUNDING = 2.0**-20
 

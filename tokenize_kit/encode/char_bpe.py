@@ -1,8 +1,8 @@
-"""Byte-pair merges over characters, as SentencePiece and a tokenizer.json made from its models do.
+"""BPE over characters, as SentencePiece and a tokenizer.json made from its models do.
 
-A word falls into stretches at places that no token in the text reaches over; most stretches are a
-token or a character. Others are cut into tokens from left to right (greedy.py) or, where the order
-of merges does not allow that, by rank (merges.py).
+A word falls into stretches at positions that no token in the text reaches over; most stretches are
+a token or a character. Others are cut into tokens from left to right (greedy.py) or, where the
+order of merges does not allow that, by rank (merges.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import njit_bare, njit_within, stir
-from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of
+from kernel_cache.intrinsics import njit_bare, njit_within
 from tokenize_kit.encode.greedy import (
     ID,
     LEFT,
@@ -25,8 +24,28 @@ from tokenize_kit.encode.greedy import (
     may_follow,
     ranks_of,
 )
+from tokenize_kit.encode.hashing import mix
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
-from tokenize_kit.encode.spelling import spell
+from tokenize_kit.encode.trie import (
+    build_character_trie,
+    build_trie,
+    longest,
+    make_alphabet,
+    number_characters,
+    numbers_of,
+)
+from tokenize_kit.encode.words import (
+    BATCH,
+    END,
+    HIGH,
+    LONGEST,
+    LOW,
+    cut_words,
+    join_unknown,
+    recall_words,
+    remember,
+    spell,
+)
 
 DENSE = "\u2e80"  # ideographs, kana, Hangul: thousands of characters, so few tokens of each two
 ASK = -1  # instead of the longest token: not looked for yet
@@ -96,7 +115,9 @@ def make_char_bpe(merges: Merges) -> CharBpe:
         middle = ends[made] + tokens[a, LENGTH]
         borders = np.stack([data[middle - 1], data[middle]], axis=1)
     found = np.array([number[text] for text in texts], np.int64)
-    trie = build_trie(alphabet, size, texts or ["a"], found if texts else np.zeros(1, np.int64))
+    trie = build_character_trie(
+        alphabet, size, texts or ["a"], found if texts else np.zeros(1, np.int64)
+    )
     if orderly:
         _shorter(trie.links, trie.found, data, ends, wanted, tokens)
     tokens[:, ID], parts, part_ends = _ids(merges, number)
@@ -136,7 +157,7 @@ def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray
 
 @njit_within
 def _two_bits(left, right):
-    mixed = stir(np.uint64(left) << _32 | np.uint64(right))
+    mixed = mix(np.uint64(left) << _32 | np.uint64(right))
     return mixed >> _46, _ONE << (mixed >> _40 & _63) | _ONE << (mixed >> _34 & _63)
 
 
@@ -317,3 +338,104 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                         at += 1
         a = z
     return w
+
+
+# Tokens that are found before anything is merged, the longest at every place from left to right.
+# first: uint8[256]: 1 for a byte that one begins with; slots, found: trie.build_trie, of places in
+# ids and sizes: int64[]: id and bytes of each.
+Symbols = namedtuple("Symbols", "first slots found ids sizes")
+
+
+def make_symbols(ids: dict[bytes, int]) -> Symbols:
+    """Of text to id."""
+    first = np.zeros(256, np.uint8)
+    for text in ids:
+        first[text[0]] = 1
+    slots, found = build_trie([*ids] or [b"\xff"], np.arange(max(len(ids), 1)))
+    numbers, sizes = np.array([*ids.values()], np.int64), np.array([*map(len, ids)], np.int64)
+    return Symbols(first, slots, found, numbers, sizes)
+
+
+@njit_bare
+def _next_symbol(symbols, data, a, z):
+    """(place, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
+    if len(symbols.ids):
+        for at in range(a, z):
+            if symbols.first[data[at]]:
+                place = longest(symbols.slots, symbols.found, data, at, z)
+                if place >= 0:
+                    return at, place
+    return z, np.int64(-1)
+
+
+@njit_within
+def _word(data, a, z, bpe, symbols, fallback, room, out, w):
+    """Appends the ids of data[a:z] to out[:w]; returns the new length."""
+    while True:  # what stands before, between and behind symbols
+        stop, symbol = _next_symbol(symbols, data, a, z)
+        n = number_characters(bpe.alphabet, data, a, stop, room.numbers, room.places)
+        w = merge_characters(bpe, fallback, room, n, data, a, out, w)
+        if symbol < 0:
+            return w
+        out[w] = symbols.ids[symbol]
+        w += 1
+        a = stop + symbols.sizes[symbol]
+
+
+@njit_bare
+def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes):
+    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
+    sums, none = room.sums, np.float32(0)
+    w = np.int64(0)
+    for row in range(len(sizes)):
+        a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
+        while a < row_end:
+            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            k = np.int64(0)
+            while True:
+                k, a, slot, w, none = recall_words(
+                    data, a, room.words, k, count, cache, sums, np.bool_(False), none, 0.0, out, w
+                )
+                if k == count:
+                    break
+                z, low, high = np.int64(room.words[k, END]), room.words[k, LOW], room.words[k, HIGH]
+                begin = w
+                w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
+                n = w - begin
+                if high != 0 and n <= LONGEST:
+                    for i in range(n):
+                        own[i] = out[begin + i]
+                    remember(cache, slot, low, high, data, a, z, own, n, np.int64(0))
+                a = z
+                k += 1
+        if fallback.joined and len(fallback.bytes) == 0:
+            w = join_unknown(fallback.unknown, out, before, w)
+        sizes[row] = w - before
+    return w
+
+
+@njit(cache=True, nogil=True)
+def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cache):
+    """(ids: uint32[], sizes: int64[rows]) of normalised rows.
+
+    width: ids that a byte gives at most.
+    """
+    out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
+    sizes = np.empty(len(offsets) - 1, np.int64)
+    most = LONGEST
+    for row in range(len(sizes)):
+        most = max(most, offsets[row + 1] - offsets[row])
+    own = np.empty(LONGEST, np.uint32)
+    room = Room(
+        np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int64),
+        np.empty(most + 1, np.int64),
+        np.empty(most + 1, np.int64),
+        np.zeros(most + 1, np.bool_),
+        np.empty(most + 1, np.bool_),
+        np.empty(0, np.float32),
+        np.empty((BATCH, 4), np.uint64),
+    )
+    w = _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes)
+    return out[:w], sizes

@@ -14,7 +14,8 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import load8, njit_bare, njit_within, stir
+from kernel_cache.intrinsics import njit_bare, njit_within
+from tokenize_kit.encode.hashing import load8, mix
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.trie import build_trie, longest, shorter_tokens
 
@@ -61,14 +62,14 @@ def _fill(data, ends, split, bits):
                 six &= _LONG_RIGHT
             else:
                 six &= _SHORT
-        bit = stir(six) >> _32
+        bit = mix(six) >> _32
         place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
         bits[place] |= _1 << (bit & _63)
 
 
 @njit_within
 def _has(bits, six):
-    bit = stir(six) >> _32
+    bit = mix(six) >> _32
     place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
     return bits[place] >> (bit & _63) & _1 != 0
 

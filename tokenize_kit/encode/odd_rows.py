@@ -1,4 +1,4 @@
-"""Which rows a normaliser may change in ways that we leave to the library.
+"""Rows that a normaliser may change in ways that we leave to the library.
 
 Python and the library know different versions of Unicode. What both know is stable; a character
 that Python does not know makes its row odd, so the answer is the library's on any version.

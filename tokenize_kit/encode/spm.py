@@ -13,29 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.encode.borders import crossed
-from tokenize_kit.encode.char_bpe import Merges, make_char_bpe
-from tokenize_kit.encode.char_rows import encode_characters, make_symbols
-from tokenize_kit.encode.charsmap import read_charsmap
-from tokenize_kit.encode.reading import NotOurs
-from tokenize_kit.encode.remembered import Memories
-from tokenize_kit.encode.spelling import Fallback
-from tokenize_kit.encode.spm_model import (
+from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
+from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
+from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
+from tokenize_kit.encode.words import Fallback, Memories, crossed
+from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
+from tokenize_kit.formats.sentencepiece_model import (
     BPE,
-    BYTE,
-    NORMAL,
     UNIGRAM,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
     Model,
     NotAModel,
+    pieces_of,
     read_model,
-    usable,
 )
-from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
-from tokenize_kit.encode.unigram_rows import encode_unigram
-from tokenize_kit.encode.viterbi import PENALTY, make_unigram
+from tokenize_kit.formats.tokenizer_json import Unsupported
 
 # SentencePiece's BPE as merges over characters.
 #
@@ -48,10 +39,10 @@ _DEEPEST = 100  # kMaxBpeResegmentDepth, beyond which an unused piece comes out 
 
 def merges_of(model: Model) -> Merges:
     """The merges of a BPE model; raises NotOurs."""
-    mergeable = usable(model, (NORMAL, UNUSED))
+    mergeable = pieces_of(model, (NORMAL, UNUSED))
     scores = np.array([piece.score for piece in model.pieces], np.float32)
     if np.any(np.isnan(scores)):
-        raise NotOurs("a score that is no number")
+        raise Unsupported("a score that is no number")
     scores += np.float32(0)  # no zero below another
     tokens = sorted((t for t in mergeable if len(t) > 1), key=lambda t: -scores[mergeable[t]])
     letters = set("".join(mergeable))
@@ -63,12 +54,12 @@ def merges_of(model: Model) -> Merges:
         for cut in range(1, len(token))
         if (left := token[:cut]) in known and (right := token[cut:]) in known
     ]
-    unused = usable(model, (UNUSED,))
+    unused = pieces_of(model, (UNUSED,))
     parted: dict[str, tuple[str, str]] = {}
     for left, right, token, _ in rows:
         if token in unused:
             if token in parted or len(token) > _DEEPEST:
-                raise NotOurs("an unused piece that is merged in several ways")
+                raise Unsupported("an unused piece that is merged in several ways")
             parted[token] = left, right
     ids = {text: k for text, k in mergeable.items() if text not in unused}
     return Merges(tokens, rows, ids, parted)
@@ -76,7 +67,7 @@ def merges_of(model: Model) -> Merges:
 
 def symbols_of(model: Model) -> dict[bytes, int]:
     """User-defined symbols, as normalised text has them, and their ids."""
-    return {text.encode(): k for text, k in usable(model, (USER_DEFINED,)).items()}
+    return {text.encode(): k for text, k in pieces_of(model, (USER_DEFINED,)).items()}
 
 
 _GRAIN = 64  # scores in whole 1/64 have sums without rounding errors below RESET
@@ -98,7 +89,7 @@ class SpmEncoder:
             model = read_model(raw)
             self._normalizer = _normalizer(model)
             self._encode = _kernel(model)
-        except (NotOurs, NotAModel, ValueError) as error:
+        except (Unsupported, NotAModel, ValueError) as error:
             self.reason = str(error)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,10 +117,10 @@ def by_library(library: Any) -> Encode:
 
 def _normalizer(model: Model) -> Normalizer:
     if not model.escape_whitespaces:
-        raise NotOurs("spaces that are not escaped")
+        raise Unsupported("spaces that are not escaped")
     symbols = [piece.text for piece in model.pieces if piece.kind == USER_DEFINED]
     if _nested(symbols) > _MOST_NESTED:
-        raise NotOurs(f"more than {_MOST_NESTED} symbols that begin with one another")
+        raise Unsupported(f"more than {_MOST_NESTED} symbols that begin with one another")
     return make_normalizer(
         read_charsmap(model.charsmap),
         [symbol.encode() for symbol in symbols],
@@ -153,22 +144,22 @@ def _nested(symbols: list[str]) -> int:
 def _kernel(model: Model) -> Encode:
     unknown = [k for k, piece in enumerate(model.pieces) if piece.kind == UNKNOWN]
     if len(unknown) != 1:
-        raise NotOurs("a model without an unknown piece")
+        raise Unsupported("a model without an unknown piece")
     if any("\0" in piece.text or not piece.text for piece in model.pieces):
-        raise NotOurs("a piece that is empty or holds NUL")
+        raise Unsupported("a piece that is empty or holds NUL")
     byte_ids = np.empty(0, np.int64)
     if model.byte_fallback:
         known = {piece.text: k for k, piece in enumerate(model.pieces) if piece.kind == BYTE}
         names = [f"<0x{byte:02X}>" for byte in range(256)]
         if any(name not in known for name in names):
-            raise NotOurs("bytes that are not all there")
+            raise Unsupported("bytes that are not all there")
         byte_ids = np.array([known[name] for name in names], np.int64)
     fallback = Fallback(unknown[0], byte_ids, True)
     if model.kind == UNIGRAM:
         return _unigram(model, fallback)
     if model.kind == BPE:
         return _bpe(model, fallback)
-    raise NotOurs("a model of words or characters")
+    raise Unsupported("a model of words or characters")
 
 
 def _bpe(model: Model, fallback: Fallback) -> Encode:
@@ -188,10 +179,10 @@ def _bpe(model: Model, fallback: Fallback) -> Encode:
 
 
 def _unigram(model: Model, fallback: Fallback) -> Encode:
-    pieces = usable(model, (NORMAL, USER_DEFINED))
+    pieces = pieces_of(model, (NORMAL, USER_DEFINED))
     rounded = np.array([piece.score for piece in model.pieces], np.float32)
     if not np.all(np.isfinite(rounded)):
-        raise NotOurs("a score that is no number")
+        raise Unsupported("a score that is no number")
     normal = [k for k, piece in enumerate(model.pieces) if piece.kind == NORMAL]
     least = min((rounded[k] for k in normal), default=np.finfo(np.float32).max)
     lacking = np.float32(least) - np.float32(PENALTY)

@@ -1,7 +1,7 @@
-"""Tokenizers of several kinds, asked the same questions.
+"""Candidates: tokenizers of several kinds that answer the same questions.
 
-A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`;
-tiktoken's ranks: ranks_candidate.py.
+A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`,
+tiktoken's ranks by ours.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.load import spelled, unspelled
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import spelled, unspelled
 
 # Where SentencePiece's tokens come from, out of its serialized SentencePieceText.
 #
@@ -201,7 +201,7 @@ class Json:
 
     def __init__(self, file: Path, path: Path) -> None:
         from tokenize_kit.encode.encoder import Encoder
-        from tokenize_kit.encode.load import load_tokenizer, special_ids
+        from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_ids
 
         self.path = str(path)
         self._tokenizer = load_tokenizer(file)

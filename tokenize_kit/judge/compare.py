@@ -1,4 +1,4 @@
-"""Several tokenizers on the same texts, read once."""
+"""The comparison of several tokenizers on the same texts, read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What texts cost in a tokenizer: counts by group of texts, and how often each token came."""
+"""The tally of a tokenizer: costs of texts by group, and how often each token came up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.load import spelled
+from tokenize_kit.formats.tokenizer_json import spelled
 from tokenize_kit.judge.candidate import Candidate, texts_of
 from tokenize_kit.pattern.categories import CODE_POINTS, members
 

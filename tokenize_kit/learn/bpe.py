@@ -7,70 +7,24 @@ the vocabulary, so every string of Unicode scalars round-trips exactly.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, AnyStr
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.load import LETTERS, ORDER, add_tokens, spelled, unspelled
+from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, spelled
+from tokenize_kit.learn.backends import learn_tokenizers
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.pattern.named import Digits, chosen
 
 if TYPE_CHECKING:
-    from tokenize_kit.learn.bpe_text import Text
-    from tokenize_kit.learn.word_counts import WordCounts
+    from tokenize_kit.learn.words import Text, WordCounts
     from tokenize_kit.segment.dictionary import Dictionary
 
-
-# Byte-level BPE learned by `tokenizers`, to hold ours against it.
-#
-# It counts in 32 bits and makes the spellings of special tokens, which are taken out here.
-
-
-def by_tokenizers(
-    documents: Iterable[tuple[str, int]],
-    parts: Sequence[str],
-    most: int,
-    least: int,
-    longest: int,
-    banned: Sequence[bytes],
-) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens, merges) as bpe.learn_merges gives them; weights are not heeded."""
-    tokenizer = Tokenizer(models.BPE())
-    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    trainer = trainers.BpeTrainer(
-        vocab_size=most,
-        min_frequency=least,
-        initial_alphabet=sorted(LETTERS),
-        max_token_length=min(longest, 1 << 32),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator((text for text, _ in documents), trainer=trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    refused = set(banned)
-    spelled = [unspelled(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)]
-    found = [(unspelled(left), unspelled(right)) for left, right in model["merges"]]
-    while True:  # a token that is taken out takes those along that can only be made of it
-        kept = [(a, b) for a, b in found if not {a, b, a + b} & refused]
-        made = {a + b for a, b in kept}
-        lost = {name for name in spelled if len(name) > 1 and name not in made} - refused
-        if not lost:
-            break
-        refused |= lost
-    names = [name for name in spelled if name not in refused]
-    numbers = {name: k for k, name in enumerate(names)}
-    return names, [(numbers[a], numbers[b]) for a, b in kept]
-
-
 _BATCH = 4 << 20  # bytes counted at once
-LEAST = 2  # occurrences of a pair that is merged
-LONGEST = 1 << 40  # bytes of a token: no limit
 
 
 def split_pattern(digits: Digits) -> str:
@@ -90,7 +44,7 @@ def count_words(
 ) -> WordCounts:
     """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other;
     dictionary: cuts texts into words before that."""
-    from tokenize_kit.learn.word_counts import WordCounts
+    from tokenize_kit.learn.words import WordCounts
     from tokenize_kit.pattern.automaton import compile_pattern
 
     counted = WordCounts([compile_pattern(part) for part in parts])
@@ -122,7 +76,7 @@ def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
     """What `learn_merges` learns from; of WordCounts.words()."""
-    from tokenize_kit.learn.bpe_text import lay_out
+    from tokenize_kit.learn.words import lay_out
 
     return lay_out(letters, ends, counts, _numbers())
 
@@ -233,7 +187,7 @@ def train_sizes(
     longest = options.max_token_length or LONGEST
     least, cut = options.min_frequency * scale, options.counted_parts
     if options.learner == "tokenizers":
-        names, merges = by_tokenizers(documents, cut, most - runs, least, longest, banned)
+        names, merges = learn_tokenizers(documents, cut, most - runs, least, longest, banned)
     else:
         counted = count_words(documents, cut, dictionary)
         if options.learner == "own":
@@ -258,7 +212,7 @@ def _by_sentencepiece(
     banned: Sequence[bytes],
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """SentencePiece has no least frequency."""
-    from tokenize_kit.learn.symbol_words import Words, learn_sentencepiece
+    from tokenize_kit.learn.backends import Words, learn_sentencepiece
 
     letters, ends, counts = counted
     numbers = _numbers()

@@ -19,24 +19,29 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import stir
+from tokenize_kit.encode.hashing import mix
 from tokenize_kit.learn.bpe_pairs import (
     EVENTS,
     FREE,
     LIVE,
     PAIRS,
     TOUCHED,
+    enter_pair,
     find,
     keep,
     no_entries,
     no_pairs,
     room_for_entries,
     room_for_pairs,
+    scan,
     take,
     wider,
 )
-from tokenize_kit.learn.bpe_scan import enter_pair, scan
-from tokenize_kit.learn.bpe_text import weight_at
+from tokenize_kit.learn.words import weight_at
+
+LEAST = 2  # occurrences of a pair that is merged
+LONGEST = 1 << 40  # bytes of a token: no limit
+
 
 # The first threshold is what all occurrences of pairs would give to each of so many times the
 # tokens wanted; each look through the text divides it by the step. The merges depend on neither.
@@ -91,9 +96,9 @@ def _spelled(letters, ends, names, a, b):
     """Slot of names: int64[slots] that holds the token spelled as a and b are, or a free one."""
     value = np.uint64(ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
     for k in range(ends[a], ends[a + 1]):
-        value = stir(value ^ np.uint64(letters[k]))
+        value = mix(value ^ np.uint64(letters[k]))
     for k in range(ends[b], ends[b + 1]):
-        value = stir(value ^ np.uint64(letters[k]))
+        value = mix(value ^ np.uint64(letters[k]))
     mask = np.uint64(len(names) - 1)
     slot = value & mask
     while names[slot] >= 0:

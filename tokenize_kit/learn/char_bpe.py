@@ -7,18 +7,61 @@ nothing. No merge spells a byte piece, so that a literal <0x41> in a text stays 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.load import add_tokens
-from tokenize_kit.learn.bpe import LONGEST, count_words, first_merges, with_runs
-from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
-from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.symbol_words import Merge, Words, learn_own, learn_sentencepiece
+from tokenize_kit.formats.tokenizer_json import add_tokens
+from tokenize_kit.learn.backends import Merge, Words, learn_with_backend, token_names
+from tokenize_kit.learn.bpe import count_words, first_merges, with_runs
+from tokenize_kit.learn.options import COVERAGE, TrainingOptions
 from tokenize_kit.segment.dictionary import Dictionary
+
+
+@dataclass(frozen=True)
+class CharacterWords:
+    """codes: uint32[characters] of all words; ends: int64[words + 1]; counts: int64[words]."""
+
+    codes: np.ndarray
+    ends: np.ndarray
+    counts: np.ndarray
+
+    def frequencies(self) -> Counter[str]:
+        """How often every character occurs, in whole numbers of 64 bits."""
+        found, numbers = np.unique(self.codes, return_inverse=True)
+        sums = np.zeros(len(found), np.int64)
+        np.add.at(sums, numbers, np.repeat(self.counts, np.diff(self.ends)))
+        return Counter(dict(zip(map(chr, found.tolist()), sums.tolist(), strict=True)))
+
+
+def characters_of(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
+    """Of WordCounts.words(): letters: uint8[], whole UTF-8 characters; ends: int64[words + 1]."""
+    codes = np.frombuffer(letters.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+    begins = np.append(0, np.cumsum(letters & 0xC0 != 0x80))
+    return CharacterWords(codes, begins[ends], counts)
+
+
+def alphabet(
+    characters: Counter[str], room: int, coverage: float = COVERAGE
+) -> tuple[list[str], float]:
+    """The characters that become pieces, commonest first, and the share of the text they cover.
+
+    The commonest that cover so much of the text, but at most half of ``room``, so that words find
+    a place too. Ties go by code point.
+    """
+    total, covered = characters.total(), 0
+    kept: list[str] = []
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= coverage * total or len(kept) >= max(1, room // 2):
+            break
+        kept.append(character)
+        covered += count
+    return kept, covered / max(1, total)
+
 
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
@@ -45,25 +88,6 @@ def spelled_in(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
     """Tokens as numbers of characters; those with a character that is not kept are left out."""
     numbers = {character: k for k, character in enumerate(kept)}
     return [[numbers[c] for c in token] for token in tokens if set(token) <= numbers.keys()]
-
-
-def names_of(bases: Sequence[str], merges: Sequence[Merge]) -> list[str]:
-    """The tokens: bases, then what merges make."""
-    names = list(bases)
-    for left, right, made in merges:
-        if made == len(names):
-            names.append(names[left] + names[right])
-    return names
-
-
-def learn(
-    words: Words, options: TrainingOptions, most: int, scale: int, banned: Sequence[Sequence[int]]
-) -> list[Merge]:
-    """Merges by the learner that the options name."""
-    longest = options.max_token_length or LONGEST
-    if options.learner == "sentencepiece":
-        return learn_sentencepiece(words, most, longest, banned)
-    return learn_own(words, most, options.min_frequency * scale, longest, banned)
 
 
 def train_char_bpe(
@@ -94,8 +118,8 @@ def train_char_bpe(
             most = max(rooms[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
             banned = spelled_in([*options.banned, *BYTE_PIECES], bases)
-            merges = learn(words_of(found, bases), options, most, scale, banned)
-            learned[len(kept)] = names_of(bases, merges), merges
+            merges = learn_with_backend(words_of(found, bases), options, most, scale, banned)
+            learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]
         fewer = first_merges(names, [(a, b) for a, b, _ in merges], rooms[size])
         fewer = with_runs(*fewer, len(kept), " ", options.space_runs)

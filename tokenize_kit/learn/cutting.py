@@ -1,4 +1,4 @@
-"""How text is cut before anything is learned: a pattern, and what is put before and behind it.
+"""The cutting of text before anything is learned: a pattern, and what is put before and behind it.
 
 Every part is a regular expression that cuts what the ones before it left, in tokenizer.json as in
 training. In order: forbidden strings, newlines, runs of spaces, the pattern, scripts.

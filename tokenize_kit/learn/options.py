@@ -1,4 +1,4 @@
-"""What a tokenizer is trained with, checked before anything is read."""
+"""The options of training a tokenizer, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.characters import COVERAGE
+from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
 from tokenize_kit.learn.cutting import (
     MOST_SPACES,
     NEWLINES,
@@ -21,6 +21,9 @@ from tokenize_kit.learn.cutting import (
 from tokenize_kit.learn.weights import parse_weights
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
 
+COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
+
+
 Model = Literal["bpe", "char-bpe", "wordpiece", "unigram"]
 MODELS: tuple[Model, ...] = get_args(Model)
 Backend = Literal["own", "tokenizers", "sentencepiece"]
@@ -31,8 +34,6 @@ BACKENDS: dict[Model, tuple[Backend, ...]] = {  # the first is the one taken whe
     "unigram": ("sentencepiece",),
 }
 
-# Names published tokenizers give to the token that ends a document, in the order we look.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 
 UNKNOWN = "[UNK]"
 # Special tokens of WordPiece where none are named: BERT's, its end of text first.

@@ -12,11 +12,10 @@ import xxhash
 from tokenizers import Tokenizer, normalizers
 from tokenizers.normalizers import Normalizer
 
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.card.training_card import HARD_TEXTS as HARD_TEXTS
-from tokenize_kit.card.training_card import Trained, cutting_of, read_template, write
+from tokenize_kit.card.figures import Sample
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.bpe import train_sizes
+from tokenize_kit.learn.card import Trained, cutting_of, read_template, write
 from tokenize_kit.learn.char_bpe import train_char_bpe
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.options import TrainingOptions
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tokenize_kit.learn.mixture import Mixture
-
 
 # What training has done and how long it took, for whoever watches; no file depends on it.
 

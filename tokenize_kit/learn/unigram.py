@@ -22,19 +22,13 @@ import numpy as np
 import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.borders import WORDS
-from tokenize_kit.encode.load import add_tokens
-from tokenize_kit.encode.spm_model import (
-    CONTROL,
-    NORMAL,
-    SPACE,
-    NotAModel,
-    Piece,
-    read_model,
-    with_pieces,
-)
+from tokenize_kit.encode.words import WORDS
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.characters import COVERAGE, alphabet
+from tokenize_kit.formats.forms import CONTROL, NORMAL, SPACE
+from tokenize_kit.formats.sentencepiece_model import NotAModel, Piece, read_model, with_pieces
+from tokenize_kit.formats.tokenizer_json import add_tokens
+from tokenize_kit.learn.char_bpe import alphabet
+from tokenize_kit.learn.options import COVERAGE
 from tokenize_kit.segment.dictionary import Dictionary
 
 # What SentencePiece's trainer ends or discards a sentence at: no piece may contain a tab, a line

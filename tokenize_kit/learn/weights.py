@@ -1,4 +1,4 @@
-"""How often a document counts: weights by a column's values, given or from a temperature."""
+"""Weights of documents by the values of a column, given or from a temperature."""
 
 from __future__ import annotations
 

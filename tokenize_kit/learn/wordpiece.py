@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.load import add_tokens
+from tokenize_kit.formats.tokenizer_json import add_tokens
+from tokenize_kit.learn.backends import Words, learn_with_backend, token_names
 from tokenize_kit.learn.bpe import count_words
-from tokenize_kit.learn.char_bpe import learn, names_of
-from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.learn.char_bpe import CharacterWords, alphabet, characters_of
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
-from tokenize_kit.learn.symbol_words import Words
 from tokenize_kit.pattern.categories import members
 from tokenize_kit.segment.dictionary import Dictionary
 
@@ -93,8 +92,8 @@ def train_wordpiece(
             for token in options.banned
             if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
         ]
-        merges = learn(words, options, room, scale, banned)
-        names = [_written(name) for name in names_of(bases, merges)]
+        merges = learn_with_backend(words, options, room, scale, banned)
+        names = [_written(name) for name in token_names(bases, merges)]
         last = options.padding[: -(len(first) + len(names)) % options.pad_to]
         details = {
             "merges": len(merges),

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from tokenize_kit.pattern.categories import CODE_POINTS
-from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, script_rows
+from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, chosen, script_rows
 from tokenize_kit.pattern.parse import (
     Chars,
     Dialect,
@@ -251,3 +251,34 @@ def compile_pattern(pattern: str, dialect: Dialect = "oniguruma") -> Table:
     if groups is None:
         return _compile(pattern, dialect)
     return replace(_compile(groups[0], dialect), pattern=pattern, group=groups[1])
+
+
+@lru_cache
+def _table_or_none(part: str) -> Table | None:
+    try:
+        return compile_pattern(part)
+    except UnsupportedPattern:
+        return None
+
+
+def cut_alike(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether patterns cut every text alike, however they are written: their tables are equal."""
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a != b:
+            first, second = _table_or_none(a), _table_or_none(b)
+            if first is None or second is None:
+                return False
+            tables = zip(first.kernel, second.kernel, strict=True)
+            if not all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in tables):
+                return False
+    return True
+
+
+def pattern_name(parts: tuple[str, ...]) -> str | None:
+    """The name of published patterns, as Oniguruma or as Rust's regex reads them."""
+    for name, pattern in PATTERNS.items():
+        if parts == pattern.parts or cut_alike(parts, chosen(name, pattern.digits).parts):
+            return name
+    return None

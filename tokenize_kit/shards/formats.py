@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import opened, settle, sync
+from tokenize_kit.files import opened, sync, sync_open
 from tokenize_kit.shards.encoded import DOCUMENTS, Encoded
 
 Format = Literal["llmcurate", "megatron", "nanogpt", "olmo"]
@@ -111,7 +111,7 @@ class _Shard:
         """(what to go on from, the files that it stands for), all of it on disk."""
         files = [file for file in (self.file, self.mask) if file is not None]
         for file in files:
-            settle(file)
+            sync_open(file)
         if self._new:
             name = f"{side}-{self.documents}-{len(self._saved)}"
             with pa.ipc.new_file(str(self.rows / name), DOCUMENTS) as writer:

@@ -1,4 +1,4 @@
-"""Which tokens count in training, from a column of the documents.
+"""The loss mask: which tokens count in training, from a column of the documents.
 
 The column holds a boolean a document, or a list of [start, end) ranges in characters of the text
 that count, as lists of two integers, structs of two, or JSON text of them. A token counts where it

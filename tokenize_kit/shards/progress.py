@@ -1,4 +1,4 @@
-"""How far an encode has come, so that one that was killed goes on from there.
+"""The progress of an encode, so that one that was killed resumes there.
 
 Now and then the files under way are brought to disk, and `progress.json` says how long they are and
 behind which document. What was written later is cut off; the documents before it are read again,

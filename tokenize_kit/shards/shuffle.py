@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tokenize_kit.files import opened, settle, sync
+from tokenize_kit.files import opened, sync, sync_open
 from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, gather, joined
 
 _BITS = 8  # of the key: 256 buckets
@@ -74,7 +74,7 @@ class Shuffle:
         self._close_tables()
         files = [file for file in (self._tokens, self._mask) if file is not None]
         for file in files:
-            settle(file)
+            sync_open(file)
         paths = [Path(file.name) for file in files]
         paths += [self._path(number) for number in range(self._closed)]
         if self._closed:

@@ -1,4 +1,4 @@
-"""Batches of documents as the buffers that the encoder takes; no text becomes a Python string."""
+"""Texts of documents as the buffers that the encoder takes; none becomes a Python string."""
 
 from __future__ import annotations
 

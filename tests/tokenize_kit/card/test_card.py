@@ -11,8 +11,8 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokenize_kit.card.figures import PIECE_BYTES, Sample
 from tokenize_kit.card.page import MOST_ROWS, code, page, table
-from tokenize_kit.card.sample import PIECE_BYTES, Sample
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.prune import prune

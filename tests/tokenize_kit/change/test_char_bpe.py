@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tokenize_kit.encode.spm_models import trained
-from tokenize_kit.change.char_bpe import learn_more
+from tokenize_kit.change.bpe import learn_more_characters
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, narrowed, widened, write_tensors
 from tokenize_kit.change.extend import extend
-from tokenize_kit.change.opened import open_tokenizer
+from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import packed
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.characters import alphabet
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.learn.char_bpe import alphabet
 from tokenize_kit.learn.training import train_tokenizer
 
 ENGLISH = ["the cat sat on the mat, then that cat sat on that mat"] * 9
@@ -187,7 +187,7 @@ def test_new_merges_are_those_of_learning_by_hand(old):
     @settings(max_examples=15, deadline=None)
     @given(st.lists(st.text("thewornก ", max_size=12), max_size=8), st.integers(1, 12))
     def check(texts, tokens):
-        new, merges, parts = learn_more(opened.form, opened.words(), texts, tokens)
+        new, merges, parts = learn_more_characters(opened.form, opened.words(), texts, tokens)
         names = names_of(opened.form)
         assert (new, merges) == by_hand(opened.form, opened.words(), texts, tokens)
         spelled = ["".join(units_of(opened.form, own, set(new))) for own in parts]
@@ -217,7 +217,7 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path):
     extend(old, [packed(NEW)], tmp_path / "out", 5, embeddings=file)
     found = Checkpoint(tmp_path / "out" / "embeddings.safetensors")
     table = widened(found.matrix("model.embed_tokens.weight"))
-    _, _, parts = learn_more(opened.form, opened.words(), NEW, 5)
+    _, _, parts = learn_more_characters(opened.form, opened.words(), NEW, 5)
     assert np.array_equal(table[:size], rows)
     assert np.allclose(table[size:], [rows[own].mean(axis=0) for own in parts])
 

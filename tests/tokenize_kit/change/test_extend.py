@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from curate.cli.app import app
+from tokenize_kit.change.bpe import learn_more
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, narrowed, widened, write_tensors
 from tokenize_kit.change.extend import extend
-from tokenize_kit.change.extend_bpe import learn_more
-from tokenize_kit.change.opened import open_tokenizer
-from tokenize_kit.change.verify import SCRIPTS, packed
-from tokenize_kit.encode.load import load_tokenizer, spelled, unspelled
+from tokenize_kit.change.original import open_tokenizer
+from tokenize_kit.change.verify import packed
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import load_tokenizer, spelled, unspelled
+from tokenize_kit.judge.hard_texts import SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
 
 OLD = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer"] * 20

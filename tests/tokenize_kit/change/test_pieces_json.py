@@ -12,7 +12,8 @@ from tests.tokenize_kit.encode.spm_models import HARD, LINES, ODD, encoded, trai
 from tokenize_kit.change.verify import packed
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.odd_rows import find_odd
-from tokenize_kit.encode.spm_model import CONTROL, NORMAL, UNKNOWN, read_model
+from tokenize_kit.formats.forms import CONTROL, NORMAL, UNKNOWN
+from tokenize_kit.formats.sentencepiece_model import read_model
 from tokenize_kit.learn.training import train_tokenizer
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from curate.cli.app import app
 from tokenize_kit.change.embeddings import Checkpoint, write_tensors
-from tokenize_kit.change.forms import ByteBpe
-from tokenize_kit.change.opened import open_tokenizer
+from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import choose, prune
-from tokenize_kit.change.verify import SCRIPTS, packed
-from tokenize_kit.encode.load import load_tokenizer
+from tokenize_kit.change.verify import packed
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.forms import ByteBpe
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.judge.hard_texts import SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
 
 ENGLISH = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer"] * 9

@@ -15,8 +15,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.compare import compare, pieces
+from tokenize_kit.judge.hard_texts import HARD_TEXTS
 from tokenize_kit.judge.tally import Tally, examine, renyi_efficiency
-from tokenize_kit.learn.training import HARD_TEXTS, train_tokenizer
+from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that 12 cats", "กินข้าวที่บ้าน กินที่บ้าน", "né, a1b2\n\tx"] * 9
 KINDS = ("bpe", "unigram", "spm")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenize_kit.encode.load import unspelled
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import unspelled
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.compare import compare, gini, pieces
 from tokenize_kit.judge.tally import examine

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.encode.encoder import ByPlan
-from tokenize_kit.encode.load import unspelled
-from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks, special_of
+from tokenize_kit.encode.byte_bpe import ByPlan, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
+from tokenize_kit.formats.tokenizer_json import unspelled
 from tokenize_kit.learn.bpe import train_bpe
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.shards.writer import Layout, encode_shards
@@ -64,7 +64,7 @@ def learned():
     return {token: rank for rank, token in enumerate(tokens)}
 
 
-@pytest.mark.parametrize("pattern", NAMES)
+@pytest.mark.parametrize("pattern", PATTERN_NAMES)
 def test_ranks_give_the_ids_of_tiktoken(learned, pattern):
     library = theirs(learned, pattern)
     encoder = ByPlan(plan_of(learned, pattern))

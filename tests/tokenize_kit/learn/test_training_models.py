@@ -12,12 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.char_bpe import BYTE_PIECES, train_char_bpe, words_of
-from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.learn.backends import Words, learn_own, learn_sentencepiece
+from tokenize_kit.learn.char_bpe import (
+    BYTE_PIECES,
+    CharacterWords,
+    alphabet,
+    characters_of,
+    train_char_bpe,
+    words_of,
+)
 from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.symbol_words import Words, learn_own, learn_sentencepiece
 from tokenize_kit.learn.training import train_tokenizer, train_tokenizers
 from tokenize_kit.learn.wordpiece import train_wordpiece
 

@@ -1,19 +1,24 @@
-"""Words over any alphabet, and the merges that a learner finds in them.
+"""Learners of merges: our own, SentencePiece's, and that of `tokenizers`.
 
-One form for bytes, characters and WordPiece's two kinds of characters, so that every learner takes
-all three: our own, and SentencePiece's BPE, which is shown each symbol as a private-use character.
+Words are numbered symbols (bytes, characters, or WordPiece's two kinds of characters), so that a
+learner takes all of them. SentencePiece is shown each symbol as a private-use character.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import LETTERS, unspelled
+from tokenize_kit.learn.bpe_merges import LONGEST
+from tokenize_kit.learn.options import TrainingOptions
 
 _PLANES = ((0xF0000, 0xFFFE), (0x100000, 0xFFFE))  # private use: first code point, how many
 MOST_SYMBOLS = sum(size for _, size in _PLANES)
@@ -41,7 +46,7 @@ def learn_own(
     """Merges by `bpe_merges.learn`; most: tokens, symbols included; longest: symbols of a token;
     banned: tokens, as symbols, that no merge makes."""
     from tokenize_kit.learn.bpe_merges import learn
-    from tokenize_kit.learn.bpe_text import lay_out
+    from tokenize_kit.learn.words import lay_out
 
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
@@ -135,3 +140,65 @@ def _merges_of(pieces: Iterator[tuple[int, ...]], bases: int, most: int) -> list
             merges += [(left, right, len(numbers)) for left, right in sorted(made)]
             numbers[piece] = len(numbers)
     return merges
+
+
+def token_names(bases: Sequence[str], merges: Sequence[Merge]) -> list[str]:
+    """The tokens: bases, then what merges make."""
+    names = list(bases)
+    for left, right, made in merges:
+        if made == len(names):
+            names.append(names[left] + names[right])
+    return names
+
+
+def learn_with_backend(
+    words: Words, options: TrainingOptions, most: int, scale: int, banned: Sequence[Sequence[int]]
+) -> list[Merge]:
+    """Merges by the learner that the options name."""
+    longest = options.max_token_length or LONGEST
+    if options.learner == "sentencepiece":
+        return learn_sentencepiece(words, most, longest, banned)
+    return learn_own(words, most, options.min_frequency * scale, longest, banned)
+
+
+# Byte-level BPE learned by `tokenizers`, to hold ours against it.
+#
+# It counts in 32 bits and makes the spellings of special tokens, which are taken out here.
+
+
+def learn_tokenizers(
+    documents: Iterable[tuple[str, int]],
+    parts: Sequence[str],
+    most: int,
+    least: int,
+    longest: int,
+    banned: Sequence[bytes],
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """(tokens, merges) as bpe.learn_merges gives them; weights are not heeded."""
+    tokenizer = Tokenizer(models.BPE())
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=most,
+        min_frequency=least,
+        initial_alphabet=sorted(LETTERS),
+        max_token_length=min(longest, 1 << 32),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((text for text, _ in documents), trainer=trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    refused = set(banned)
+    spelled = [unspelled(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)]
+    found = [(unspelled(left), unspelled(right)) for left, right in model["merges"]]
+    while True:  # a token that is taken out takes those along that can only be made of it
+        kept = [(a, b) for a, b in found if not {a, b, a + b} & refused]
+        made = {a + b for a, b in kept}
+        lost = {name for name in spelled if len(name) > 1 and name not in made} - refused
+        if not lost:
+            break
+        refused |= lost
+    names = [name for name in spelled if name not in refused]
+    numbers = {name: k for k, name in enumerate(names)}
+    return names, [(numbers[a], numbers[b]) for a, b in kept]

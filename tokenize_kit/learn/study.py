@@ -1,4 +1,4 @@
-"""How large a vocabulary should be: one training, and every smaller vocabulary out of it.
+"""A study of vocabulary sizes: one training, and every smaller vocabulary out of it.
 
 BPE learns a token after another, so what a smaller vocabulary would learn is what a larger one
 learned first.

@@ -1,23 +1,117 @@
-"""BPE of characters (Llama 2's kind, Gemma's, our char-bpe) as a form that can grow and shrink."""
+"""BPE that grows: tokens and merges that a byte-level or character BPE lacks.
+
+Texts are encoded by the old merges; pairs of the ids are counted and merged as in training. Every
+new merge comes behind all old ones, so a text is encoded as before and then merged further.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.change.extend_bpe import named
-from tokenize_kit.change.forms import Added, CannotHold, Pieces
-from tokenize_kit.encode.spm_model import BYTE, CONTROL, NORMAL, SPACE, UNUSED
-from tokenize_kit.learn.bpe import LEAST, LONGEST
-from tokenize_kit.learn.bpe_merges import learn
-from tokenize_kit.learn.bpe_text import lay_out
-from tokenize_kit.learn.characters import alphabet
+from tokenize_kit.change.verify import Buffers, packed
+from tokenize_kit.encode.byte_bpe import Plan, encode_pieces
+from tokenize_kit.encode.words import new_cache
+from tokenize_kit.formats.forms import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNUSED,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Pieces,
+)
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
+from tokenize_kit.learn.char_bpe import alphabet
+from tokenize_kit.learn.words import WordCounts, lay_out
+
+# Two merges may spell the same token, as a learned one and one of before: so many more are learned.
+_MORE = 16
+Merges = list[tuple[bytes, bytes]]
+Text = TypeVar("Text", bytes, str)
+
+
+def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
+    """(ids: uint32[], how many of each: int64[]) of pieces that patterns have cut.
+
+    letters: uint8[]; ends: int64[pieces + 1].
+    """
+    letters = letters.view()
+    letters.flags.writeable = False  # as everywhere: the kernel is compiled for it
+    ones = np.ones(len(ends) - 1, np.int64)
+    return encode_pieces(letters, ends, ends[1:].copy(), ones, plan.bpe, new_cache())
+
+
+def learn_more(
+    form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
+) -> tuple[list[bytes], Merges]:
+    """(new tokens, new merges), in order; the first token's id is form.size.
+
+    batches: texts; tokens: how many at most; least: occurrences of a pair that is merged. The same
+    texts in any order give the same. No token is spelled as an added token is.
+    """
+    counted = WordCounts(plan.tables)
+    for data, offsets in batches:
+        counted.add(data, offsets)
+    letters, ends, counts = counted.words()
+    ids, sizes = pieces_of(plan, letters, ends)
+    banned, lengths = _encoded(plan, [token.content for token in form.added])
+    text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
+    found = learn(
+        text, form.size, form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
+        banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
+    )  # fmt: skip
+    never = {token.content.encode() for token in form.added}
+    return named(form.tokens, set(form.merges), never, found, tokens)
+
+
+def _encoded(plan: Plan, texts: list[str]) -> Buffers:
+    data, offsets = packed(texts)
+    return pieces_of(plan, data, offsets)
+
+
+def named(
+    old: Mapping[Text, int],
+    taken: set[tuple[Text, Text]],
+    never: Collection[Text],
+    found: np.ndarray,
+    tokens: int,
+) -> tuple[list[Text], list[tuple[Text, Text]]]:
+    """Learned merges as they are spelled, each once, until there are enough tokens.
+
+    old: tokens to ids; taken: their merges; never: what no token is spelled as; found: as
+    bpe_merges.learn returns it.
+    """
+    spelled = {number: token for token, number in old.items()}
+    known = set(old)
+    new: list[Text] = []
+    merges: list[tuple[Text, Text]] = []
+    for left, right, made in found.tolist():
+        if left not in spelled or right not in spelled:
+            continue  # made of one that may not be
+        pair = spelled[left], spelled[right]
+        token = pair[0] + pair[1]
+        if token in never:
+            continue
+        if token not in known:
+            if len(new) == tokens:
+                break
+            known.add(token)
+            new.append(token)
+        spelled[made] = token
+        if pair not in taken:
+            taken.add(pair)
+            merges.append(pair)
+    return new, merges
+
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _NONE = -1  # of no word
@@ -49,7 +143,7 @@ class CharBpe:
         return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)
 
 
-def from_json(parts: dict[str, Any]) -> CharBpe:
+def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
     """Of a tokenizer.json whose model is a BPE of characters; CannotHold for what merges are not
     all of."""
     model = parts["model"]
@@ -72,7 +166,7 @@ def from_json(parts: dict[str, Any]) -> CharBpe:
     return CharBpe(tokens, merges, others, added, fallback, unknown)
 
 
-def from_pieces(form: Pieces) -> CharBpe:
+def char_bpe_from_pieces(form: Pieces) -> CharBpe:
     """Of a SentencePiece model of the kind bpe."""
     if any(kind == UNUSED for _, _, kind in form.pieces):
         raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
@@ -134,7 +228,7 @@ def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
     return at_spaces
 
 
-def learn_more(
+def learn_more_characters(
     form: CharBpe, words: Words, texts: Iterable[str], tokens: int, least: int = LEAST
 ) -> tuple[list[str], list[tuple[str, str]], list[list[int]]]:
     """(new tokens, new merges, the old ids of each new token), in order; the first token's id is

@@ -1,11 +1,9 @@
-"""The files of a trained tokenizer: tokenizer.json, what transformers reads, and the card, in JSON
-and as a page (card/page.py)."""
+"""The files of a trained tokenizer and its card."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,81 +12,16 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measured
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.formats.gguf import names_in, to_metadata
+from tokenize_kit.formats.json_forms import form_from_json
+from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_tokens_map, tokenizer_config
+from tokenize_kit.judge.hard_texts import HARD_TEXTS, round_trip_failures
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
-
-# The two files beside tokenizer.json that `transformers` reads: what special tokens are for.
-
-# Spellings from which a token's role is known; the end of text is given.
-_ROLES = {
-    "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
-    "pad_token": ("<pad>", "<|pad|>", "[PAD]"),
-    "unk_token": ("<unk>", "[UNK]"),
-    "cls_token": ("[CLS]",),
-    "sep_token": ("[SEP]",),
-    "mask_token": ("[MASK]", "<mask>"),
-}
-
-
-def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
-    """special_tokens_map.json: roles, and the tokens that have none.
-
-    special: all special tokens in order of their ids.
-    """
-    found: dict[str, Any] = {"eos_token": end_of_text}
-    for role, spellings in _ROLES.items():
-        for token in special:
-            if token in spellings and role not in found:
-                found[role] = token
-    others = [token for token in special if token not in found.values()]
-    return found | ({"additional_special_tokens": others} if others else {})
-
-
-def tokenizer_config(tokenizer: Tokenizer, end_of_text: str) -> dict[str, Any]:
-    """tokenizer_config.json, as PreTrainedTokenizerFast reads it.
-
-    Nothing is cleaned up after decoding, so that text comes back as it was.
-    """
-    added = sorted(tokenizer.get_added_tokens_decoder().items())
-    decoder = {
-        str(number): {
-            "content": token.content,
-            "lstrip": token.lstrip,
-            "normalized": token.normalized,
-            "rstrip": token.rstrip,
-            "single_word": token.single_word,
-            "special": token.special,
-        }
-        for number, token in added
-    }
-    special = [token.content for _, token in added if token.special]
-    return {
-        "added_tokens_decoder": decoder,
-        **special_tokens_map(special, end_of_text),
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": int(1e30),  # transformers' "no limit"
-        "tokenizer_class": "PreTrainedTokenizerFast",
-    }
-
-
-def write_transformers(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
-    """tokenizer_config.json and special_tokens_map.json; end: of text, None where there is none."""
-    config = tokenizer_config(tokenizer, end or "")
-    special = [
-        t.content for _, t in sorted(tokenizer.get_added_tokens_decoder().items()) if t.special
-    ]
-    roles = special_tokens_map(special, end or "")
-    for found in (config, roles):
-        if not end:
-            del found["eos_token"]
-    write_atomic(folder / "tokenizer_config.json", to_json(config))
-    write_atomic(folder / "special_tokens_map.json", to_json(roles))
-
 
 # A chat template for tokenizer_config.json: Jinja, as transformers reads it.
 
@@ -140,21 +73,6 @@ _ALGORITHMS = {
 # Of the options, what the card has elsewhere, with the content of the files that they name.
 _NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
 
-# What tokenizers get wrong: control characters, both line ends, runs of spaces, marks without a
-# base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
-HARD_TEXTS = (
-    "a\x00b\x1f\x7f",
-    "one\ntwo\r\nthree\rfour\n\n\n",
-    " lead  and   trail    ",
-    "\t\tif x:\n\t\t\treturn",
-    " " * 5000 + "x",
-    "\u0e48\u0301\u093f",
-    "👩‍👩‍👧‍👦🏳️‍🌈",
-    "\u2581a\u2581\u2581 \u2581",
-    "<0x41><0x0A><unk><|endoftext|>",
-    "\ufeff\ufffd\U0010fffd",
-)
-
 
 class Reading(Protocol):
     """What was read: documents, bytes, a hash of all texts, and some of them to measure on."""
@@ -172,20 +90,6 @@ class Trained:
     tokenizer: Tokenizer
     details: dict[str, Any]
     spm: bytes | None = None
-
-
-def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """The texts that do not come back exactly from encode and decode."""
-    before = tokenizer.encode_special_tokens
-    tokenizer.encode_special_tokens = True
-    try:
-        return [
-            text
-            for text in texts
-            if tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids) != text
-        ]
-    finally:
-        tokenizer.encode_special_tokens = before
 
 
 def cutting_of(options: TrainingOptions) -> dict[str, Any]:
@@ -232,13 +136,11 @@ def _without_gguf(options: TrainingOptions) -> str:
 def gguf_of(folder: Path, details: dict[str, Any]) -> dict[str, str]:
     """The names under which llama.cpp knows the model and its pattern, as `convert` writes them, or
     `refused`: why it cannot hold this tokenizer."""
-    from tokenize_kit.change.convert import written
-    from tokenize_kit.change.reading import open_form
-
     if details["notes"]:
         return {"refused": details["notes"][0]}
     try:
-        return written(open_form(folder / "tokenizer.json"), "gguf")[1]
+        parts = json.loads(load_tokenizer(folder / "tokenizer.json").to_str())
+        return names_in(to_metadata(form_from_json(parts)))
     except TokenizerError as error:
         return {"refused": str(error)}
 

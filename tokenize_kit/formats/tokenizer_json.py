@@ -1,4 +1,4 @@
-"""Load a ``tokenizer.json`` so that text stays text, and a strange file stops nothing."""
+"""A tokenizer.json as `tokenizers` reads it, and the files that transformers reads beside it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,48 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers
 
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.pattern.named import PATTERNS
+
+
+class Unsupported(ValueError):
+    """Why a tokenizer is left to the library: the feature, named."""
+
+
+def patterns_of(step: dict[str, Any] | None) -> list[str]:
+    """Patterns of a pre-tokeniser that ends in ByteLevel, in order."""
+    if step is None:
+        raise Unsupported("no pre-tokeniser")
+    kind = step["type"]
+    if kind == "Sequence":
+        found: list[str] = []
+        parts = step["pretokenizers"]
+        for number, part in enumerate(parts):
+            if part["type"] == "ByteLevel" and number < len(parts) - 1:
+                raise Unsupported("a pre-tokeniser behind ByteLevel")
+            found += patterns_of(part)
+        if not parts or parts[-1]["type"] != "ByteLevel":
+            raise Unsupported("a pre-tokeniser that does not end in ByteLevel")
+        return found
+    if kind == "ByteLevel":
+        if step.get("add_prefix_space", True):
+            raise Unsupported("a space put before the text")
+        return list(PATTERNS["gpt2"].parts) if step.get("use_regex", True) else []
+    if kind == "Digits":
+        return [r"\p{N}" if step.get("individual_digits") else r"\p{N}+"]
+    if kind == "Split":
+        if step["behavior"] != "Isolated" or step.get("invert"):
+            raise Unsupported(f"a split that leaves pieces {step['behavior'].lower()}")
+        if "Regex" not in step["pattern"]:
+            raise Unsupported("a split at a string")
+        return [step["pattern"]["Regex"]]
+    raise Unsupported(f"the pre-tokeniser {kind}")
+
 
 # The printable letters that stand for bytes in byte-level vocabularies (GPT-2's encoder.py).
 
@@ -118,3 +156,79 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """Name to id of every special token, by id."""
     added = tokenizer.get_added_tokens_decoder()
     return {token.content: index for index, token in sorted(added.items()) if token.special}
+
+
+# Names published tokenizers give to the token that ends a document, in the order we look.
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
+
+
+# Names published tokenizers give to the token that begins a document, in the order we look.
+BEGIN_OF_TEXT = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]")
+
+
+# The two files beside tokenizer.json that `transformers` reads: what special tokens are for.
+
+# Spellings from which a token's role is known; the end of text is given.
+_ROLES = {
+    "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
+    "pad_token": ("<pad>", "<|pad|>", "[PAD]"),
+    "unk_token": ("<unk>", "[UNK]"),
+    "cls_token": ("[CLS]",),
+    "sep_token": ("[SEP]",),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+
+
+def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
+    """special_tokens_map.json: roles, and the tokens that have none.
+
+    special: all special tokens in order of their ids.
+    """
+    found: dict[str, Any] = {"eos_token": end_of_text}
+    for role, spellings in _ROLES.items():
+        for token in special:
+            if token in spellings and role not in found:
+                found[role] = token
+    others = [token for token in special if token not in found.values()]
+    return found | ({"additional_special_tokens": others} if others else {})
+
+
+def tokenizer_config(tokenizer: Tokenizer, end_of_text: str) -> dict[str, Any]:
+    """tokenizer_config.json, as PreTrainedTokenizerFast reads it.
+
+    Nothing is cleaned up after decoding, so that text comes back as it was.
+    """
+    added = sorted(tokenizer.get_added_tokens_decoder().items())
+    decoder = {
+        str(number): {
+            "content": token.content,
+            "lstrip": token.lstrip,
+            "normalized": token.normalized,
+            "rstrip": token.rstrip,
+            "single_word": token.single_word,
+            "special": token.special,
+        }
+        for number, token in added
+    }
+    special = [token.content for _, token in added if token.special]
+    return {
+        "added_tokens_decoder": decoder,
+        **special_tokens_map(special, end_of_text),
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": int(1e30),  # transformers' "no limit"
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+
+
+def write_transformers(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
+    """tokenizer_config.json and special_tokens_map.json; end: of text, None where there is none."""
+    config = tokenizer_config(tokenizer, end or "")
+    special = [
+        t.content for _, t in sorted(tokenizer.get_added_tokens_decoder().items()) if t.special
+    ]
+    roles = special_tokens_map(special, end or "")
+    for found in (config, roles):
+        if not end:
+            del found["eos_token"]
+    write_atomic(folder / "tokenizer_config.json", to_json(config))
+    write_atomic(folder / "special_tokens_map.json", to_json(roles))
