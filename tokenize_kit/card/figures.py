@@ -108,11 +108,11 @@ def measured(file: Path, sample: Sample, on: str) -> dict[str, Any]:
     """
     tally = Tally(open_candidate(file))
     tally.add(*sample.buffers())
-    found = tally.result()
+    figures_of_texts = tally.result()
     spelled = sorted(tally.candidate.byte_ids)
-    share = tally.counts[spelled].sum() / max(found["tokens"], 1) if spelled else None
-    figures = {name: found[name] for name in _TAKEN}
-    lost = found["first_lost"]
+    share = tally.counts[spelled].sum() / max(figures_of_texts["tokens"], 1) if spelled else None
+    figures = {name: figures_of_texts[name] for name in _TAKEN}
+    lost = figures_of_texts["first_lost"]
     figures |= {"byte_share": share, "first_lost": lost["was"][:40] if lost else None}
     rounded = {k: round(float(v), 6) if _is_ratio(v) else v for k, v in figures.items()}
     return {"on": on, "seed": sample.seed, **rounded}

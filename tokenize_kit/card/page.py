@@ -14,8 +14,6 @@ from typing import Any
 
 from tokenize_kit.files import to_json, write_atomic
 
-# Any text in Markdown, so that no character of it is Markdown.
-
 
 def code(text: str) -> str:
     """Any text as a code span on one line; what is no printable character is escaped."""
@@ -34,9 +32,6 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
-
-# What a card says in words: what the tokenizer is, what of a text comes back, where figures come
-# from.
 
 _UNSPELLED = {
     "bpe": "what no longer token spells is spelled in bytes",
@@ -63,8 +58,8 @@ _FIGURES = (
 def about(card: dict[str, Any]) -> str:
     """What it is, in a sentence."""
     if "trainer" in card:
-        said = f"Trained by {card['trainer']} on {card['documents']:,} documents"
-        return f"{said} ({card['bytes']:,} bytes of text)."
+        sentence = f"Trained by {card['trainer']} on {card['documents']:,} documents"
+        return f"{sentence} ({card['bytes']:,} bytes of text)."
     if "extended_from" in card:
         return (
             f"{card['new_tokens']:,} tokens were added to a tokenizer of {card['old_tokens']:,};"
@@ -83,10 +78,10 @@ def kept(card: dict[str, Any]) -> str:
     if "lossless" not in card:
         return "A text is prepared for it, and comes back, as by the tokenizer it was made from."
     if card["model"] == "wordpiece":
-        said = "Texts do not come back exactly: white space is left out, and a word that the "
-        said += "vocabulary cannot spell is an unknown token."
+        text = "Texts do not come back exactly: white space is left out, and a word that the "
+        text += "vocabulary cannot spell is an unknown token."
         changed = card["normalisation"]
-        return said if changed == "none" else f"{said} Before that it is normalised ({changed})."
+        return text if changed == "none" else f"{text} Before that it is normalised ({changed})."
     unspelled = _UNSPELLED[card["model"]]
     if card["lossless"]:
         return f"Every text comes back exactly: nothing is normalised, and {unspelled}."
@@ -100,21 +95,21 @@ def kept(card: dict[str, Any]) -> str:
 
 def figures_of(card: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     """(on what they were measured, (title, value) of each)."""
-    found = card.get("measured")
+    figures = card.get("measured")
     rows = []
     if card.get("bytes_a_token_before"):
         for when in ("before", "after"):
             rows.append((f"bytes a token {when}", f"{card[f'bytes_a_token_{when}']:.3f}"))
-    if not found:
+    if not figures:
         return "", rows
-    said = f"Measured on {found['on']}, drawn by a hash with seed {found['seed']}:"
-    said += f" {found['texts']:,} pieces of {found['bytes']:,} bytes in all."
-    if "training" in found["on"] or "learned" in found["on"]:
-        said += " On other text they are worse: `llmcurate tokenizer eval` measures there."
+    sentence = f"Measured on {figures['on']}, drawn by a hash with seed {figures['seed']}:"
+    sentence += f" {figures['texts']:,} pieces of {figures['bytes']:,} bytes in all."
+    if "training" in figures["on"] or "learned" in figures["on"]:
+        sentence += " On other text they are worse: `llmcurate tokenizer eval` measures there."
     for key, title, form in _FIGURES:
-        if found[key] is not None:
-            rows.append((title, form.format(found[key])))
-    return said, rows
+        if figures[key] is not None:
+            rows.append((title, form.format(figures[key])))
+    return sentence, rows
 
 
 def made(card: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -143,8 +138,8 @@ def made(card: dict[str, Any]) -> list[tuple[str, Any]]:
     rows = [(title, card[key]) for key, title in names.items() if card.get(key)]
     if card.get("sample"):
         sample = card["sample"]
-        said = f"{sample['bytes_asked']:,} bytes asked of {sample['bytes_of']:,}"
-        rows.append(("sample", f"{said}, by {sample['by']}, seed {sample['seed']}"))
+        drawn = f"{sample['bytes_asked']:,} bytes asked of {sample['bytes_of']:,}"
+        rows.append(("sample", f"{drawn}, by {sample['by']}, seed {sample['seed']}"))
     if card.get("dictionary"):
         words = card["dictionary"]
         rows.append(("dictionary", f"{words['words']:,} words, sha256 {words['sha256']}"))
@@ -213,16 +208,16 @@ def _name(card: dict[str, Any]) -> str:
     return f"{card['file']} --pattern {card.get('pattern') or 'NAME'}"
 
 
-def _gguf(found: dict[str, str]) -> str:
-    if "refused" in found:
-        return f"- llama.cpp cannot load it: {code(found['refused'])}"
-    names = ", ".join(f"{code(key)} {code(value)}" for key, value in found.items())
+def _gguf(terms: dict[str, str]) -> str:
+    if "refused" in terms:
+        return f"- llama.cpp cannot load it: {code(terms['refused'])}"
+    names = ", ".join(f"{code(key)} {code(value)}" for key, value in terms.items())
     return f"- llama.cpp: `llmcurate tokenizer convert FOLDER --to gguf -o tok.gguf` ({names})"
 
 
 def _figures(card: dict[str, Any]) -> str:
-    said, rows = figures_of(card)
-    return _section("Figures", said, table(("figure", "value"), rows)) if rows else ""
+    sentence, rows = figures_of(card)
+    return _section("Figures", sentence, table(("figure", "value"), rows)) if rows else ""
 
 
 def _made(card: dict[str, Any]) -> str:
@@ -254,8 +249,8 @@ def _made(card: dict[str, Any]) -> str:
 def _settings(card: dict[str, Any]) -> str:
     if "settings" not in card:
         return ""
-    given = {k: json.dumps(v, ensure_ascii=False) for k, v in card["settings"].items()}
-    rows = [(code(k), "not given" if v == "null" else code(v)) for k, v in given.items()]
+    values = {k: json.dumps(v, ensure_ascii=False) for k, v in card["settings"].items()}
+    rows = [(code(k), "not given" if v == "null" else code(v)) for k, v in values.items()]
     paragraphs = [table(("setting", "as given"), rows)]
     if card.get("regex"):
         parts = "\n".join(f"{n}. {code(part)}" for n, part in enumerate(card["regex"], 1))
@@ -270,9 +265,9 @@ def _special(card: dict[str, Any]) -> str:
     ordered = sorted(special.items(), key=lambda pair: pair[1])
     rows = [(code(token), str(number)) for token, number in ordered[:MOST_ROWS]]
     end = card["end_of_text"]
-    said = f"{code(end)} ends a document." if end else "None ends a document."
-    said += " Their spelling in a text stays text, where `llmcurate` encodes."
-    return _section("Special tokens", said, table(("token", "id"), rows), *_more(len(special)))
+    sentence = f"{code(end)} ends a document." if end else "None ends a document."
+    sentence += " Their spelling in a text stays text, where `llmcurate` encodes."
+    return _section("Special tokens", sentence, table(("token", "id"), rows), *_more(len(special)))
 
 
 def _more(count: int) -> list[str]:

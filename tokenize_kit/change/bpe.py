@@ -65,12 +65,12 @@ def learn_more(
     ids, sizes = pieces_of(plan, letters, ends)
     banned, lengths = _encoded(plan, [token.content for token in form.added])
     text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
-    found = learn(
+    learned = learn(
         text, form.size, form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
         banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
     )  # fmt: skip
     never = {token.content.encode() for token in form.added}
-    return named(form.tokens, set(form.merges), never, found, tokens)
+    return named(form.tokens, set(form.merges), never, learned, tokens)
 
 
 def _encoded(plan: Plan, texts: list[str]) -> Buffers:
@@ -82,31 +82,31 @@ def named(
     old: Mapping[Text, int],
     taken: set[tuple[Text, Text]],
     never: Collection[Text],
-    found: np.ndarray,
+    learned: np.ndarray,
     tokens: int,
 ) -> tuple[list[Text], list[tuple[Text, Text]]]:
     """Learned merges as they are spelled, each once, until there are enough tokens.
 
-    old: tokens to ids; taken: their merges; never: what no token is spelled as; found: as
+    old: tokens to ids; taken: their merges; never: what no token is spelled as; learned: as
     bpe_merges.learn returns it.
     """
     spelled = {number: token for token, number in old.items()}
-    known = set(old)
+    spellings = set(old)
     new: list[Text] = []
     merges: list[tuple[Text, Text]] = []
-    for left, right, made in found.tolist():
+    for left, right, token_id in learned.tolist():
         if left not in spelled or right not in spelled:
             continue  # made of one that may not be
         pair = spelled[left], spelled[right]
         token = pair[0] + pair[1]
         if token in never:
             continue
-        if token not in known:
+        if token not in spellings:
             if len(new) == tokens:
                 break
-            known.add(token)
+            spellings.add(token)
             new.append(token)
-        spelled[made] = token
+        spelled[token_id] = token
         if pair not in taken:
             taken.add(pair)
             merges.append(pair)
@@ -191,9 +191,9 @@ def words_by_tokenizers(form: CharBpe, tokenizer: Tokenizer) -> Words:
     """Words are what the tokenizer cuts before it merges, and where they are more, at spaces."""
 
     def words(text: str) -> tuple[np.ndarray, np.ndarray]:
-        found = tokenizer.encode(text, add_special_tokens=False)
-        of_word = [_NONE if number is None else number for number in found.word_ids]
-        ids = np.array(found.ids, np.int64)
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        of_word = [_NONE if number is None else number for number in encoding.word_ids]
+        ids = np.array(encoding.ids, np.int64)
         return ids, np.array(of_word, np.int64) * len(ids) + at_spaces(ids)
 
     at_spaces = _at_spaces(form)
@@ -260,12 +260,12 @@ def learn_more_characters(
     spelled = (_spelled(form, words, text) for text in sorted(never) if text)
     banned = [numbers for numbers in spelled if numbers]
     bases, more = form.size + len(first), tokens - len(first)
-    found = learn(
+    learned = learn(
         laid, bases, bases + more + more // 8 + 16, least, LONGEST,
         np.array([n for numbers in banned for n in numbers], np.int32),
         np.cumsum([0, *map(len, banned)]),
     )  # fmt: skip
-    new, merges = named(old, set(form.merges), never, found, more)
+    new, merges = named(old, set(form.merges), never, learned, more)
     parts = {text: [number] for text, number in form.tokens.items()}
     parts |= {letter: letters.bytes_of(letter) for letter in first}
     for left, right in merges:
@@ -292,7 +292,7 @@ class _Letters:
         spelled = np.flatnonzero(values >= 0)
         if not len(spelled):
             return ids, of_word
-        found, places, at = [], [], 0
+        parts, words, at = [], [], 0
         for run in np.split(spelled, np.flatnonzero(np.diff(spelled) != 1) + 1):
             try:
                 text = values[run].astype(np.uint8).tobytes().decode("utf-8")
@@ -300,18 +300,18 @@ class _Letters:
                 continue  # spelled so by no text
             self.counts.update(text)
             heads = run[(values[run] & 0xC0) != 0x80]
-            found += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
-            places += [np.arange(at, run[0]), heads]
+            parts += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
+            words += [np.arange(at, run[0]), heads]
             at = int(run[-1]) + 1
-        found.append(ids[at:])
-        places.append(np.arange(at, len(ids)))
-        return np.concatenate(found).astype(np.int64), of_word[np.concatenate(places)]
+        parts.append(ids[at:])
+        words.append(np.arange(at, len(ids)))
+        return np.concatenate(parts).astype(np.int64), of_word[np.concatenate(words)]
 
     def chosen(self, least: int, tokens: int) -> list[str]:
         """Those that become tokens, by code point."""
         usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
-        found = Counter({c: self.counts[c] for c in usable if not c.isspace()})
-        return sorted(alphabet(found, tokens)[0])
+        counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
+        return sorted(alphabet(counts, tokens)[0])
 
     def bytes_of(self, letter: str) -> list[int]:
         return [self._ids[byte] for byte in letter.encode()]
@@ -330,15 +330,15 @@ def _numbered(
     places = np.searchsorted(codes, symbols - size)
     letter = symbols >= size
     inside = ~letter
-    known = letter & (places < len(codes))
-    inside[known] = codes[places[known]] == symbols[known] - size
+    candidates = letter & (places < len(codes))
+    inside[candidates] = codes[places[candidates]] == symbols[candidates] - size
     begins = np.zeros(len(symbols), np.bool_)
     begins[np.cumsum(sizes) - sizes] = True
     begins[1:] |= ~inside[:-1]
     word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
     starts = np.flatnonzero(begins[inside])
-    found = np.where(letter, size + places, symbols)[inside].astype(np.int32)
-    return found, np.diff(np.append(starts, len(found))), counts[word_of[starts]]
+    numbered = np.where(letter, size + places, symbols)[inside].astype(np.int32)
+    return numbered, np.diff(np.append(starts, len(numbered))), counts[word_of[starts]]
 
 
 def _spelled(form: CharBpe, words: Words, text: str) -> list[int]:

@@ -79,10 +79,10 @@ def convert(
         raise TokenizerError("no document with text to verify on", exit_code=2)
     about = described(source.form, named(out, to)[1], data) | about
     card = _card(source, to, about, checked)
-    if batches is not None and (known := [k for k in (to, source.kind) if k in _MEASURED]):
+    if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
         with TemporaryDirectory() as folder:  # the ids of both are the same on these texts
-            file = Path(folder) / FILES[known[0]]
-            file.write_bytes(data if known[0] == to else source.path.read_bytes())
+            file = Path(folder) / FILES[formats[0]]
+            file.write_bytes(data if formats[0] == to else source.path.read_bytes())
             card["measured"] = measured(file, sample, "a sample of the texts it was verified on")
     write(out, to, data, source.form, card)
     return card

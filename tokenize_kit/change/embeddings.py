@@ -14,10 +14,9 @@ import numpy as np
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
 
-# Matrices of a safetensors file: read one, write a few; nothing else of a checkpoint is touched.
-#
-# Format (huggingface/safetensors, README): eight bytes little-endian, the size of a JSON header;
-# the header, name to dtype, shape and place; the data. Numbers are float32, float16 or bfloat16.
+# The safetensors format (huggingface/safetensors, README): eight bytes little-endian, the size of a
+# JSON header; the header, name to dtype, shape and offsets; the data. Numbers are float32, float16
+# or bfloat16.
 
 _SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 _MOST_HEADER = 100 << 20  # as the library's own limit
@@ -121,7 +120,7 @@ def write_tensors(path: Path, tensors: dict[str, tuple[np.ndarray, str]]) -> Non
     write_atomic(path, struct.pack("<Q", len(text)), text, *data)
 
 
-# How published models call their tables, at the end of a tensor's name.
+# Names that published models give to their tables, at the end of a tensor's name.
 INPUT = (
     "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "tok_embeddings.weight",
     "embed_in.weight", "shared.weight", "embedding.weight",
@@ -142,7 +141,8 @@ class Table:
 
 
 def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table]:
-    """The tables of a checkpoint: those named, input first, or found by how models call them.
+    """The tables of a checkpoint: those named, input first, or those with the usual names of
+    models.
 
     vocabulary: rows that a table has at least. Raises TokenizerError where none or several fit.
     """
@@ -150,9 +150,9 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     if len(names) > 2:
         raise TokenizerError("tensor: give two at most, input and output", exit_code=2)
     if names:
-        found = list(zip(names, ("input", "output"), strict=False))
+        chosen = list(zip(names, ("input", "output"), strict=False))
     else:
-        found = []
+        chosen = []
         for role, ends in (("input", INPUT), ("output", OUTPUT)):
             fit = [n for n in checkpoint.names if n.endswith(ends) and _stands(n, ends)]
             if len(fit) > 1:
@@ -160,13 +160,13 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
                     f"{path}: {' and '.join(fit)} may be {role} embeddings: name them (--tensor)",
                     exit_code=2,
                 )
-            found += [(name, role) for name in fit]
-        if not any(role == "input" for _, role in found):
+            chosen += [(name, role) for name in fit]
+        if not any(role == "input" for _, role in chosen):
             raise TokenizerError(
                 f"{path}: no tensor is called as input embeddings are: name it (--tensor)",
                 exit_code=2,
             )
-    tables = [Table(n, role, checkpoint.matrix(n), checkpoint.kind(n)) for n, role in found]
+    tables = [Table(n, role, checkpoint.matrix(n), checkpoint.kind(n)) for n, role in chosen]
     for table in tables:
         if len(table.stored) < vocabulary:
             raise TokenizerError(
@@ -237,24 +237,24 @@ def write_extended(
     Tied tables get the same rows. Where they are not tied, the output's are drawn anew.
     """
     same = tied(tables)
-    found = {}
+    tensors = {}
     for number, table in enumerate(tables):
         if not same or not number:
             rows = extended(table, vocabulary, parts, how, seed + number)
-        found[table.name] = (rows, table.kind)
-    write_tensors(out / FILE, found)
+        tensors[table.name] = (rows, table.kind)
+    write_tensors(out / FILE, tensors)
     return _about(tables, same) | {
         "init": how,
         "seed": seed if how == "random" else None,
-        "rows": {name: len(rows) for name, (rows, _) in found.items()},
+        "rows": {name: len(rows) for name, (rows, _) in tensors.items()},
     }
 
 
 def write_cut(tables: Sequence[Table], out: Path, kept: np.ndarray) -> dict[str, Any]:
     """OUT/embeddings.safetensors with the rows of kept ids alone, in order of their new ids."""
-    found = {table.name: (table.stored[kept], table.kind) for table in tables}
-    write_tensors(out / FILE, found)
-    rows = {name: len(stored) for name, (stored, _) in found.items()}
+    tensors = {table.name: (table.stored[kept], table.kind) for table in tables}
+    write_tensors(out / FILE, tensors)
+    rows = {name: len(stored) for name, (stored, _) in tensors.items()}
     return _about(tables, tied(tables)) | {"rows": rows}
 
 

@@ -46,8 +46,6 @@ from tokenize_kit.formats.json_forms import NEVER, escapes, renewed
 from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
 from tokenize_kit.formats.tokenizer_json import spelled
 
-# Pieces of another Unigram model in one that lacks them.
-
 _UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
 _ABOVE = 1 / 64  # a new piece is better than its old parts by so much
 _LEAST = 2_000  # pieces that are trained at least: the fewer, the worse the choice
@@ -78,9 +76,9 @@ class Segments:
         back: list[tuple[int, list[int]]] = [(0, [])] * (len(text) + 1)
         for a in range(len(text)):
             for z in range(a + 1, min(a + self.longest, len(text)) + 1):
-                if (found := self.scores.get(text[a:z])) and scores[a] + found[0] > scores[z]:
-                    scores[z] = scores[a] + found[0]
-                    back[z] = (a, [found[1]])
+                if (piece := self.scores.get(text[a:z])) and scores[a] + piece[0] > scores[z]:
+                    scores[z] = scores[a] + piece[0]
+                    back[z] = (a, [piece[1]])
             if text[a] not in self.scores and scores[a] + self.unknown > scores[a + 1]:
                 scores[a + 1] = scores[a] + self.unknown
                 back[a + 1] = (a, self._missing(text[a]))
@@ -190,37 +188,37 @@ def extend(
     tables = read_tables(embeddings, tensors, size) if embeddings else []
     held = _Held(opened)
     if isinstance(opened.form, ByteBpe):
-        found = _bpe(opened, opened.form, held.split(batches), tokens, least)
+        extension = _bpe(opened, opened.form, held.split(batches), tokens, least)
     elif isinstance(opened.form, CharBpe):
-        found = _char_bpe(opened, opened.form, held.split(batches), tokens, least)
+        extension = _char_bpe(opened, opened.form, held.split(batches), tokens, least)
     else:
-        found = _unigram(opened, opened.form, held.split(batches), tokens)
-    if not found.parts:
+        extension = _unigram(opened, opened.form, held.split(batches), tokens)
+    if not extension.parts:
         raise TokenizerError("the corpus gives no new token: give more text, or another corpus")
     out.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {}
     if tables:
-        about["embeddings"] = write_extended(tables, out, size, found.parts, init, seed)
+        about["embeddings"] = write_extended(tables, out, size, extension.parts, init, seed)
     file = out / ("tokenizer.model" if opened.parts is None else "tokenizer.json")
-    write_atomic(file, found.data)
+    write_atomic(file, extension.data)
     if opened.parts is not None:
         write_beside(opened, out, Tokenizer.from_file(str(file)), end_of(opened.form))
     notes = list(held.notes)
-    if len(found.parts) < tokens:
-        notes.append(f"{len(found.parts)} tokens instead of {tokens}: the corpus has no more")
+    if len(extension.parts) < tokens:
+        notes.append(f"{len(extension.parts)} tokens instead of {tokens}: the corpus has no more")
     card = {
         "extended_from": opened.path.name,
         "source_sha256": opened.sha256,
         "algorithm": algorithm_of(opened.form),
-        **described(opened.form, file, found.data),
-        "vocab": size + len(found.parts),
+        **described(opened.form, file, extension.data),
+        "vocab": size + len(extension.parts),
         "old_tokens": size,
-        "new_tokens": len(found.parts),
+        "new_tokens": len(extension.parts),
         "first_new_id": size,
-        "new_merges": found.merges,
-        "least": least if found.merges is not None else None,
+        "new_merges": extension.merges,
+        "least": least if extension.merges is not None else None,
         "documents": held.learned,
-        "examples": found.shown[:20],
+        "examples": extension.shown[:20],
         **held.measured(opened.encode, open_vocabulary(file).encode),
         "measured": measured(file, *held.sample()),
         **about,
@@ -286,21 +284,21 @@ class _Held:
 
     def sample(self) -> tuple[Sample, str]:
         """Some of the measured texts, and what they are."""
-        found = Sample()
+        sample = Sample()
         for raw in self._texts or self._seen:
-            found.add(raw)
-        return found, "held-out texts" if self._texts else "the texts that were learned from"
+            sample.add(raw)
+        return sample, "held-out texts" if self._texts else "the texts that were learned from"
 
     def measured(self, before: Encode, after: Encode) -> dict[str, Any]:
         """Bytes a token with the old and the new tokenizer."""
         raw = self._texts or self._seen
         data = np.frombuffer(bytearray().join(raw), np.uint8)
         offsets = np.cumsum([0, *map(len, raw)])
-        found = [encode(data, offsets)[0] for encode in (before, after)]
-        tokens = [len(ids) for ids in found]
+        ids_of_both = [encode(data, offsets)[0] for encode in (before, after)]
+        tokens = [len(ids) for ids in ids_of_both]
         # One unknown token may swallow a word: bytes a token look better than they are.
         unknown = (
-            [int((ids == self._unknown).sum()) for ids in found]
+            [int((ids == self._unknown).sum()) for ids in ids_of_both]
             if self._unknown is not None
             else None
         )
@@ -360,8 +358,8 @@ def _char_bpe(
 
 
 def _unigram(opened: Original, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:
-    found = learn_pieces(form, texts, tokens)
-    new = [(text, score) for text, score, _ in found]
+    pieces = learn_pieces(form, texts, tokens)
+    new = [(text, score) for text, score, _ in pieces]
     if opened.parts is None:
         data = add_pieces(opened.raw, new)
     else:
@@ -375,4 +373,4 @@ def _unigram(opened: Original, form: Pieces, texts: Iterable[str], tokens: int) 
         vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
         text = json.dumps(renewed(parts))
         data = Tokenizer.from_str(text).to_str(pretty=True).encode()
-    return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])
+    return _Extension(data, [ids for _, _, ids in pieces], [text for text, _ in new])

@@ -40,12 +40,10 @@ from tokenize_kit.formats.json_forms import NEVER, renewed
 from tokenize_kit.formats.sentencepiece_model import keep_pieces
 from tokenize_kit.formats.tokenizer_json import spelled
 
-# Which tokens stay when a vocabulary is made smaller.
-#
-# A text none of whose tokens go is encoded as before. In BPE that holds where a token goes only
-# when no merge that stays needs it: what is made on the way to a token that stays, stays. In
-# Unigram the best way through a text stays the best; only the penalty of unknown characters,
-# which hangs on the lowest score, must not move.
+# The choice of tokens that stay: a text none of whose tokens go is encoded as before. In BPE that
+# holds where a token goes only when no merge that stays needs it: what is made on the way to a
+# token that stays, stays. In Unigram the best way through a text stays the best; only the penalty
+# of unknown characters, which hangs on the lowest score, must not move.
 
 
 def choose(
@@ -92,7 +90,7 @@ def _bpe(
 ) -> list[int]:
     """Leaves first, the least used one each time; its uses become those of its parts. fixed: of
     numbers, those that stay; others: ids that no merge makes, which stay."""
-    made: dict[int, list[list[int]]] = {}
+    merges_of: dict[int, list[list[int]]] = {}
     needed = dict.fromkeys(numbers.values(), 0)
     for left, right in merges:
         # In SentencePiece's models a single character merges though it is no token.
@@ -100,7 +98,7 @@ def _bpe(
         if (token := numbers.get(left + right)) is None:
             fixed = fixed | set(parts)  # of a token that stays
             continue
-        made.setdefault(token, []).append(parts)
+        merges_of.setdefault(token, []).append(parts)
         for part in parts:
             needed[part] += 1
     used = {number: int(counts[number]) for number in needed}
@@ -117,7 +115,7 @@ def _bpe(
             break
         heapq.heappop(leaves)
         alive.remove(number)
-        for turn, parts in enumerate(made.get(number, [])):
+        for turn, parts in enumerate(merges_of.get(number, [])):
             for part in parts:
                 needed[part] -= 1
                 used[part] += count if turn == 0 else 0
@@ -249,7 +247,7 @@ def _compare(
 ) -> None:
     for data, offsets in batches:
         ids, sizes = old(data, offsets)
-        found, lengths = new(data, offsets)
+        new_ids, lengths = new(data, offsets)
         expected = mapped[ids]
         places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
         for (a, z), (b, y) in zip(
@@ -257,7 +255,7 @@ def _compare(
         ):
             if DROPPED not in expected[a:z]:
                 tally.same += 1
-                if not np.array_equal(expected[a:z], found[b:y]):
+                if not np.array_equal(expected[a:z], new_ids[b:y]):
                     raise CannotHold(
                         "the pruned tokenizer encodes a text otherwise though none of its tokens"
                         " went: do not use it, and report this"
@@ -265,7 +263,7 @@ def _compare(
         tally.texts += len(sizes)
         tally.bytes += int(offsets[-1] - offsets[0])
         tally.before += len(ids)
-        tally.after += len(found)
+        tally.after += len(new_ids)
 
 
 def _rewritten(opened: Original, kept: list[int], new: np.ndarray) -> bytes:

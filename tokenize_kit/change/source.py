@@ -89,9 +89,10 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
     except CannotHold as error:
         raise CannotHold(f"{file}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        what = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
-        said = str(error) or type(error).__name__
-        raise TokenizerError(f"{file}: not a {what.get(kind, kind)}: {said}", exit_code=2) from None
+        names = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
+        reason = str(error) or type(error).__name__
+        message = f"{file}: not a {names.get(kind, kind)}: {reason}"
+        raise TokenizerError(message, exit_code=2) from None
     return Source(file, kind, form, encode, sha256(file), tuple(notes))
 
 

@@ -54,7 +54,7 @@ def hard_texts(form: Form) -> Iterator[Buffers]:
 
 
 def compare(
-    one: Encode, other: Encode, batches: Iterable[Buffers], scores: np.ndarray | None = None
+    before: Encode, after: Encode, batches: Iterable[Buffers], scores: np.ndarray | None = None
 ) -> Checked:
     """Encodes with both; CannotHold shows the first text whose ids differ.
 
@@ -63,13 +63,13 @@ def compare(
     """
     checked = Checked()
     for data, offsets in batches:
-        ids, sizes = one(data, offsets)
-        found, lengths = other(data, offsets)
-        if len(ids) != len(found) or not (np.array_equal(ids, found)):
+        ids, sizes = before(data, offsets)
+        new_ids, lengths = after(data, offsets)
+        if len(ids) != len(new_ids) or not (np.array_equal(ids, new_ids)):
             places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
             for row, (a, z) in enumerate(pairwise(offsets.tolist())):
                 was = ids[places[row] : places[row + 1]]
-                now = found[others[row] : others[row + 1]]
+                now = new_ids[others[row] : others[row + 1]]
                 if np.array_equal(was, now):
                     continue
                 if scores is None or not _tied(scores, was, now):
@@ -81,8 +81,8 @@ def compare(
 
 
 def _tied(scores: np.ndarray, was: np.ndarray, now: np.ndarray) -> bool:
-    one, other = scores[was].sum(), scores[now].sum()
-    return bool(abs(one - other) <= _ROUNDING * max(abs(one), 1.0))
+    before, after = scores[was].sum(), scores[now].sum()
+    return bool(abs(before - after) <= _ROUNDING * max(abs(before), 1.0))
 
 
 def _differ(text: str, was: np.ndarray, now: np.ndarray) -> CannotHold:

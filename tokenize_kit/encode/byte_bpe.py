@@ -35,10 +35,10 @@ from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
 from tokenize_kit.pattern.scan import cut_rows
 
-# Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table;
-# greedy: greedy.Greedy, which is used where `orderly`; slots, found: trie.build_trie of all tokens:
+# Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
+# greedy.Greedy, which is used where `orderly`; slots, token_at: trie.build_trie of all tokens:
 # where `whole`, a piece that is a token is that token, whatever merging gives.
-Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots found whole")
+Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots token_at whole")
 # Room for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
 Room = namedtuple("Room", "symbols ranks dead")
 
@@ -57,7 +57,7 @@ def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
 def _new_piece(data, a, z, bpe, room):
     """Writes the ids of a piece to room.symbols; returns how many."""
     if bpe.whole:
-        token = token_of(bpe.slots, bpe.found, data, a, z)
+        token = token_of(bpe.slots, bpe.token_at, data, a, z)
         if token >= 0:
             room.symbols[0] = token
             return 1
@@ -76,7 +76,7 @@ def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
         for _ in range(counts[row]):
             z = np.int64(ends[piece])
             piece += 1
-            found = False
+            cached = False
             low = high = slot = np.uint64(0)
             kept = z - a <= LONGEST
             if kept:
@@ -84,8 +84,8 @@ def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
                 kept = z - a <= INLINE or seen_before(cache.seen, low)
             if kept:
                 slot = look_up(cache, first_slot(low, high), low, high, data, a, z - a)
-                found = cache.entries[slot, 1] != 0
-            if found:
+                cached = cache.entries[slot, 1] != 0
+            if cached:
                 w = recall(cache, slot, z - a, out, w)
             else:
                 n = _new_piece(data, a, z, bpe, room)
@@ -160,10 +160,10 @@ def _model(model: dict[str, Any]) -> Bpe:
     whole = bool(model.get("ignore_merges"))
     numbers = np.array(list(tokens), np.int64)
     try:
-        slots, found = build_trie(list(tokens.values()), numbers) if whole else _NONE
+        slots, token_at = build_trie(list(tokens.values()), numbers) if whole else _NONE
     except ValueError as error:
         raise Unsupported(str(error)) from None
-    return Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, found, whole)
+    return Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, token_at, whole)
 
 
 _NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
@@ -204,8 +204,8 @@ def plan_of(ranks: dict[bytes, int], pattern: str) -> Plan:
     byte_ids = np.array([ranks[bytes([byte])] for byte in range(256)], np.int64)
     tokens = {rank: token for token, rank in ranks.items()}
     greedy = make_greedy(tokens, byte_ids, pairs)
-    slots, found = build_trie(list(ranks), np.array(list(ranks.values()), np.int64))
-    bpe = Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, found, True)
+    slots, token_at = build_trie(list(ranks), np.array(list(ranks.values()), np.int64))
+    bpe = Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, token_at, True)
     return Plan((compile_pattern(PATTERNS[pattern].parts[0], "rust"),), bpe, ())
 
 

@@ -96,9 +96,9 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     data, ends = numbers_of(alphabet, merges.tokens)
     wanted = np.arange(size + 1, size + 1 + len(merges.tokens))
     left, right = derive(data, ends, np.arange(size + 1), pairs, wanted)
-    made = np.flatnonzero((left >= 0) & (right >= 0))
-    times = ranks_of(pairs, left[made], right[made])
-    a, b, own = left[made], right[made], wanted[made]
+    mergeable = np.flatnonzero((left >= 0) & (right >= 0))
+    times = ranks_of(pairs, left[mergeable], right[mergeable])
+    a, b, own = left[mergeable], right[mergeable], wanted[mergeable]
     orderly = bool(np.all(a < own) and np.all(b < own) and np.all(np.diff(times) > 0))
     orderly = orderly and bool(
         np.all(np.isin(np.append(a, b), np.append(own, np.arange(size + 1))))
@@ -111,23 +111,23 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     if orderly:
         tokens[own, LEFT], tokens[own, RIGHT] = a, b
         pairs = pair_table(np.stack([a, b, own], axis=1))
-        texts = [*characters, *(merges.tokens[k] for k in made.tolist())]
-        middle = ends[made] + tokens[a, LENGTH]
+        texts = [*characters, *(merges.tokens[k] for k in mergeable.tolist())]
+        middle = ends[mergeable] + tokens[a, LENGTH]
         borders = np.stack([data[middle - 1], data[middle]], axis=1)
-    found = np.array([number[text] for text in texts], np.int64)
+    used = np.array([number[text] for text in texts], np.int64)
     trie = build_character_trie(
-        alphabet, size, texts or ["a"], found if texts else np.zeros(1, np.int64)
+        alphabet, size, texts or ["a"], used if texts else np.zeros(1, np.int64)
     )
     if orderly:
-        _shorter(trie.links, trie.found, data, ends, wanted, tokens)
+        _shorter(trie.links, trie.token_at, data, ends, wanted, tokens)
     tokens[:, ID], parts, part_ends = _ids(merges, number)
     inner = np.ones(len(data), np.bool_)
     inner[ends[1:] - 1] = False
     places = np.flatnonzero(inner)
     beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
     dense = 1 + sum(character < DENSE for character in characters)
-    steps = np.zeros((len(trie.found), 4), np.int32)
-    steps[:, :2], steps[:, 2] = trie.links, trie.found
+    steps = np.zeros((len(trie.token_at), 4), np.int32)
+    steps[:, :2], steps[:, 2] = trie.links, trie.token_at
     flat, ids, joins = steps.ravel(), tokens[:, ID].copy(), _bits(borders)
     return CharBpe(
         alphabet, beside, joins, flat, tokens, pairs, orderly, parts, part_ends, dense, ids
@@ -182,15 +182,15 @@ def _has(bits, left, right):
 
 
 @njit(cache=True, nogil=True)
-def _shorter(links, found, data, ends, numbers, tokens):
+def _shorter(links, token_at, data, ends, numbers, tokens):
     """Fills, of each token, the longest one that is a proper beginning of it."""
     for k in range(len(numbers)):
         node = np.int64(data[ends[k]])
-        tokens[numbers[k], SHORTER] = found[node]
+        tokens[numbers[k], SHORTER] = token_at[node]
         for at in range(ends[k] + 1, ends[k + 1] - 1):
             node = np.int64(links[node, 0]) + np.int64(data[at])
-            if found[node] >= 0:
-                tokens[numbers[k], SHORTER] = found[node]
+            if token_at[node] >= 0:
+                tokens[numbers[k], SHORTER] = token_at[node]
 
 
 @njit_within
@@ -340,10 +340,10 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
     return w
 
 
-# Tokens that are found before anything is merged, the longest at every place from left to right.
-# first: uint8[256]: 1 for a byte that one begins with; slots, found: trie.build_trie, of places in
-# ids and sizes: int64[]: id and bytes of each.
-Symbols = namedtuple("Symbols", "first slots found ids sizes")
+# Tokens that are taken before anything is merged, the longest at every position from left to right.
+# first: uint8[256]: 1 for a byte that one begins with; slots, symbol_at: trie.build_trie, of
+# indexes in ids and sizes: int64[]: id and bytes of each.
+Symbols = namedtuple("Symbols", "first slots symbol_at ids sizes")
 
 
 def make_symbols(ids: dict[bytes, int]) -> Symbols:
@@ -351,9 +351,9 @@ def make_symbols(ids: dict[bytes, int]) -> Symbols:
     first = np.zeros(256, np.uint8)
     for text in ids:
         first[text[0]] = 1
-    slots, found = build_trie([*ids] or [b"\xff"], np.arange(max(len(ids), 1)))
+    slots, symbol_at = build_trie([*ids] or [b"\xff"], np.arange(max(len(ids), 1)))
     numbers, sizes = np.array([*ids.values()], np.int64), np.array([*map(len, ids)], np.int64)
-    return Symbols(first, slots, found, numbers, sizes)
+    return Symbols(first, slots, symbol_at, numbers, sizes)
 
 
 @njit_bare
@@ -362,7 +362,7 @@ def _next_symbol(symbols, data, a, z):
     if len(symbols.ids):
         for at in range(a, z):
             if symbols.first[data[at]]:
-                place = longest(symbols.slots, symbols.found, data, at, z)
+                place = longest(symbols.slots, symbols.symbol_at, data, at, z)
                 if place >= 0:
                     return at, place
     return z, np.int64(-1)

@@ -36,12 +36,6 @@ from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import SPACE
 from tokenize_kit.formats.tokenizer_json import Unsupported, panicked
 
-# tokenizer.json files of SentencePiece's kind: Unigram, and byte-pair merges over characters.
-#
-# Taken are the forms that converters write (T5, XLM-R, Llama, Mistral, Gemma) and our own
-# Unigram; everything else is left to `tokenizers`, with the name of what stands in the way. Rows
-# in which its normaliser may do what ours does not are left to it as well (odd_rows.py).
-
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}
 _EVERY_SPACE = Crossed(False, True, False)  # cut before every space
@@ -63,11 +57,11 @@ class Form:
     plain: bool = False
 
 
-def _steps(part: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
+def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
     if part is None:
         return []
     if part["type"] == "Sequence":
-        return [step for one in part[inner] for step in _steps(one, inner)]
+        return [step for child in part[name] for step in _steps(child, name)]
     return [part]
 
 
@@ -316,15 +310,15 @@ class Encoder:
         except BaseException as error:  # the library raises bare Exception, and panics
             if not (isinstance(error, Exception) or panicked(error)):
                 raise
-            said = " ".join(str(error).split())[:200]
-            raise TokenizerError(f"this tokenizer cannot encode the texts: {said}") from error
+            reason = " ".join(str(error).split())[:200]
+            raise TokenizerError(f"this tokenizer cannot encode the texts: {reason}") from error
 
     def _by_library(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, sizes = [], []
         for first in range(0, len(offsets) - 1, _ROWS):
             bounds = offsets[first : first + _ROWS + 1].tolist()
             texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(bounds)]
-            for found in self._encoded(texts):
-                ids.append(np.array(found.ids, np.uint32))
-                sizes.append(len(found.ids))
+            for encoding in self._encoded(texts):
+                ids.append(np.array(encoding.ids, np.uint32))
+                sizes.append(len(encoding.ids))
         return np.concatenate([np.empty(0, np.uint32), *ids]), np.array(sizes, np.int64)

@@ -177,9 +177,9 @@ def merge_long(pairs, symbols, ranks, n):
         if at > 0:
             y = np.int64(before[at])
             _move(heap, places, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
-    left = 0
+    count = 0
     for k in range(n):
         if symbols[k] >= 0:
-            symbols[left] = symbols[k]
-            left += 1
-    return left
+            symbols[count] = symbols[k]
+            count += 1
+    return count

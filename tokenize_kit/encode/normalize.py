@@ -116,8 +116,8 @@ def _keys(
     starts: set[int] = set()
     # Of every path: its unit, bytes that its last character lacks, its first byte, the bytes of its
     # first character, and whether it has no other.
-    unit, left, head, first = (np.zeros(1, np.int64) for _ in range(4))
-    one = np.ones(1, np.bool_)
+    unit, lacking, head, first = (np.zeros(1, np.int64) for _ in range(4))
+    single = np.ones(1, np.bool_)
     for depth in range(_DEEPEST):
         low = np.searchsorted(parents, bases[unit], "left")
         count = np.searchsorted(parents, bases[unit], "right") - low
@@ -125,28 +125,28 @@ def _keys(
         if len(parent) > _MOST_PATHS:
             break
         unit = slots[np.arange(len(parent)) + np.repeat(low - np.cumsum(count) + count, count)]
-        byte, before, first = labels[unit], left[parent], first[parent]
-        left = np.where(before > 0, np.where(byte >> 6 == 2, before - 1, -1), _BEHIND[byte])
-        one = one[parent] & ((before > 0) | (depth == 0))
+        byte, before, first = labels[unit], lacking[parent], first[parent]
+        lacking = np.where(before > 0, np.where(byte >> 6 == 2, before - 1, -1), _BEHIND[byte])
+        single = single[parent] & ((before > 0) | (depth == 0))
         head = byte if depth == 0 else head[parent]
         if depth:
-            starts |= set(np.unique(first[(before == 0) & (left >= 0)]).tolist())
-        first = np.where(one, first << 8 | byte, first)
-        real = left >= 0  # no text has the others' bytes
-        unit, left, head, first = unit[real], left[real], head[real], first[real]
-        one, byte = one[real], byte[real]
+            starts |= set(np.unique(first[(before == 0) & (lacking >= 0)]).tolist())
+        first = np.where(single, first << 8 | byte, first)
+        real = lacking >= 0  # no text has the others' bytes
+        unit, lacking, head, first = unit[real], lacking[real], head[real], first[real]
+        single, byte = single[real], byte[real]
         if not len(unit):
-            found = np.concatenate([np.empty(0, np.int64), *places])
-            return pairs.ravel(), found, keys, frozenset(map(_code_point, starts))
+            values = np.concatenate([np.empty(0, np.int64), *places])
+            return pairs.ravel(), values, keys, frozenset(map(_code_point, starts))
         leaf = units[unit] >> 8 & 1 == 1
         value = (units[bases[unit[leaf]]] & 0x7FFFFFFF).astype(np.int64)
-        if np.any(left[leaf]) or np.any(value >= len(texts)) or np.any(texts[value] >> 6 == 2):
+        if np.any(lacking[leaf]) or np.any(value >= len(texts)) or np.any(texts[value] >> 6 == 2):
             raise Unsupported("a precompiled normaliser that cuts characters")
         if depth == 0:
             pairs[byte[leaf]] = 1
         if depth == 1:
             pairs[head, byte] = 1
-        whole = zip(first[leaf & one].tolist(), value[one[leaf]].tolist(), strict=True)
+        whole = zip(first[leaf & single].tolist(), value[single[leaf]].tolist(), strict=True)
         keys |= {_code_point(code): place for code, place in whole}
         places.append(value)
     raise Unsupported("a precompiled normaliser that does not end")
@@ -165,13 +165,13 @@ _SPACE = np.uint8(0x20)
 _PLAIN, _BLANK, _KEY, _SYMBOL = 0, 1, 2, 3
 
 # special: uint8[256] of these; units, texts, pairs, begins: charsmap.Charsmap; widest: bytes of
-# what replaces one, at most; slots, found: trie.build_trie of the user-defined symbols; prefix,
+# what replaces one, at most; slots, length_at: trie.build_trie of the user-defined symbols; prefix,
 # suffix: whether a space goes before or behind the text; squeeze: whether runs of spaces become
 # one, those at the ends none; single: whether keys of one character are all that counts; lead:
 # whether no space goes before a text that begins with one.
 Normalizer = namedtuple(
     "Normalizer",
-    "special units texts pairs begins widest slots found prefix suffix squeeze single lead",
+    "special units texts pairs begins widest slots length_at prefix suffix squeeze single lead",
 )
 
 
@@ -191,7 +191,7 @@ def make_normalizer(
     special[keys] = _KEY
     special[0x20] = _SYMBOL if special[0x20] == _KEY else _BLANK
     special[[0xE2, *(symbol[0] for symbol in symbols)]] = _SYMBOL
-    slots, found = build_trie(symbols or [b"\xff"], np.array([*map(len, symbols or [b"f"])]))
+    slots, length_at = build_trie(symbols or [b"\xff"], np.array([*map(len, symbols or [b"f"])]))
     return Normalizer(
         special,
         charsmap.units,
@@ -200,7 +200,7 @@ def make_normalizer(
         charsmap.begins,
         charsmap.longest,
         slots,
-        found,
+        length_at,
         prefix,
         suffix,
         squeeze,
@@ -315,7 +315,7 @@ def _normalize(data, at, z, norm, out, w):
         byte = data[at]
         size, a, b = 0, np.int64(0), np.int64(0)
         if special[byte] == _SYMBOL:
-            size = max(longest(norm.slots, norm.found, data, at, z), 0)
+            size = max(longest(norm.slots, norm.length_at, data, at, z), 0)
         replaced = False
         if (size == 0 and len(units)) and (
             at + 1 == z or pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]

@@ -28,11 +28,9 @@ from tokenize_kit.formats.sentencepiece_model import (
 )
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
-# SentencePiece's BPE as merges over characters.
-#
-# Two neighbours merge where they spell a piece, the highest score first, the leftmost of equals.
-# User-defined symbols are taken out before; an unused piece is merged, and comes out as the two
-# that it was merged from (src/bpe_model.cc, 0.2.3).
+# SentencePiece's BPE as merges over characters: two neighbours merge where they spell a piece, the
+# highest score first, the leftmost of equals. User-defined symbols are taken out before; an unused
+# piece is merged, and comes out as the two that it was merged from (src/bpe_model.cc, 0.2.3).
 
 _DEEPEST = 100  # kMaxBpeResegmentDepth, beyond which an unused piece comes out whole
 
@@ -46,13 +44,13 @@ def merges_of(model: Model) -> Merges:
     scores += np.float32(0)  # no zero below another
     tokens = sorted((t for t in mergeable if len(t) > 1), key=lambda t: -scores[mergeable[t]])
     letters = set("".join(mergeable))
-    known = letters | mergeable.keys()
+    mergeable_parts = letters | mergeable.keys()
     ranks = np.unique(-scores, return_inverse=True)[1].tolist()
     rows = [
         (left, right, token, ranks[mergeable[token]])
         for token in tokens
         for cut in range(1, len(token))
-        if (left := token[:cut]) in known and (right := token[cut:]) in known
+        if (left := token[:cut]) in mergeable_parts and (right := token[cut:]) in mergeable_parts
     ]
     unused = pieces_of(model, (UNUSED,))
     parted: dict[str, tuple[str, str]] = {}
@@ -107,9 +105,9 @@ def by_library(library: Any) -> Encode:
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
-        found = library.Encode(texts, num_threads=1)
-        parts = [np.array(ids, np.uint32) for ids in found]
-        counts = np.array([len(ids) for ids in found], np.int64)
+        ids_of_rows = library.Encode(texts, num_threads=1)
+        parts = [np.array(ids, np.uint32) for ids in ids_of_rows]
+        counts = np.array([len(ids) for ids in ids_of_rows], np.int64)
         return np.concatenate([np.empty(0, np.uint32), *parts]), counts
 
     return encode
@@ -149,11 +147,11 @@ def _kernel(model: Model) -> Encode:
         raise Unsupported("a piece that is empty or holds NUL")
     byte_ids = np.empty(0, np.int64)
     if model.byte_fallback:
-        known = {piece.text: k for k, piece in enumerate(model.pieces) if piece.kind == BYTE}
+        byte_pieces = {piece.text: k for k, piece in enumerate(model.pieces) if piece.kind == BYTE}
         names = [f"<0x{byte:02X}>" for byte in range(256)]
-        if any(name not in known for name in names):
+        if any(name not in byte_pieces for name in names):
             raise Unsupported("bytes that are not all there")
-        byte_ids = np.array([known[name] for name in names], np.int64)
+        byte_ids = np.array([byte_pieces[name] for name in names], np.int64)
     fallback = Fallback(unknown[0], byte_ids, True)
     if model.kind == UNIGRAM:
         return _unigram(model, fallback)
@@ -164,14 +162,16 @@ def _kernel(model: Model) -> Encode:
 
 def _bpe(model: Model, fallback: Fallback) -> Encode:
     merges, symbols = merges_of(model), symbols_of(model)
-    bpe, found = make_char_bpe(merges), make_symbols(symbols)
+    bpe, symbol_table = make_char_bpe(merges), make_symbols(symbols)
     borders = crossed([*merges.tokens, *(symbol.decode() for symbol in symbols)])
     width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
     memories = Memories()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         memory = memories.take()
-        ids, sizes = encode_characters(data, offsets, bpe, found, fallback, borders, width, memory)
+        ids, sizes = encode_characters(
+            data, offsets, bpe, symbol_table, fallback, borders, width, memory
+        )
         memories.give(memory)
         return ids, sizes
 

@@ -30,18 +30,18 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
     data = np.frombuffer(bytearray().join(tokens[k] for k in order), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in order)])
-    slots, found = _build(data, ends, np.asarray(ids, np.int64)[order])
+    slots, token_at = _build(data, ends, np.asarray(ids, np.int64)[order])
     if not len(slots):
         raise ValueError(f"the tokens need more than {MOST_SLOTS} slots")
-    return slots, found
+    return slots, token_at
 
 
 @njit(nogil=True)
-def _grown(slots, found, based, size):
+def _grown(slots, token_at, based, size):
     larger, larger_found = np.zeros(size, np.uint32), np.empty(size, np.int32)
     larger_based = np.zeros(size, np.bool_)
     for k in range(len(slots)):  # numba takes seconds to compile what slices do
-        larger[k], larger_found[k], larger_based[k] = slots[k], found[k], based[k]
+        larger[k], larger_found[k], larger_based[k] = slots[k], token_at[k], based[k]
     for k in range(len(slots), size):
         larger_found[k] = -1
     return larger, larger_found, larger_based
@@ -51,7 +51,7 @@ def _grown(slots, found, based, size):
 def _build(data, ends, ids):
     count = len(ids)
     size = 1 << 12
-    slots, found = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
+    slots, token_at = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
     based = np.zeros(size, np.bool_)  # bases in use
     # A leaf's base is 0, so its child by byte 0 would be the root: the root bears another byte.
     slots[0] = _TAKEN | np.uint32(1)
@@ -66,7 +66,7 @@ def _build(data, ends, ids):
         parent, low, high, depth = parents[at], lows[at], highs[at], depths[at]
         at += 1
         if low < high and ends[low + 1] - ends[low] == depth:
-            found[parent] = ids[low]
+            token_at[parent] = ids[low]
             slots[parent] |= _TOKEN
             low += 1
         if low == high:
@@ -84,8 +84,8 @@ def _build(data, ends, ids):
             if place + 512 > size:
                 size *= 2
                 if size > MOST_SLOTS:
-                    return slots[:0], found[:0]
-                slots, found, based = _grown(slots, found, based, size)
+                    return slots[:0], token_at[:0]
+                slots, token_at, based = _grown(slots, token_at, based, size)
             base = place - children[0]
             free = slots[place] == 0 and not based[base]
             for k in range(1, n):
@@ -106,11 +106,11 @@ def _build(data, ends, ids):
             lows.append(starts[k])
             highs.append(starts[k + 1])
             depths.append(depth + 1)
-    return slots[: last + 257].copy(), found[: last + 257].copy()
+    return slots[: last + 257].copy(), token_at[: last + 257].copy()
 
 
 @njit_within
-def longest(slots, found, data, a, z):
+def longest(slots, token_at, data, a, z):
     """The longest token that data[a:z] begins with, -1 for none."""
     unit = slots[np.uint64(0)]
     best = np.uint64(0)
@@ -122,11 +122,11 @@ def longest(slots, found, data, a, z):
             break
         if unit & _TOKEN:
             best = place
-    return np.int64(found[best])
+    return np.int64(token_at[best])
 
 
 @njit_bare
-def token_of(slots, found, data, a, z):
+def token_of(slots, token_at, data, a, z):
     """The token that data[a:z] is, -1 for none."""
     unit = slots[np.uint64(0)]
     place = np.uint64(0)
@@ -136,7 +136,7 @@ def token_of(slots, found, data, a, z):
         unit = slots[place]
         if unit & _LABEL != byte | _TAKEN:
             return np.int64(-1)
-    return np.int64(found[place])
+    return np.int64(token_at[place])
 
 
 @njit_bare
@@ -156,7 +156,7 @@ def all_ends(slots, data, a, z, ends):
 
 
 @njit(cache=True, nogil=True)
-def shorter_tokens(slots, found, data, ends, ids, count):
+def shorter_tokens(slots, token_at, data, ends, ids, count):
     """int32[count]: of each token the longest one that is a proper beginning of it, -1 for none.
 
     data, ends: bytes of the tokens; ids: their numbers, below count.
@@ -166,8 +166,8 @@ def shorter_tokens(slots, found, data, ends, ids, count):
         place = np.int64(0)
         for at in range(ends[k], ends[k + 1] - 1):
             place = np.int64(slots[place] >> _BASE) + np.int64(data[at])
-            if found[place] >= 0:
-                shorter[ids[k]] = found[place]
+            if token_at[place] >= 0:
+                shorter[ids[k]] = token_at[place]
     return shorter
 
 
@@ -178,8 +178,8 @@ MOST_CHARACTER_SLOTS = 1 << 26
 # for one that the vocabulary does not have. The places of blocks come first, then the first block.
 _BLOCKS = 0x1100
 # links: int32[slots, 2]: base of a slot's children, and its parent; a child by number s lies at
-# base + s, those of the root at s. found: int32[slots]: the token that ends there, -1 for none.
-CharacterTrie = namedtuple("CharacterTrie", "links found")
+# base + s, those of the root at s. token_at: int32[slots]: the token that ends there, -1 for none.
+CharacterTrie = namedtuple("CharacterTrie", "links token_at")
 
 
 def make_alphabet(texts: list[str]) -> tuple[np.ndarray, int]:
@@ -210,20 +210,20 @@ def build_character_trie(
     """texts: distinct, not empty, of characters that the alphabet (of `size`) has; ids: int64[]."""
     order = sorted(range(len(texts)), key=texts.__getitem__)
     numbers, ends = numbers_of(alphabet, [texts[k] for k in order])
-    links, found = _build_characters(numbers, ends, np.asarray(ids, np.int64)[order], size)
+    links, token_at = _build_characters(numbers, ends, np.asarray(ids, np.int64)[order], size)
     if not len(links):
         raise ValueError(f"the tokens need more than {MOST_CHARACTER_SLOTS} slots")
-    return CharacterTrie(links, found)
+    return CharacterTrie(links, token_at)
 
 
 @njit(nogil=True)
-def _sized(links, found, size):
+def _sized(links, token_at, size):
     """Both with `size` slots; loops, for numba takes seconds to compile what slices do."""
     other, other_found = np.empty((size, 2), np.int32), np.empty(size, np.int32)
     for k in range(size):
         other[k, 0], other[k, 1], other_found[k] = 0, -1, -1
-    for k in range(min(size, len(found))):
-        other[k, 0], other[k, 1], other_found[k] = links[k, 0], links[k, 1], found[k]
+    for k in range(min(size, len(token_at))):
+        other[k, 0], other[k, 1], other_found[k] = links[k, 0], links[k, 1], token_at[k]
     return other, other_found
 
 
@@ -231,7 +231,7 @@ def _sized(links, found, size):
 def _build_characters(numbers, ends, ids, alphabet):
     """Tokens in sorted order; breadth first, so that slots with many children come first."""
     none, nothing = np.empty((0, 2), np.int32), np.empty(0, np.int32)
-    links, found = _sized(none, nothing, 4 * alphabet + 4096)
+    links, token_at = _sized(none, nothing, 4 * alphabet + 4096)
     # The root has the base 0 and no slot of its own: slot 0 is taken, and nobody's child.
     parents, lows, highs, depths = [0], [0], [len(ids)], [0]
     children = np.empty(alphabet + 1, np.int64)
@@ -243,7 +243,7 @@ def _build_characters(numbers, ends, ids, alphabet):
         parent, low, high, depth = parents[at], lows[at], highs[at], depths[at]
         at += 1
         if low < high and ends[low + 1] - ends[low] == depth:
-            found[parent] = ids[low]
+            token_at[parent] = ids[low]
             low += 1
         if low == high:
             continue
@@ -262,7 +262,7 @@ def _build_characters(numbers, ends, ids, alphabet):
                 if place + alphabet + 1 > len(links):
                     if 2 * len(links) > MOST_CHARACTER_SLOTS:
                         return none, nothing
-                    links, found = _sized(links, found, 2 * len(links))
+                    links, token_at = _sized(links, token_at, 2 * len(links))
                 base = place - children[0]
                 free = links[place, 1] < 0
                 for k in range(1, n):
@@ -283,7 +283,7 @@ def _build_characters(numbers, ends, ids, alphabet):
             highs.append(starts[k + 1])
             depths.append(depth + 1)
     # A leaf's base is 0, others' bases are `last` at most: no walk leaves these.
-    return _sized(links, found, last + alphabet + 2)
+    return _sized(links, token_at, last + alphabet + 2)
 
 
 @njit_bare

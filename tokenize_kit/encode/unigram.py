@@ -39,13 +39,13 @@ _NOTHING = -np.inf
 
 # alphabet: of characters.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
 # same memory as float64[2 a slot]: the base of a slot's children, its parent (-1 at the root), the
-# score of the token that ends there, -inf for none; found: int32[slots]: that token; longest:
+# score of the token that ends there, -inf for none; token_at: int32[slots]: that token; longest:
 # characters of the longest one; lacking: the score of a character without a piece; sums:
 # float32[ids]: what an id adds to the sum of a text, where a character without a piece may be
 # several ids; rounds: whether sums are those of float32; exact: they have no rounding errors all
 # the same; worst: the largest score, without sign.
 Unigram = namedtuple(
-    "Unigram", "alphabet slots values found longest lacking sums rounds exact worst"
+    "Unigram", "alphabet slots values token_at longest lacking sums rounds exact worst"
 )
 # Room for n characters. numbers, places: int32[n + 1], of number_characters; sums, gaps:
 # float64[n + 1]: of every place the best way's sum, and by how much it is better than the second
@@ -68,16 +68,25 @@ def make_unigram(
     pieces that no table holds."""
     used = np.array([*pieces.values()], np.int64)
     alphabet, size = make_alphabet([*pieces])
-    links, found = build_character_trie(alphabet, size, [*pieces], used)
-    slots = np.empty((len(found), 4), np.int32)
+    links, token_at = build_character_trie(alphabet, size, [*pieces], used)
+    slots = np.empty((len(token_at), 4), np.int32)
     slots[:, :2] = links
     slots[slots[:, 1] == 0, 1] = -1
     values = slots.view(np.float64)
-    values[:, 1] = np.where(found >= 0, np.append(scores, _NOTHING)[found], _NOTHING)
+    values[:, 1] = np.where(token_at >= 0, np.append(scores, _NOTHING)[token_at], _NOTHING)
     worst = max(float(np.abs(scores[used]).max(initial=0)), abs(lacking))
     longest = max(map(len, pieces), default=1)
     return Unigram(
-        alphabet, slots.ravel(), values.ravel(), found, longest, lacking, sums, rounds, exact, worst
+        alphabet,
+        slots.ravel(),
+        values.ravel(),
+        token_at,
+        longest,
+        lacking,
+        sums,
+        rounds,
+        exact,
+        worst,
     )
 
 
@@ -97,11 +106,11 @@ def best_path(unigram, rounds, room, n, total):
     numbers[n] = 0  # no token goes on there
     for at in range(n):
         i = np.uint64(at)
-        here = sums[i]
-        if rounds and abs(here) > RESET:
+        sum_before = sums[i]
+        if rounds and abs(sum_before) > RESET:
             for k in range(at, min(at + unigram.longest, n) + 1):
-                sums[k] = np.float64(np.float32(sums[k] - here))
-            here = 0.0
+                sums[k] = np.float64(np.float32(sums[k] - sum_before))
+            sum_before = 0.0
         slot = np.uint64(numbers[i])
         score, last = values[slot << _1 | _1], np.int32(slot)
         if score == _NOTHING:
@@ -109,7 +118,7 @@ def best_path(unigram, rounds, room, n, total):
         end = i + _1
         while True:
             if score > _NOTHING:
-                way = here + score
+                way = sum_before + score
                 if rounds:
                     way = np.float64(np.float32(way))
                 best = sums[end]
@@ -130,11 +139,11 @@ def best_path(unigram, rounds, room, n, total):
 
 
 @njit_bare
-def trace(found, room, n):
+def trace(token_at, room, n):
     """The tokens of the best way and the characters they end at, to the ends of path[:n], ends[:n].
 
-    found: of a Unigram. Returns (where they begin, by how much that way is better than any other,
-    whether it has characters without a piece).
+    token_at: of a Unigram. Returns (where they begin, by how much that way is better than any
+    other, whether it has characters without a piece).
     """
     first, at, margin, lacks = n, n, np.inf, False
     while at > 0:
@@ -144,7 +153,7 @@ def trace(found, room, n):
             room.path[first] = UNKNOWN
             lacks = True
         else:
-            room.path[first] = found[slot]
+            room.path[first] = token_at[slot]
         room.ends[first] = at
         margin = min(margin, room.gaps[at])
         at = np.int64(room.starts[at])
@@ -172,7 +181,7 @@ def _word(data, a, z, unigram, fallback, rounds, total, room, out, w):
     """
     n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.places)
     total = best_path(unigram, rounds, room, n, total)
-    first, margin, lacks = trace(unigram.found, room, n)
+    first, margin, lacks = trace(unigram.token_at, room, n)
     if not lacks:
         for k in range(first, n):
             out[w + k - first] = room.path[k]

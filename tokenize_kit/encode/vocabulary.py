@@ -51,12 +51,12 @@ class Vocabulary:
         """The id of the token that begins a document."""
         return self._first(BEGIN_OF_TEXT, "beginning-of-text", "encode without it (no --bos)")
 
-    def _first(self, names: tuple[str, ...], what: str, without: str) -> int:
+    def _first(self, names: tuple[str, ...], role: str, without: str) -> int:
         for name in names:
             if name in self.special:
                 return self.special[name]
         raise TokenizerError(
-            f"the tokenizer has no {what} token (one of {', '.join(names)}): add one, or {without}",
+            f"the tokenizer has no {role} token (one of {', '.join(names)}): add one, or {without}",
             exit_code=2,
         )
 
@@ -112,8 +112,10 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
     encode = ByPlan(plan).encode
-    found = Vocabulary(path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True)
-    return found, ranks
+    vocabulary = Vocabulary(
+        path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True
+    )
+    return vocabulary, ranks
 
 
 def _pieces(path: Path) -> Vocabulary:

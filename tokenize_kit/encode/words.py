@@ -48,17 +48,17 @@ def new_cache() -> Cache:
 @njit_bare
 def same_bytes(letters, at, data, a, n):
     """Whether these n bytes are the same, eight of them or more."""
-    i, j, left = np.uint64(at), np.uint64(a), np.uint64(n)
-    while left > _8:
+    i, j, remaining = np.uint64(at), np.uint64(a), np.uint64(n)
+    while remaining > _8:
         if load8(letters, i) != load8(data, j):
             return False
-        i, j, left = i + _8, j + _8, left - _8
-    return load8(letters, i + left - _8) == load8(data, j + left - _8)
+        i, j, remaining = i + _8, j + _8, remaining - _8
+    return load8(letters, i + remaining - _8) == load8(data, j + remaining - _8)
 
 
 @njit_within
 def word_key(data, a, z):
-    """The two numbers that a word of data[a:z] is found by; the second is never 0."""
+    """The two numbers that a word of data[a:z] is looked up by; the second is never 0."""
     n = z - a
     i = np.uint64(a)
     if n <= 7:
@@ -82,9 +82,9 @@ def seen_before(seen, low):
     """Whether a word of that first number was asked for before, as far as is remembered."""
     mixed = mix(low)
     slot, mark = mixed & np.uint64(SEEN - 1), np.uint16(mixed >> np.uint64(48))
-    known = seen[slot] == mark
+    repeated = seen[slot] == mark
     seen[slot] = mark
-    return known
+    return repeated
 
 
 @njit_bare
@@ -130,8 +130,8 @@ def first_slot(low, high):
 
 @njit_within
 def look_up(cache, slot, low, high, data, a, n):
-    """The slot, from first_slot's on, of the word of n bytes from a, found by `low` and `high`, or
-    the one that it would take: free, where its second number is 0."""
+    """The slot, from first_slot's on, of the word of n bytes from a, looked up by `low` and `high`,
+    or the one that it would take: free, where its second number is 0."""
     entries = cache.entries
     if n <= INLINE:
         while entries[slot, 1] != 0 and (entries[slot, 0] != low or entries[slot, 1] != high):
@@ -327,9 +327,9 @@ def spell(fallback, data, place, ids, w):
 @njit_bare
 def join_unknown(unknown, ids, first, w):
     """Makes every run of unknown ids in ids[first:w] one; returns the new length."""
-    left = first
+    end = first
     for k in range(first, w):
-        if ids[k] != unknown or left == first or ids[left - 1] != unknown:
-            ids[left] = ids[k]
-            left += 1
-    return left
+        if ids[k] != unknown or end == first or ids[end - 1] != unknown:
+            ids[end] = ids[k]
+            end += 1
+    return end

@@ -101,11 +101,11 @@ def read_metadata(data: bytes | mmap.mmap) -> dict[str, Any]:
     count = reader.plain("Q")
     if count > _MOST_KEYS:
         raise ValueError(f"{count:,} keys")
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for _ in range(count):
         key = reader.string()
-        found[key] = reader.value(reader.plain("I"))
-    return found
+        metadata[key] = reader.value(reader.plain("I"))
+    return metadata
 
 
 def _string(text: str) -> bytes:
@@ -184,12 +184,12 @@ def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Typed]:
 
 def _roles(special: dict[str, int]) -> dict[str, Typed]:
     roles = {"bos": BEGIN_OF_TEXT, "eos": END_OF_TEXT, "padding": _PADDING}
-    found: dict[str, Typed] = {}
+    ids: dict[str, Typed] = {}
     for role, names in roles.items():
         number = next((special[name] for name in names if name in special), None)
         if number is not None:
-            found[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
-    return found
+            ids[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+    return ids
 
 
 def obstacle(form: Form) -> str:
@@ -214,9 +214,9 @@ def to_metadata(form: Form) -> dict[str, Typed]:
 
 
 def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
-    known = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
+    patterns = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
     # What is cut otherwise on some texts is told by comparing ids (verify.py, `obstacle`).
-    fit = [*known.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
+    fit = [*patterns.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
     name = next((n for n, parts in fit if cut_alike(form.parts, parts)), None)
     if name is None:
         raise CannotHold(
@@ -264,7 +264,7 @@ def _pieces(form: Pieces) -> dict[str, Typed]:
     texts, scores, types = (list(column) for column in zip(*form.pieces, strict=True))
     # llama.cpp looks for these in the text before it writes its spaces as U+2581.
     texts = [_spaced(text, kind) for text, _, kind in form.pieces]
-    found = {
+    metadata = {
         **_head("t5" if unigram else "llama", texts, types),
         f"{_PREFIX}scores": Typed(scores, ARRAY, F32),
         f"{_PREFIX}unknown_token_id": Typed(form.unknown, U32),
@@ -273,14 +273,14 @@ def _pieces(form: Pieces) -> dict[str, Typed]:
         f"{_PREFIX}add_eos_token": Typed(False, BOOL),
     }
     if unigram:
-        found[f"{_PREFIX}remove_extra_whitespaces"] = Typed(form.squeeze, BOOL)
+        metadata[f"{_PREFIX}remove_extra_whitespaces"] = Typed(form.squeeze, BOOL)
         if form.charsmap:
-            found[f"{_PREFIX}precompiled_charsmap"] = Typed(list(form.charsmap), ARRAY, U8)
+            metadata[f"{_PREFIX}precompiled_charsmap"] = Typed(list(form.charsmap), ARRAY, U8)
     roles = {"bos": form.begin, "eos": form.end, "padding": form.pad}
     for role, number in roles.items():
         if 0 <= number < len(texts):
-            found[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
-    return found
+            metadata[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+    return metadata
 
 
 def _spaced(text: str, kind: int) -> str:
@@ -360,10 +360,10 @@ def _raw(token: str) -> bytes:
 
 
 def _list(values: dict[str, Any], key: str, kind: type, default: list[Any] | None = None) -> Any:
-    found = values.get(f"{_PREFIX}{key}", default)
-    if not isinstance(found, list) or any(type(value) is not kind for value in found):
+    entries = values.get(f"{_PREFIX}{key}", default)
+    if not isinstance(entries, list) or any(type(value) is not kind for value in entries):
         raise ValueError(f"{_PREFIX}{key} is missing or no array of {kind.__name__}")
-    return found
+    return entries
 
 
 def _id(values: dict[str, Any], role: str, size: int) -> int:

@@ -122,8 +122,8 @@ def pieces_tokenizer(model: Pieces) -> Tokenizer:
     steps = _normalizers(model)
     tokenizer.normalizer = normalizers.Sequence(steps)
     cuts = [pre_tokenizers.Split(Regex(_WORDS), "isolated")] if model.starts_words else []
-    if known := _known(model):
-        cuts.insert(0, pre_tokenizers.Split(Regex(known), "isolated"))
+    if runs := _known(model):
+        cuts.insert(0, pre_tokenizers.Split(Regex(runs), "isolated"))
     own = sorted((t for t, _, k in model.pieces if k == USER_DEFINED), key=len, reverse=True)
     if model.kind == "bpe" and own:
         spelled = "|".join(re.sub(r"([^\w\s])", r"\\\1", text) for text in own)
@@ -184,11 +184,11 @@ def _known(model: Pieces) -> str | None:
 
 def renewed(parts: dict[str, Any]) -> dict[str, Any]:
     """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
-    known = _known(pieces_from_json(parts))
+    runs = _known(pieces_from_json(parts))
     for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
             # Where none are needed any more, one piece: what was cut stays uncut.
-            cut["pattern"]["Regex"] = known or _ALL
+            cut["pattern"]["Regex"] = runs or _ALL
     return parts
 
 
@@ -217,12 +217,12 @@ def _bpe(model: Pieces) -> Any:
     before = None
     for order, _, text in ranked:
         splits = [(text[:k], text[k:]) for k in range(1, len(text))]
-        found = [(a, b) for a, b in splits if a in parts and b in parts]
-        if found and order == before:
+        pairs = [(a, b) for a, b in splits if a in parts and b in parts]
+        if pairs and order == before:
             raise CannotHold(f"two of its pieces have the same score, {text!r} is one of them")
-        before = order if found else before
-        found.sort(key=lambda pair: (model.numbers[pair[0]], model.numbers[pair[1]]))
-        merges += found
+        before = order if pairs else before
+        pairs.sort(key=lambda pair: (model.numbers[pair[0]], model.numbers[pair[1]]))
+        merges += pairs
     own = any(kind == USER_DEFINED for _, _, kind in model.pieces)
     return models.BPE(
         vocab=model.numbers,
@@ -268,17 +268,19 @@ def pieces_from_json(parts: dict[str, Any]) -> Pieces:
     fallback = bool(model.get("byte_fallback"))
     pieces = []
     for number, (text, score) in enumerate(rows):
-        what = NORMAL
+        piece_kind = NORMAL
         if number == unknown:
-            what = UNKNOWN
+            piece_kind = UNKNOWN
         elif text in special:
-            what = CONTROL
+            piece_kind = CONTROL
         elif text in added:
-            what = USER_DEFINED
+            piece_kind = USER_DEFINED
         elif fallback and text in _BYTES:
-            what = BYTE
-        shown = text if what in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)
-        pieces.append((shown, 0.0 if what != NORMAL else score, what))
+            piece_kind = BYTE
+        shown = (
+            text if piece_kind in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)
+        )
+        pieces.append((shown, 0.0 if piece_kind != NORMAL else score, piece_kind))
     ids = {text: number for number, (text, _, _) in enumerate(pieces)}
     begin, end, pad = (
         next((ids[name] for name in names if name in special and name in ids), -1)

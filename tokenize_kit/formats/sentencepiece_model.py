@@ -130,10 +130,10 @@ def read_model(raw: bytes) -> Model:
         if field == _PIECES and wire == BYTES:
             pieces.append(_piece(value))
         elif field == _TRAINER and wire == BYTES:  # a message that stands twice is merged
-            trainer |= {n: found for n, kind, found in fields(value) if kind == NUMBER}
+            trainer |= {n: setting for n, kind, setting in fields(value) if kind == NUMBER}
         elif field == _NORMALIZER and wire == BYTES:
             wires = {2: BYTES, 3: NUMBER, 4: NUMBER, 5: NUMBER}
-            normalizer |= {n: found for n, kind, found in fields(value) if wires.get(n) == kind}
+            normalizer |= {n: setting for n, kind, setting in fields(value) if wires.get(n) == kind}
     if not pieces:
         raise NotAModel("it has no pieces")
     return Model(
@@ -179,8 +179,8 @@ def with_pieces(raw: bytes, pieces: Sequence[Piece]) -> bytes:
 
 
 def _piece(raw: bytes) -> Piece:
-    found = {number: value for number, _, value in fields(raw)}
-    text, score, kind = found.get(1, b""), found.get(2, 0.0), found.get(3, NORMAL)
+    values = {number: value for number, _, value in fields(raw)}
+    text, score, kind = values.get(1, b""), values.get(2, 0.0), values.get(3, NORMAL)
     if not isinstance(text, bytes) or not isinstance(score, float) or not isinstance(kind, int):
         raise NotAModel("a piece of another form")
     try:

@@ -85,11 +85,11 @@ def _merged(ranks: dict[bytes, int], token: bytes, below: int) -> list[bytes]:
     """What merges of ranks below a number make of a token, the lowest first."""
     parts = [bytes([byte]) for byte in token]
     while len(parts) > 1:
-        found = [ranks.get(a + b, below) for a, b in pairwise(parts)]
-        least = min(found)
+        ranks_of_pairs = [ranks.get(a + b, below) for a, b in pairwise(parts)]
+        least = min(ranks_of_pairs)
         if least >= below:
             break
-        at = found.index(least)
+        at = ranks_of_pairs.index(least)
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
     return parts
 
@@ -103,8 +103,8 @@ def to_ranks(form: ByteBpe) -> bytes:
         )
     if any(not token.special for token in form.added):
         raise CannotHold("tiktoken has no added tokens other than special ones")
-    made = [form.tokens[a + b] for a, b in form.merges]
-    if made != sorted(made):
+    ids = [form.tokens[a + b] for a, b in form.merges]
+    if ids != sorted(ids):
         raise CannotHold("its merges are not given by ranks: their order is not that of the ids")
     parts = {a + b: [a, b] for a, b in reversed(form.merges)}
     for token, rank in form.tokens.items():

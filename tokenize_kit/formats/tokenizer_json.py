@@ -25,15 +25,15 @@ def patterns_of(step: dict[str, Any] | None) -> list[str]:
         raise Unsupported("no pre-tokeniser")
     kind = step["type"]
     if kind == "Sequence":
-        found: list[str] = []
+        patterns: list[str] = []
         parts = step["pretokenizers"]
         for number, part in enumerate(parts):
             if part["type"] == "ByteLevel" and number < len(parts) - 1:
                 raise Unsupported("a pre-tokeniser behind ByteLevel")
-            found += patterns_of(part)
+            patterns += patterns_of(part)
         if not parts or parts[-1]["type"] != "ByteLevel":
             raise Unsupported("a pre-tokeniser that does not end in ByteLevel")
-        return found
+        return patterns
     if kind == "ByteLevel":
         if step.get("add_prefix_space", True):
             raise Unsupported("a space put before the text")
@@ -50,7 +50,6 @@ def patterns_of(step: dict[str, Any] | None) -> list[str]:
 
 
 # The printable letters that stand for bytes in byte-level vocabularies (GPT-2's encoder.py).
-
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [byte for byte in range(256) if byte not in set(_PRINTABLE)]
 LETTERS = [""] * 256  # of each byte
@@ -71,9 +70,6 @@ def spelled(data: bytes) -> str:
 def unspelled(letters: str) -> bytes:
     """Letters as bytes; raises KeyError where one stands for none."""
     return bytes([_BYTES[letter] for letter in letters])
-
-
-# The tokens that are looked for in a text before its pieces: special ones, and one for spaces.
 
 
 def add_tokens(tokenizer: Tokenizer, special: Sequence[str], space: str | None = None) -> None:
@@ -112,8 +108,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except BaseException as error:  # the library raises bare Exception, and panics
         if not (isinstance(error, Exception) or panicked(error)):
             raise
-        said = " ".join(str(error).split())[:200]
-        raise TokenizerError(f"{path}: not a tokenizer.json ({said})", exit_code=2) from error
+        reason = " ".join(str(error).split())[:200]
+        raise TokenizerError(f"{path}: not a tokenizer.json ({reason})", exit_code=2) from error
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= MOST_IDS:
         raise TokenizerError(
@@ -158,15 +154,13 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return {token.content: index for index, token in sorted(added.items()) if token.special}
 
 
-# Names published tokenizers give to the token that ends a document, in the order we look.
+# Names published tokenizers give to the token that ends a document, in the order of preference.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 
 
-# Names published tokenizers give to the token that begins a document, in the order we look.
+# Names published tokenizers give to the token that begins a document, in the order of preference.
 BEGIN_OF_TEXT = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]")
 
-
-# The two files beside tokenizer.json that `transformers` reads: what special tokens are for.
 
 # Spellings from which a token's role is known; the end of text is given.
 _ROLES = {
@@ -184,13 +178,13 @@ def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
 
     special: all special tokens in order of their ids.
     """
-    found: dict[str, Any] = {"eos_token": end_of_text}
+    roles: dict[str, Any] = {"eos_token": end_of_text}
     for role, spellings in _ROLES.items():
         for token in special:
-            if token in spellings and role not in found:
-                found[role] = token
-    others = [token for token in special if token not in found.values()]
-    return found | ({"additional_special_tokens": others} if others else {})
+            if token in spellings and role not in roles:
+                roles[role] = token
+    others = [token for token in special if token not in roles.values()]
+    return roles | ({"additional_special_tokens": others} if others else {})
 
 
 def tokenizer_config(tokenizer: Tokenizer, end_of_text: str) -> dict[str, Any]:
@@ -227,8 +221,8 @@ def write_transformers(folder: Path, tokenizer: Tokenizer, end: str | None) -> N
         t.content for _, t in sorted(tokenizer.get_added_tokens_decoder().items()) if t.special
     ]
     roles = special_tokens_map(special, end or "")
-    for found in (config, roles):
+    for table in (config, roles):
         if not end:
-            del found["eos_token"]
+            del table["eos_token"]
     write_atomic(folder / "tokenizer_config.json", to_json(config))
     write_atomic(folder / "special_tokens_map.json", to_json(roles))

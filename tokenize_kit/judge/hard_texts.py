@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-# What tokenizers get wrong: control characters, both line ends, runs of spaces, marks without a
+# Control characters, both line ends, runs of spaces, marks without a
 # base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
 HARD_TEXTS = (
     "a\x00b\x1f\x7f",

@@ -51,8 +51,8 @@ def learn_own(
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
     text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
-    found = learn(text, words.bases, most, least, longest, joined, bounds)
-    return [(left, right, made) for left, right, made in found.tolist()]
+    merges = learn(text, words.bases, most, least, longest, joined, bounds)
+    return [(left, right, merged) for left, right, merged in merges.tolist()]
 
 
 def learn_sentencepiece(
@@ -135,9 +135,9 @@ def _merges_of(pieces: Iterator[tuple[int, ...]], bases: int, most: int) -> list
         if len(numbers) >= most:
             break
         splits = ((piece[:k], piece[k:]) for k in range(1, len(piece)))
-        made = [(numbers[a], numbers[b]) for a, b in splits if a in numbers and b in numbers]
-        if made:  # a piece whose parts were banned cannot be made
-            merges += [(left, right, len(numbers)) for left, right in sorted(made)]
+        pairs = [(numbers[a], numbers[b]) for a, b in splits if a in numbers and b in numbers]
+        if pairs:  # a piece whose parts were banned cannot be made
+            merges += [(left, right, len(numbers)) for left, right in sorted(pairs)]
             numbers[piece] = len(numbers)
     return merges
 
@@ -145,8 +145,8 @@ def _merges_of(pieces: Iterator[tuple[int, ...]], bases: int, most: int) -> list
 def token_names(bases: Sequence[str], merges: Sequence[Merge]) -> list[str]:
     """The tokens: bases, then what merges make."""
     names = list(bases)
-    for left, right, made in merges:
-        if made == len(names):
+    for left, right, merged in merges:
+        if merged == len(names):
             names.append(names[left] + names[right])
     return names
 
@@ -161,11 +161,6 @@ def learn_with_backend(
     return learn_own(words, most, options.min_frequency * scale, longest, banned)
 
 
-# Byte-level BPE learned by `tokenizers`, to hold ours against it.
-#
-# It counts in 32 bits and makes the spellings of special tokens, which are taken out here.
-
-
 def learn_tokenizers(
     documents: Iterable[tuple[str, int]],
     parts: Sequence[str],
@@ -174,7 +169,11 @@ def learn_tokenizers(
     longest: int,
     banned: Sequence[bytes],
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens, merges) as bpe.learn_merges gives them; weights are not heeded."""
+    """(tokens, merges) as bpe.learn_merges gives them, learned by `tokenizers`.
+
+    It counts in 32 bits, without the documents' weights. It makes the spellings of special tokens,
+    which are taken out here.
+    """
     tokenizer = Tokenizer(models.BPE())
     splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -191,11 +190,11 @@ def learn_tokenizers(
     model = json.loads(tokenizer.to_str())["model"]
     refused = set(banned)
     spelled = [unspelled(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)]
-    found = [(unspelled(left), unspelled(right)) for left, right in model["merges"]]
+    merges = [(unspelled(left), unspelled(right)) for left, right in model["merges"]]
     while True:  # a token that is taken out takes those along that can only be made of it
-        kept = [(a, b) for a, b in found if not {a, b, a + b} & refused]
-        made = {a + b for a, b in kept}
-        lost = {name for name in spelled if len(name) > 1 and name not in made} - refused
+        kept = [(a, b) for a, b in merges if not {a, b, a + b} & refused]
+        merged = {a + b for a, b in kept}
+        lost = {name for name in spelled if len(name) > 1 and name not in merged} - refused
         if not lost:
             break
         refused |= lost

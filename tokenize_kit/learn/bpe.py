@@ -103,18 +103,18 @@ def learn_merges(
     from tokenize_kit.learn.bpe_merges import learn
 
     joined, bounds = _joined(list(banned))
-    found = learn(text, 256, tokens, least, longest, _numbers()[joined], bounds)
+    merges = learn(text, 256, tokens, least, longest, _numbers()[joined], bounds)
     names = [bytes([byte]) for byte in ORDER]
-    for left, right, made in found.tolist():
-        if made == len(names):
+    for left, right, merged in merges.tolist():
+        if merged == len(names):
             names.append(names[left] + names[right])
-    return names, [(left, right) for left, right, _ in found.tolist()]
+    return names, [(left, right) for left, right, _ in merges.tolist()]
 
 
 def first_merges(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], tokens: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
-    """What learning at most so many tokens would have found: the first of them.
+    """The first `tokens` tokens, which learning no more than these would give.
 
     Training looks at the number of tokens only to stop, so a smaller vocabulary is the beginning of
     a larger one.
@@ -196,13 +196,13 @@ def train_sizes(
             names, merges = learn_merges(text, most - runs, banned, least, longest)
         else:
             names, merges = _by_sentencepiece(counted.words(), most - runs, longest, banned)
-    found = []
+    tokenizers = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - len(first) - runs)
         fewer = with_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
-        found.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
-    return found
+        tokenizers.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
+    return tokenizers
 
 
 def _by_sentencepiece(
@@ -220,8 +220,8 @@ def _by_sentencepiece(
     tokens = [numbers[list(token)].tolist() for token in banned]
     names = [bytes([byte]) for byte in ORDER]
     merges = learn_sentencepiece(words, most, longest, tokens)
-    for left, right, made in merges:
-        if made == len(names):
+    for left, right, merged in merges:
+        if merged == len(names):
             names.append(names[left] + names[right])
     return names, [(left, right) for left, right, _ in merges]
 

@@ -50,10 +50,10 @@ _GONE = np.int32(-2)
 # With a type of their own: numba compiles a function anew for every plain number given to it.
 _ALL, _ONCE = np.int64(-1), np.int64(1)
 
-# What stands beside the tokens of one turn. A neighbour's code is its number, on the right + half
-# of the codes; the new token itself stands on the left always. sums: int64[codes, 2]: weights,
-# places; less: what of the weights is taken back; touched: codes; event, place: codes and first
-# cells of all pairs that came up.
+# The neighbours of the tokens that one merge makes. A neighbour's code is its number, on the right
+# + half of the codes; the new token itself stands on the left always. sums: int64[codes, 2]:
+# weights, places; less: what of the weights is taken back; touched: codes; event, place: codes and
+# first cells of all pairs that came up.
 Beside = namedtuple("Beside", "sums less touched event place")
 
 
@@ -73,7 +73,7 @@ def learn(text, bases, most, least, longest, banned, banned_ends):
     return _learn(text, bases, most, least, threshold, STEP, longest, banned, banned_ends)
 
 
-# Spelling: letters: int32[] of all tokens one after the other, ends: int64[tokens + 1].
+# letters: int32[], the symbols of all tokens one after the other; ends: int64[tokens + 1].
 
 
 @njit(nogil=True)
@@ -133,7 +133,7 @@ def _add_token(letters, ends, a, b, new):
 @njit(nogil=True)
 def _all_in_words(cells, lengths, places, a, b):
     """All places of a pair in the words that have these."""
-    found, done = [np.int32(0) for _ in range(0)], 0
+    positions, done = [np.int32(0) for _ in range(0)], 0
     for place in places:
         at = np.int64(place)
         if at < done:
@@ -142,10 +142,10 @@ def _all_in_words(cells, lengths, places, a, b):
             at -= 1
         while cells[at] >= 0:
             if cells[at] == a and cells[at + lengths[a]] == b:
-                found.append(np.int32(at))
+                positions.append(np.int32(at))
             at += lengths[cells[at]]
         done = int(at)
-    return np.array(found, np.int32)
+    return np.array(positions, np.int32)
 
 
 @njit(nogil=True)

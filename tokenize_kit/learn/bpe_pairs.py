@@ -18,7 +18,7 @@ from tokenize_kit.learn.words import weight_at
 FREE = np.int64(-1)
 
 # table: int64[slots, 2]: a pair (left << 32 | right) and its number, by which key, count and
-# waiting (how many entries of it wait) are found.
+# waiting (how many entries of it wait) are indexed.
 Pairs = namedtuple("Pairs", "table key count waiting")
 # Entries: the number of a pair, the pair, its count when last looked up, its places in `where`,
 # which lie there in the order of entries. heap: entries that wait.
@@ -256,7 +256,7 @@ def _candidate(cells, lengths, at, behind, only, longest, sketch, threshold):
 @njit(nogil=True)
 def _counted(
     cells, lengths, blocks, bounds, values, kept, sketch, threshold, only, longest,
-    at, table, sums, keys, found,
+    at, table, sums, keys, count,
 ):  # fmt: skip
     """(place, pairs found) where there is no room for another pair, or at the end of the text."""
     at, behind = _following(cells, lengths, at)
@@ -265,16 +265,16 @@ def _counted(
         if key >= 0 and kept[find(kept, key), 0] == FREE:
             slot = find(table, key)
             if table[slot, 0] == FREE:
-                if found == len(keys):
-                    return at, found
-                table[slot, 0], table[slot, 1] = key, found
-                keys[found], sums[found, 0], sums[found, 1] = key, 0, 0
-                found += 1
+                if count == len(keys):
+                    return at, count
+                table[slot, 0], table[slot, 1] = key, count
+                keys[count], sums[count, 0], sums[count, 1] = key, 0, 0
+                count += 1
             k = table[slot, 1]
             sums[k, 0] += weight_at(blocks, bounds, values, at)
             sums[k, 1] += 1
         at, behind = _following(cells, lengths, behind)
-    return at, found
+    return at, count
 
 
 @njit(nogil=True)
@@ -305,29 +305,29 @@ def scan(text, pairs, entries, n, threshold, only, longest):
     room = 1 << 12
     table, keys = empty_table(2 * room), np.empty(room, np.int64)
     sums = np.empty((room, 2), np.int64)
-    at, found = np.int64(0), np.int64(0)
+    at, count = np.int64(0), np.int64(0)
     while True:
-        at, found = _counted(
+        at, count = _counted(
             cells, lengths, blocks, bounds, values, pairs.table, sketch, threshold, only, longest,
-            at, table, sums, keys, found,
+            at, table, sums, keys, count,
         )  # fmt: skip
         if at < 0:
             break
-        keys = wider(keys, 2 * found)
+        keys = wider(keys, 2 * count)
         grown = np.empty((len(keys), 2), np.int64)
-        for k in range(found):
+        for k in range(count):
             grown[k, 0], grown[k, 1] = sums[k, 0], sums[k, 1]
         sums = grown
         table = larger_table(table, len(keys))
     many, places = np.int64(0), np.int64(0)
-    for k in range(found):
+    for k in range(count):
         if sums[k, 0] >= threshold:
             many += 1
             places += sums[k, 1]
     pairs = room_for_pairs(pairs, n[PAIRS] + many)
     entries = room_for_entries(entries, n, many, places)
     first, first_entry = n[PAIRS], n[ENTRIES]
-    for k in range(found):
+    for k in range(count):
         if sums[k, 0] >= threshold:
             p = keep(pairs.table, pairs.key, pairs.count, pairs.waiting, n, keys[k], sums[k, 0])
             enter_pair(entries, pairs, n, p, sums[k, 1])

@@ -23,11 +23,10 @@ from tokenize_kit.judge.hard_texts import HARD_TEXTS, round_trip_failures
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
 
-# A chat template for tokenizer_config.json: Jinja, as transformers reads it.
-
 
 def read_template(path: Path) -> str:
-    """The template; raises TokenizerError naming the file, and the line that does not parse."""
+    """A chat template (Jinja) for tokenizer_config.json; raises TokenizerError naming the file, and
+    the line that does not parse."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -60,8 +59,8 @@ def read_template(path: Path) -> str:
     return text
 
 
-def _wrong(path: Path, what: str) -> TokenizerError:
-    return TokenizerError(f"chat template {path}: {what}", exit_code=2)
+def _wrong(path: Path, reason: str) -> TokenizerError:
+    return TokenizerError(f"chat template {path}: {reason}", exit_code=2)
 
 
 _ALGORITHMS = {
@@ -120,11 +119,11 @@ def _without_gguf(options: TrainingOptions) -> str:
         return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
     if not options.lossless:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
-    known = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
+    names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     own = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
     if own is None or not own.gguf or around:
-        hint = f"--pattern {known} alone"
+        hint = f"--pattern {names} alone"
     else:
         hint = f"--digits {own.digits}"
     return (
@@ -241,8 +240,8 @@ def _round_trip(
 
 def _settings(options: TrainingOptions) -> dict[str, Any]:
     """Every option as it was given, as JSON values; null: the default of the model or pattern."""
-    given = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+    settings = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
 
 
 def _digits(options: TrainingOptions) -> str | None:

@@ -32,10 +32,10 @@ class CharacterWords:
 
     def frequencies(self) -> Counter[str]:
         """How often every character occurs, in whole numbers of 64 bits."""
-        found, numbers = np.unique(self.codes, return_inverse=True)
-        sums = np.zeros(len(found), np.int64)
+        codes, numbers = np.unique(self.codes, return_inverse=True)
+        sums = np.zeros(len(codes), np.int64)
         np.add.at(sums, numbers, np.repeat(self.counts, np.diff(self.ends)))
-        return Counter(dict(zip(map(chr, found.tolist()), sums.tolist(), strict=True)))
+        return Counter(dict(zip(map(chr, codes.tolist()), sums.tolist(), strict=True)))
 
 
 def characters_of(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
@@ -66,22 +66,22 @@ def alphabet(
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
-def words_of(found: CharacterWords, kept: Sequence[str]) -> Words:
+def words_of(words: CharacterWords, kept: Sequence[str]) -> Words:
     """The words as numbers of the kept characters, cut where a character is not one of them.
 
     kept: sorted by code point; a character's number is its place there.
     """
-    known = np.array([ord(c) for c in kept], np.uint32)
-    places = np.searchsorted(known, found.codes)
-    inside = places < len(known)
-    inside[inside] = known[places[inside]] == found.codes[inside]
-    begins = np.zeros(len(found.codes), np.bool_)
-    begins[found.ends[:-1][found.ends[:-1] < len(found.codes)]] = True
+    codes = np.array([ord(c) for c in kept], np.uint32)
+    places = np.searchsorted(codes, words.codes)
+    inside = places < len(codes)
+    inside[inside] = codes[places[inside]] == words.codes[inside]
+    begins = np.zeros(len(words.codes), np.bool_)
+    begins[words.ends[:-1][words.ends[:-1] < len(words.codes)]] = True
     begins[1:] |= ~inside[:-1]  # behind a rare character a word begins anew
     starts = np.flatnonzero(begins[inside])
-    word_of = np.repeat(np.arange(len(found.counts)), np.diff(found.ends))[inside]
+    word_of = np.repeat(np.arange(len(words.counts)), np.diff(words.ends))[inside]
     sizes = np.diff(np.append(starts, np.count_nonzero(inside)))
-    return Words(places[inside].astype(np.int32), sizes, found.counts[word_of[starts]], len(known))
+    return Words(places[inside].astype(np.int32), sizes, words.counts[word_of[starts]], len(codes))
 
 
 def spelled_in(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
@@ -101,8 +101,8 @@ def train_char_bpe(
     documents, scale: as in bpe.train_sizes. Sizes with the same characters are learned together.
     """
     first, parts = options.first_tokens, options.cutting.parts
-    found = characters_of(*count_words(documents, options.counted_parts, dictionary).words())
-    frequencies = found.frequencies()
+    words = characters_of(*count_words(documents, options.counted_parts, dictionary).words())
+    frequencies = words.frequencies()
     runs = max(0, options.space_runs - 1)
     if options.space_token:
         del frequencies[" "]
@@ -118,7 +118,7 @@ def train_char_bpe(
             most = max(rooms[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
             banned = spelled_in([*options.banned, *BYTE_PIECES], bases)
-            merges = learn_with_backend(words_of(found, bases), options, most, scale, banned)
+            merges = learn_with_backend(words_of(words, bases), options, most, scale, banned)
             learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]
         fewer = first_merges(names, [(a, b) for a, b, _ in merges], rooms[size])

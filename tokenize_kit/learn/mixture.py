@@ -25,11 +25,11 @@ NO_VALUE = ""  # of documents whose column is empty
 @njit(cache=True, nogil=True)
 def text_hashes(data, offsets, seed):
     """uint64[rows] of data: uint8[], offsets: int64[rows + 1]; seed: uint64."""
-    found = np.empty(len(offsets) - 1, np.uint64)
+    hashes = np.empty(len(offsets) - 1, np.uint64)
     salt = mix(seed + np.uint64(1))
-    for row in range(len(found)):
-        found[row] = mix(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
-    return found
+    for row in range(len(hashes)):
+        hashes[row] = mix(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
+    return hashes
 
 
 def _texts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:

@@ -139,21 +139,21 @@ class TrainingOptions:
     def _check_backend(self) -> None:
         if self.backend is None:
             return
-        known = BACKENDS[self.model]
+        backends = BACKENDS[self.model]
         if self.backend not in get_args(Backend):
             raise _wrong(f"backend {self.backend!r}: choose {_or(get_args(Backend))}")
-        if self.backend not in known:
-            raise _wrong(f"backend {self.backend}: {self.model} is learned by {_or(known)}")
+        if self.backend not in backends:
+            raise _wrong(f"backend {self.backend}: {self.model} is learned by {_or(backends)}")
         if self.backend == "sentencepiece" and self.min_frequency != 2:
             raise _wrong("min-frequency: SentencePiece has none; use backend own")
         if self.backend == "tokenizers":
-            given = {
+            excluded = {
                 "dictionary": self.dictionary is not None,
                 "several sizes": len(self.sizes) > 1,
                 "weights": self.weights is not None,
                 "temperature": self.temperature is not None,
             }
-            for name, is_given in given.items():
+            for name, is_given in excluded.items():
                 if is_given:
                     raise _wrong(f"{name}: not with backend tokenizers; use own")
 
@@ -183,7 +183,7 @@ class TrainingOptions:
         if self.model == "bpe" and self.character_coverage is not None:
             raise _wrong("character-coverage: bpe has all bytes and covers everything")
         if self.model == "wordpiece":
-            given = {
+            excluded = {
                 "pattern": self.pattern not in (None, "bert"),
                 "graphemes": self.graphemes,
                 "regex": bool(self.regex),
@@ -191,7 +191,7 @@ class TrainingOptions:
                 "space-runs": bool(self.space_runs),
                 "space-token": self.space_token is not None,
             }
-            for name, is_given in given.items():
+            for name, is_given in excluded.items():
                 if is_given:
                     raise _wrong(f"{name}: wordpiece is cut as BERT cuts; leave it out")
         if self.model not in ("wordpiece", "unigram") and self.pattern == "bert":
@@ -202,7 +202,7 @@ class TrainingOptions:
             raise _wrong("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
         if self.digits not in (None, "single"):
             raise _wrong("unigram splits digits one by one: use digits single")
-        given = {
+        excluded = {
             "pattern": self.pattern not in (None, "metaspace"),  # SentencePiece's own
             "regex": bool(self.regex),
             "graphemes": self.graphemes,
@@ -213,7 +213,7 @@ class TrainingOptions:
             "min-frequency": self.min_frequency != 2,
             "max-token-length": self.max_token_length is not None,
         }
-        for name, is_given in given.items():
+        for name, is_given in excluded.items():
             if is_given:
                 raise _wrong(f"{name}: not for unigram; use bpe or char-bpe")
 

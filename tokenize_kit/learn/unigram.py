@@ -31,8 +31,9 @@ from tokenize_kit.learn.char_bpe import alphabet
 from tokenize_kit.learn.options import COVERAGE
 from tokenize_kit.segment.dictionary import Dictionary
 
-# What SentencePiece's trainer ends or discards a sentence at: no piece may contain a tab, a line
-# end, NUL or U+2581, and a sentence with U+2585 is skipped whole. We cut there, and lose nothing.
+# Characters at which SentencePiece's trainer ends or discards a sentence: no piece may contain a
+# tab, a line end, NUL or U+2581, and a sentence with U+2585 is skipped whole. We cut there, and
+# lose nothing.
 _CUT = re.compile("[\x00\t\n\r\u2581\u2585]+")
 _PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _BYTE_PIECES = 256

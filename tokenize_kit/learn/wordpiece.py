@@ -31,27 +31,27 @@ _WITHIN = "\ud800"
 LONGEST_WORD = 1000
 
 
-def _without_space(found: CharacterWords) -> CharacterWords:
+def _without_space(words: CharacterWords) -> CharacterWords:
     """The words that are no white space, which is left out. Pieces are all space or none."""
-    begins = found.ends[:-1]
-    space = members("s")[found.codes[begins]]
-    kept = np.repeat(~space, np.diff(found.ends))
-    sizes = np.diff(found.ends)[~space]
-    return CharacterWords(found.codes[kept], np.append(0, np.cumsum(sizes)), found.counts[~space])
+    begins = words.ends[:-1]
+    space = members("s")[words.codes[begins]]
+    kept = np.repeat(~space, np.diff(words.ends))
+    sizes = np.diff(words.ends)[~space]
+    return CharacterWords(words.codes[kept], np.append(0, np.cumsum(sizes)), words.counts[~space])
 
 
-def words_of(found: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
+def words_of(words: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
     """(words of kept characters alone, their symbols: characters, and those that stand within a
     word, marked); words with another character are [UNK] and teach nothing.
 
     kept: sorted by code point.
     """
-    known = np.array([ord(c) for c in kept], np.uint32)
-    places = np.searchsorted(known, found.codes)
-    inside = places < len(known)
-    inside[inside] = known[places[inside]] == found.codes[inside]
-    sizes = np.diff(found.ends)
-    whole = np.add.reduceat(~inside, found.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
+    codes = np.array([ord(c) for c in kept], np.uint32)
+    places = np.searchsorted(codes, words.codes)
+    inside = places < len(codes)
+    inside[inside] = codes[places[inside]] == words.codes[inside]
+    sizes = np.diff(words.ends)
+    whole = np.add.reduceat(~inside, words.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
     symbols = places[np.repeat(whole, sizes)]
     sizes = sizes[whole]
     within = np.ones(len(symbols), np.bool_)
@@ -59,7 +59,7 @@ def words_of(found: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
     behind, numbers = np.unique(symbols[within], return_inverse=True)
     symbols[within] = len(kept) + numbers
     bases = [*kept, *(_WITHIN + kept[place] for place in behind.tolist())]
-    return Words(symbols.astype(np.int32), sizes, found.counts[whole], len(bases)), bases
+    return Words(symbols.astype(np.int32), sizes, words.counts[whole], len(bases)), bases
 
 
 def _written(name: str) -> str:
@@ -76,16 +76,16 @@ def train_wordpiece(
 ) -> list[tuple[Tokenizer, dict[str, Any]]]:
     """A tokenizer of each of the sizes, from one count, and what its card says of it."""
     first, parts = options.first_tokens, options.cutting.parts
-    found = _without_space(
+    counted = _without_space(
         characters_of(*count_words(documents, options.counted_parts, dictionary).words())
     )
-    frequencies = found.frequencies()
+    frequencies = counted.frequencies()
     trained = []
     for size in options.sizes:
         room = size - len(first)
         # A character may take two tokens, one of them within words.
         kept, covered = alphabet(frequencies, room // 2, options.coverage)
-        words, bases = words_of(found, sorted(kept))
+        words, bases = words_of(counted, sorted(kept))
         numbers = {name: k for k, name in enumerate(bases)}
         banned = [
             [numbers[c] for c in spelled]

@@ -95,21 +95,21 @@ def _count(data, ends, at, start, weight, slots, hashes, counts, word_ends, lett
         z = ends[at]
         value = hash_bytes(data, start, z)
         slot = value & mask
-        found = False
+        equal = False
         while slots[slot] >= 0:
             k = slots[slot]
             if hashes[k] == value and word_ends[k + 1] - word_ends[k] == z - start:
-                found = True
+                equal = True
                 b = word_ends[k]
                 for i in range(z - start):
                     if letters[b + i] != data[start + i]:
-                        found = False
+                        equal = False
                         break
-                if found:
+                if equal:
                     counts[k] += weight
                     break
             slot = (slot + np.uint64(1)) & mask
-        if not found:
+        if not equal:
             b = word_ends[used]
             if used == len(counts) or b + z - start > len(letters):
                 return at, start, used

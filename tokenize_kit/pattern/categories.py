@@ -40,7 +40,7 @@ def scripts() -> np.ndarray:
 
 def _by_code_point(packed: str) -> np.ndarray:
     runs = zlib.decompress(base64.b85decode(packed))
-    found = np.empty(CODE_POINTS, np.uint8)
+    values = np.empty(CODE_POINTS, np.uint8)
     at = place = 0
     while at < len(runs):
         value, length, shift = runs[at], 0, 0
@@ -51,9 +51,9 @@ def _by_code_point(packed: str) -> np.ndarray:
             if runs[at] < 0x80:
                 break
         at += 1
-        found[place : place + length] = value
+        values[place : place + length] = value
         place += length
-    return found
+    return values
 
 
 @lru_cache(maxsize=16)
@@ -63,9 +63,9 @@ def members(name: str) -> np.ndarray:
     Raises KeyError for a name that is no category and no script.
     """
     if name == "s":
-        found = np.zeros(CODE_POINTS, np.bool_)
-        found[_SPACES] = True
-        return found
+        inside = np.zeros(CODE_POINTS, np.bool_)
+        inside[_SPACES] = True
+        return inside
     if name in SCRIPTS:
         return scripts() == SCRIPTS.index(name)
     wanted = [k for k, n in enumerate(NAMES) if n == name or (len(name) == 1 and n[0] == name)]
@@ -77,12 +77,12 @@ def members(name: str) -> np.ndarray:
 def folds(code_point: int) -> set[int]:
     """The code points that (?i) takes for one letter: its cases, and the few that fold to it."""
     letter = chr(code_point)
-    found = {code_point, *(ord(c) for c in (letter.lower(), letter.upper()) if len(c) == 1)}
+    code_points = {code_point, *(ord(c) for c in (letter.lower(), letter.upper()) if len(c) == 1)}
     # Unicode's simple folding of ASCII letters: the long s and the Kelvin sign.
     for other, base in ((0x17F, "s"), (0x212A, "k")):
         if letter.lower() == base:
-            found.add(other)
-    return found
+            code_points.add(other)
+    return code_points
 
 
 CATEGORY_RUNS = (

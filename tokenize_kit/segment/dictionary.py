@@ -96,8 +96,8 @@ def _kind_at(data, at, kinds):
 
 
 @njit(nogil=True)
-def _stretch(data, start, end, kinds, slots, found, count):
-    """Appends the ends of words within a stretch to found: int64[]; their new count."""
+def _stretch(data, start, end, kinds, slots, cuts, count):
+    """Appends the ends of words within a stretch to cuts: int64[]; their new count."""
     size = (end - start) // 3
     begins = np.ones(size + 1, np.bool_)
     for k in range(1, size):
@@ -124,7 +124,7 @@ def _stretch(data, start, end, kinds, slots, found, count):
     while following[k] < size:
         stop = following[k]
         if is_word[k] or is_word[stop]:
-            found[count] = start + 3 * stop
+            cuts[count] = start + 3 * stop
             count += 1
         k = stop
     return count
@@ -132,8 +132,8 @@ def _stretch(data, start, end, kinds, slots, found, count):
 
 @njit(cache=True, nogil=True)
 def _cut(data, offsets, kinds, slots):
-    found = np.empty(len(offsets) + (offsets[-1] - offsets[0]) // 3 + 1, np.int64)
-    found[0] = offsets[0]
+    cuts = np.empty(len(offsets) + (offsets[-1] - offsets[0]) // 3 + 1, np.int64)
+    cuts[0] = offsets[0]
     count = np.int64(1)
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
@@ -145,8 +145,8 @@ def _cut(data, offsets, kinds, slots):
             while stop < end and _kind_at(data, stop, kinds):
                 stop += 3
             if stop - at > 3:
-                count = _stretch(data, at, stop, kinds, slots, found, count)
+                count = _stretch(data, at, stop, kinds, slots, cuts, count)
             at = max(stop, at + 3)
-        found[count] = end
+        cuts[count] = end
         count += 1
-    return found[:count]
+    return cuts[:count]

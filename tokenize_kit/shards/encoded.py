@@ -53,8 +53,8 @@ def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.nd
     """The stretches of tokens that begin there, one after the other."""
     before = np.cumsum(lengths) - lengths
     places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    found: np.ndarray = tokens[places]
-    return found
+    gathered: np.ndarray = tokens[places]
+    return gathered
 
 
 def joined(parts: list[Encoded]) -> Encoded:

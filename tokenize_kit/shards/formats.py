@@ -198,8 +198,8 @@ class Side:
         open_names = len(self._shard.names)
         whole = self.files[:-open_names]
         counts = {name: getattr(self, name) for name in _COUNTS} | {"files": whole}
-        found = {**counts, "number": self._number - 1, "shard": shard}
-        return found, [*(self.folder / name for name in whole), *paths]
+        state = {**counts, "number": self._number - 1, "shard": shard}
+        return state, [*(self.folder / name for name in whole), *paths]
 
     def add(self, documents: Encoded) -> None:
         """Whole documents into shards: one is closed before the document that would take it over

@@ -115,15 +115,15 @@ def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
         columns = [flat.take(pa.array(even)), flat.take(pa.array(even + 1))]
     else:
         return None
-    if any(not pa.types.is_integer(one.type) or one.null_count for one in columns):
+    if any(not pa.types.is_integer(numbers.type) or numbers.null_count for numbers in columns):
         return None
-    starts, ends = (one.cast(pa.int64()).to_numpy() for one in columns)
+    starts, ends = (numbers.cast(pa.int64()).to_numpy() for numbers in columns)
     return starts, ends
 
 
 def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
     """Of JSON text, as lists of JSON lines come."""
-    found: list[tuple[int, int, int]] = []
+    ranges: list[tuple[int, int, int]] = []
     whole = np.zeros(len(column), np.bool_)
     for row, value in enumerate(column.to_pylist()):
         try:
@@ -140,8 +140,8 @@ def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
                 pair = [*pair.values()]
             if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_place, pair))):
                 raise _wrong(texts, row, name, f"{json.dumps(pair)[:40]} is no [start, end)")
-            found.append((row, *pair))
-    rows, starts, ends = np.array(found, np.int64).reshape(-1, 3).T
+            ranges.append((row, *pair))
+    rows, starts, ends = np.array(ranges, np.int64).reshape(-1, 3).T
     return Ranges(rows, starts, ends, whole)
 
 
@@ -159,8 +159,8 @@ def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.n
     wrong = np.flatnonzero((starts < 0) | (ends < 0) | (starts > ends))
     if len(wrong):
         k = int(wrong[0])
-        said = f"[{ranges.starts[k]}, {ranges.ends[k]}) is not within the text's characters"
-        raise _wrong(texts, int(ranges.rows[k]), name, said)
+        reason = f"[{ranges.starts[k]}, {ranges.ends[k]}) is not within the text's characters"
+        raise _wrong(texts, int(ranges.rows[k]), name, reason)
     return starts, ends
 
 
@@ -188,5 +188,5 @@ def _places(data, offsets, rows, chars):
     return places
 
 
-def _wrong(texts: Texts, row: int, name: str, what: str) -> TokenizerError:
-    return TokenizerError(f"document {texts.names['id'][row]}: its {name} is wrong: {what}")
+def _wrong(texts: Texts, row: int, name: str, reason: str) -> TokenizerError:
+    return TokenizerError(f"document {texts.names['id'][row]}: its {name} is wrong: {reason}")

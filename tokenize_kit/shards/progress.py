@@ -75,17 +75,17 @@ class Progress:
     def _resume(self) -> str:
         """Takes up what was saved; else why it cannot be, or nothing."""
         try:
-            found = json.loads((self.folder / NAME).read_bytes())
-            if found["identity"] != self._identity:
+            saved = json.loads((self.folder / NAME).read_bytes())
+            if saved["identity"] != self._identity:
                 return "the tokenizer or a setting is not that of the run that was stopped"
             links = any(path.is_symlink() for path in self.folder.rglob("*"))
-            if links or not _stays([*found["files"], found["state"]]):
+            if links or not _stays([*saved["files"], saved["state"]]):
                 return "what the run that was stopped has left leads to files elsewhere"
-            for name, size in found["files"].items():
+            for name, size in saved["files"].items():
                 if (self.folder / name).stat().st_size < size:
                     return f"{name} of the run that was stopped is cut short"
-            state, read = found["state"], int(found["read"])
-            place = Place(int(found["documents"]), str(found["digest"]))
+            state, read = saved["state"], int(saved["read"])
+            place = Place(int(saved["documents"]), str(saved["digest"]))
         except FileNotFoundError as error:
             lost = Path(error.filename).name
             return "" if lost == NAME else f"{lost} of the run that was stopped is not there"
@@ -117,7 +117,7 @@ class Progress:
             sizes |= {p.relative_to(self.folder).as_posix(): p.stat().st_size for p in paths}
         for folder in sorted({str(Path(name).parent) for name in sizes}):
             sync(self.folder / folder)
-        found = {
+        saved = {
             "identity": self._identity,
             "documents": place.documents,
             "digest": place.digest,
@@ -125,7 +125,7 @@ class Progress:
             "files": sizes,
             "state": state,
         }
-        write_atomic(self.folder / NAME, to_json(found))
+        write_atomic(self.folder / NAME, to_json(saved))
         self._since = 0
 
     def forget(self) -> None:

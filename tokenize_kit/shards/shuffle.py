@@ -35,8 +35,8 @@ def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
 def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
     """int64[batches]: the bucket whose documents are in each."""
     batches = (file.get_batch(number) for number in range(file.num_record_batches))
-    found = [batch["key"][0].as_py() >> (64 - _BITS) for batch in batches]
-    return np.array(found, np.int64)
+    buckets = [batch["key"][0].as_py() >> (64 - _BITS) for batch in batches]
+    return np.array(buckets, np.int64)
 
 
 class Shuffle:
@@ -134,8 +134,8 @@ class Shuffle:
             for bucket in range(1 << _BITS):
                 batches = [
                     file.get_batch(int(place))
-                    for file, found in zip(files, numbers, strict=True)
-                    for place in np.flatnonzero(found == bucket)
+                    for file, buckets in zip(files, numbers, strict=True)
+                    for place in np.flatnonzero(buckets == bucket)
                 ]
                 if batches:
                     yield from self._bucket(pa.Table.from_batches(batches))

@@ -53,8 +53,8 @@ def texts_of(
         if text.type != pa.large_string():
             text = text.cast(pa.large_string())
         own = batch.column(column) if column else None
-        for one in (*strings.values(), text, *([] if own is None else [own])):
-            _hash(hashed, one)
+        for values in (*strings.values(), text, *([] if own is None else [own])):
+            _hash(hashed, values)
         digest = hashed.hexdigest()
         first, number = min(max(start.documents - before, 0), len(text)), before
         before += len(text)
