@@ -99,7 +99,7 @@ _TAKEN = (
 )
 
 
-def measured(file: Path, sample: Sample, on: str) -> dict[str, Any]:
+def measure(file: Path, sample: Sample, on: str) -> dict[str, Any]:
     """Figures of the tokenizer in that file, as JSON values; a ratio of nothing is None.
 
     on: what the sample is of. Keys are those of evaluation.json, and `byte_share`: of tokens of one

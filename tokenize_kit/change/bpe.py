@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.change.verify import Buffers, packed
+from tokenize_kit.change.verify import Buffers, pack_texts
 from tokenize_kit.encode.byte_bpe import Plan, encode_pieces
 from tokenize_kit.encode.words import new_cache
 from tokenize_kit.formats.forms import (
@@ -30,7 +30,7 @@ from tokenize_kit.formats.forms import (
     Pieces,
 )
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
-from tokenize_kit.learn.char_bpe import alphabet
+from tokenize_kit.learn.char_bpe import choose_characters
 from tokenize_kit.learn.words import WordCounts, lay_out
 
 # Two merges may spell the same token, as a learned one and one of before: so many more are learned.
@@ -50,7 +50,7 @@ def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
     return encode_pieces(letters, ends, ends[1:].copy(), ones, plan.bpe, new_cache())
 
 
-def learn_more(
+def learn_byte_tokens(
     form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
 ) -> tuple[list[bytes], Merges]:
     """(new tokens, new merges), in order; the first token's id is form.size.
@@ -70,15 +70,15 @@ def learn_more(
         banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
     )  # fmt: skip
     never = {token.content.encode() for token in form.added}
-    return named(form.tokens, set(form.merges), never, learned, tokens)
+    return spell_merges(form.tokens, set(form.merges), never, learned, tokens)
 
 
 def _encoded(plan: Plan, texts: list[str]) -> Buffers:
-    data, offsets = packed(texts)
+    data, offsets = pack_texts(texts)
     return pieces_of(plan, data, offsets)
 
 
-def named(
+def spell_merges(
     old: Mapping[Text, int],
     taken: set[tuple[Text, Text]],
     never: Collection[Text],
@@ -228,7 +228,7 @@ def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
     return at_spaces
 
 
-def learn_more_characters(
+def learn_character_tokens(
     form: CharBpe, words: Words, texts: Iterable[str], tokens: int, least: int = LEAST
 ) -> tuple[list[str], list[tuple[str, str]], list[list[int]]]:
     """(new tokens, new merges, the old ids of each new token), in order; the first token's id is
@@ -255,9 +255,9 @@ def learn_more_characters(
     never = set(form.others.values())
     first = letters.chosen(least, tokens)
     old = form.tokens | {letter: form.size + k for k, letter in enumerate(first)}
-    symbols, sizes, counts = _numbered(counted, form.size, first)
+    symbols, sizes, counts = _number_characters(counted, form.size, first)
     laid = lay_out(symbols, np.append(0, np.cumsum(sizes)), counts)
-    spelled = (_spelled(form, words, text) for text in sorted(never) if text)
+    spelled = (_ordinary_ids(form, words, text) for text in sorted(never) if text)
     banned = [numbers for numbers in spelled if numbers]
     bases, more = form.size + len(first), tokens - len(first)
     learned = learn(
@@ -265,7 +265,7 @@ def learn_more_characters(
         np.array([n for numbers in banned for n in numbers], np.int32),
         np.cumsum([0, *map(len, banned)]),
     )  # fmt: skip
-    new, merges = named(old, set(form.merges), never, learned, more)
+    new, merges = spell_merges(old, set(form.merges), never, learned, more)
     parts = {text: [number] for text, number in form.tokens.items()}
     parts |= {letter: letters.bytes_of(letter) for letter in first}
     for left, right in merges:
@@ -311,13 +311,13 @@ class _Letters:
         """Those that become tokens, by code point."""
         usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
         counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
-        return sorted(alphabet(counts, tokens)[0])
+        return sorted(choose_characters(counts, tokens)[0])
 
     def bytes_of(self, letter: str) -> list[int]:
         return [self._ids[byte] for byte in letter.encode()]
 
 
-def _numbered(
+def _number_characters(
     counted: Counter[bytes], size: int, first: list[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(symbols: int32[], sizes: int64[words], counts: int64[words]) of words, with the characters
@@ -341,7 +341,7 @@ def _numbered(
     return numbered, np.diff(np.append(starts, len(numbered))), counts[word_of[starts]]
 
 
-def _spelled(form: CharBpe, words: Words, text: str) -> list[int]:
+def _ordinary_ids(form: CharBpe, words: Words, text: str) -> list[int]:
     """The ids of a text, none where it is not all ordinary tokens."""
     ids = words(text)[0].tolist()
     usable = set(form.tokens.values())

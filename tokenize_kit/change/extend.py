@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.figures import Sample, measured
+from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
-from tokenize_kit.change.bpe import CharBpe, learn_more, learn_more_characters, pieces_of
+from tokenize_kit.change.bpe import CharBpe, learn_byte_tokens, learn_character_tokens, pieces_of
 from tokenize_kit.change.embeddings import read_tables, write_extended
 from tokenize_kit.change.original import (
     Original,
-    algorithm_of,
-    described,
-    end_of,
-    file_with,
+    algorithm_name,
+    describe_file,
+    end_token,
+    file_with_added,
     open_tokenizer,
     write_beside,
 )
-from tokenize_kit.change.verify import Buffers, Encode, packed
+from tokenize_kit.change.verify import Buffers, Encode, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
@@ -42,9 +42,9 @@ from tokenize_kit.formats.forms import (
     CannotHold,
     Pieces,
 )
-from tokenize_kit.formats.json_forms import NEVER, escapes, renewed
+from tokenize_kit.formats.json_forms import NEVER, escapes_spaces, renew_runs
 from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
-from tokenize_kit.formats.tokenizer_json import spelled
+from tokenize_kit.formats.tokenizer_json import to_letters
 
 _UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
 _ABOVE = 1 / 64  # a new piece is better than its old parts by so much
@@ -105,10 +105,10 @@ def learn_pieces(
     together, whichever is more: so each is used where it stands alone. Where there are no bytes to
     fall back to, a piece's characters come before it.
     """
-    from tokenize_kit.learn.unigram import spill, train_unigram
+    from tokenize_kit.learn.unigram import train_unigram, write_lines
 
     with TemporaryDirectory() as folder:
-        corpus = spill(iter(texts), Path(folder) / "corpus")
+        corpus = write_lines(iter(texts), Path(folder) / "corpus")
         if not corpus.lines:
             raise TokenizerError("the corpus holds no text to learn from: give documents with text")
         wanted = max(_LEAST, 2 * tokens + len(corpus.characters) // 2)
@@ -186,13 +186,13 @@ def extend(
     opened = open_tokenizer(path)
     size = _size(opened)
     tables = read_tables(embeddings, tensors, size) if embeddings else []
-    held = _Held(opened)
+    held = _HeldOut(opened)
     if isinstance(opened.form, ByteBpe):
-        extension = _bpe(opened, opened.form, held.split(batches), tokens, least)
+        extension = _extend_bpe(opened, opened.form, held.split(batches), tokens, least)
     elif isinstance(opened.form, CharBpe):
-        extension = _char_bpe(opened, opened.form, held.split(batches), tokens, least)
+        extension = _extend_char_bpe(opened, opened.form, held.split(batches), tokens, least)
     else:
-        extension = _unigram(opened, opened.form, held.split(batches), tokens)
+        extension = _extend_unigram(opened, opened.form, held.split(batches), tokens)
     if not extension.parts:
         raise TokenizerError("the corpus gives no new token: give more text, or another corpus")
     out.mkdir(parents=True, exist_ok=True)
@@ -202,15 +202,15 @@ def extend(
     file = out / ("tokenizer.model" if opened.parts is None else "tokenizer.json")
     write_atomic(file, extension.data)
     if opened.parts is not None:
-        write_beside(opened, out, Tokenizer.from_file(str(file)), end_of(opened.form))
+        write_beside(opened, out, Tokenizer.from_file(str(file)), end_token(opened.form))
     notes = list(held.notes)
     if len(extension.parts) < tokens:
         notes.append(f"{len(extension.parts)} tokens instead of {tokens}: the corpus has no more")
     card = {
         "extended_from": opened.path.name,
         "source_sha256": opened.sha256,
-        "algorithm": algorithm_of(opened.form),
-        **described(opened.form, file, extension.data),
+        "algorithm": algorithm_name(opened.form),
+        **describe_file(opened.form, file, extension.data),
         "vocab": size + len(extension.parts),
         "old_tokens": size,
         "new_tokens": len(extension.parts),
@@ -220,7 +220,7 @@ def extend(
         "documents": held.learned,
         "examples": extension.shown[:20],
         **held.measured(opened.encode, open_vocabulary(file).encode),
-        "measured": measured(file, *held.sample()),
+        "measured": measure(file, *held.sample()),
         **about,
         "notes": notes,
     }
@@ -235,7 +235,7 @@ def _size(opened: Original) -> int:
     return len(opened.form.pieces)
 
 
-class _Held:
+class _HeldOut:
     """Divides texts by hash: most are learned from, the others measured; where none are held,
     those that were learned from."""
 
@@ -319,33 +319,33 @@ def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
         waiting.append(text)
         room -= len(text)
         if room <= 0:
-            yield packed(waiting)
+            yield pack_texts(waiting)
             waiting, room = [], size
     if waiting:
-        yield packed(waiting)
+        yield pack_texts(waiting)
 
 
-def _bpe(
+def _extend_bpe(
     opened: Original, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
     assert opened.parts is not None
     plan = opened.plan()
-    new, merges = learn_more(form, plan, _batches(texts), tokens, least)
+    new, merges = learn_byte_tokens(form, plan, _batches(texts), tokens, least)
     parts = copy.deepcopy(opened.parts)
     for number, token in enumerate(new, form.size):
-        parts["model"]["vocab"][spelled(token)] = number
-    parts["model"]["merges"] += [[spelled(left), spelled(right)] for left, right in merges]
+        parts["model"]["vocab"][to_letters(token)] = number
+    parts["model"]["merges"] += [[to_letters(left), to_letters(right)] for left, right in merges]
     ends = np.cumsum([0, *map(len, new)])
     ids, sizes = pieces_of(plan, np.frombuffer(bytearray().join(new), np.uint8), ends)
     old = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
     shown = [token.decode("utf-8", "backslashreplace") for token in new]
-    return _Extension(file_with(parts, form.added), old, shown, len(merges))
+    return _Extension(file_with_added(parts, form.added), old, shown, len(merges))
 
 
-def _char_bpe(
+def _extend_char_bpe(
     opened: Original, form: CharBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
-    new, merges, old = learn_more_characters(form, opened.words(), texts, tokens, least)
+    new, merges, old = learn_character_tokens(form, opened.words(), texts, tokens, least)
     if opened.parts is None:
         pieces = read_form(opened.raw).pieces
         last = min((score for _, score, kind in pieces if kind == NORMAL), default=0.0)
@@ -354,10 +354,12 @@ def _char_bpe(
     parts = copy.deepcopy(opened.parts)
     parts["model"]["vocab"] |= {text: form.size + k for k, text in enumerate(new)}
     parts["model"]["merges"] += [list(pair) for pair in merges]
-    return _Extension(file_with(parts, form.added), old, new, len(merges))
+    return _Extension(file_with_added(parts, form.added), old, new, len(merges))
 
 
-def _unigram(opened: Original, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:
+def _extend_unigram(
+    opened: Original, form: Pieces, texts: Iterable[str], tokens: int
+) -> _Extension:
     pieces = learn_pieces(form, texts, tokens)
     new = [(text, score) for text, score, _ in pieces]
     if opened.parts is None:
@@ -369,8 +371,8 @@ def _unigram(opened: Original, form: Pieces, texts: Iterable[str], tokens: int) 
         vocab += [[text, NEVER] for text, _, _ in form.pieces[len(vocab) :]]
         if len(vocab) != len(form.pieces):
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
-        escaped = escapes(parts)
+        escaped = escapes_spaces(parts)
         vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
-        text = json.dumps(renewed(parts))
+        text = json.dumps(renew_runs(parts))
         data = Tokenizer.from_str(text).to_str(pretty=True).encode()
     return _Extension(data, [ids for _, _, ids in pieces], [text for text, _ in new])

@@ -21,7 +21,7 @@ from tokenize_kit.change.bpe import (
     words_by_tokenizers,
 )
 from tokenize_kit.change.source import file_of, kind_of
-from tokenize_kit.change.verify import Encode, packed
+from tokenize_kit.change.verify import Encode, pack_texts
 from tokenize_kit.encode.byte_bpe import Plan
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.vocabulary import open_vocabulary
@@ -100,7 +100,7 @@ def open_tokenizer(path: Path) -> Original:
         else:
             raw = b""
             parts = json.loads(tokenizer.to_str())
-            form, prepared = _json(tokenizer, parts)
+            form, prepared = _read_json(tokenizer, parts)
     except CannotHold as error:
         raise CannotHold(f"{file}: cannot be changed: {error}") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -108,7 +108,7 @@ def open_tokenizer(path: Path) -> Original:
     return Original(file, form, encode, sha256(file), parts, raw, prepared)
 
 
-def _json(
+def _read_json(
     tokenizer: Tokenizer, parts: dict[str, Any]
 ) -> tuple[Form | CharBpe, Callable[[str], str] | None]:
     steps = tokenizer.normalizer
@@ -168,7 +168,7 @@ def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
     return to_json(config)
 
 
-def file_with(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
+def file_with_added(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
     """A changed tokenizer.json of byte-level BPE as `tokenizers` writes it.
 
     added: its added tokens with their ids. They are put into the vocabulary: the library numbers
@@ -184,7 +184,7 @@ def file_with(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
     plain = Tokenizer.from_str(json.dumps(parts))
     plain.encode_special_tokens = True
     encode = Encoder(plain).encode
-    ids, _ = encode(*packed([token.content for token in special]))
+    ids, _ = encode(*pack_texts([token.content for token in special]))
     if np.isin(ids, [token.number for token in special]).any():
         raise CannotHold("its text would give special tokens (ignore_merges)")
     if any(tokenizer.token_to_id(token.content) != token.number for token in added):
@@ -192,7 +192,7 @@ def file_with(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
     return tokenizer.to_str(pretty=True).encode()
 
 
-def end_of(form: Form | CharBpe) -> str | None:
+def end_token(form: Form | CharBpe) -> str | None:
     """The spelling of the token that ends a document, if there is one."""
     if isinstance(form, ByteBpe | CharBpe):
         special = {token.content for token in form.added if token.special}
@@ -203,7 +203,7 @@ def end_of(form: Form | CharBpe) -> str | None:
     return next((name for name in END_OF_TEXT if name in special), None)
 
 
-def algorithm_of(form: Form | CharBpe) -> str:
+def algorithm_name(form: Form | CharBpe) -> str:
     """What it is, as cards name it."""
     if isinstance(form, ByteBpe):
         return "byte-level BPE"
@@ -211,7 +211,7 @@ def algorithm_of(form: Form | CharBpe) -> str:
     return "Unigram" if unigram else "BPE of characters"
 
 
-def described(
+def describe_file(
     form: Form | CharBpe, file: Path, data: bytes, ids: dict[int, int] | None = None
 ) -> dict[str, Any]:
     """What the card of any tokenizer has: its file, that file's hash, tokens, special tokens.
@@ -230,6 +230,6 @@ def described(
         "file": file.name,
         "vocab": size,
         "special_tokens": special,
-        "end_of_text": end_of(form),
+        "end_of_text": end_token(form),
         "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
     }

@@ -81,7 +81,7 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
     try:
         if kind == "gguf":
             form = _gguf(file)
-            encode = runs_as(form)
+            encode = encoder_of(form)
         else:
             tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
             encode = open_vocabulary(file, pattern).encode
@@ -120,7 +120,7 @@ def _gguf(file: Path) -> Form:
             return from_metadata(read_metadata(data))
 
 
-def runs_as(form: Form) -> Encode:
+def encoder_of(form: Form) -> Encode:
     """Encoding with a form itself, by `tokenizers` or `sentencepiece`."""
     if isinstance(form, ByteBpe):
         tokenizer = byte_bpe_tokenizer(form)

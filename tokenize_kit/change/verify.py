@@ -20,7 +20,7 @@ _ROUNDING = 2.0**-20
 
 
 @dataclass
-class Checked:
+class Comparison:
     """texts, bytes: that gave the same; ties: of them, texts in which float32 and exact sums choose
     otherwise between equally good paths."""
 
@@ -29,16 +29,16 @@ class Checked:
     ties: int = 0
 
 
-def packed(texts: list[str]) -> Buffers:
+def pack_texts(texts: list[str]) -> Buffers:
     """Texts as buffers."""
     raw = [text.encode() for text in texts]
     return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
 
 
-def hard_texts(form: Form) -> Iterator[Buffers]:
+def builtin_batches(form: Form) -> Iterator[Buffers]:
     """The built-in texts, and the text of every token alone and behind a letter."""
     own = [] if isinstance(form, Pieces) else [token.content for token in form.added]
-    yield packed([*HARD_TEXTS, *SCRIPTS, *own])
+    yield pack_texts([*HARD_TEXTS, *SCRIPTS, *own])
     if isinstance(form, Pieces):
         words = [text.replace(SPACE, " ") for text, _, kind in form.pieces if kind == NORMAL]
     else:
@@ -50,18 +50,18 @@ def hard_texts(form: Form) -> Iterator[Buffers]:
                 continue  # part of a character
     for first in range(0, len(words), _ROWS):
         part = words[first : first + _ROWS]
-        yield packed([*part, *(f"x{word}" for word in part)])
+        yield pack_texts([*part, *(f"x{word}" for word in part)])
 
 
 def compare(
     before: Encode, after: Encode, batches: Iterable[Buffers], scores: np.ndarray | None = None
-) -> Checked:
+) -> Comparison:
     """Encodes with both; CannotHold shows the first text whose ids differ.
 
     scores: float64[ids] of Unigram pieces, where SentencePiece is one of the two: it adds them in
     float32, and where two paths are equally good, rounding decides.
     """
-    checked = Checked()
+    checked = Comparison()
     for data, offsets in batches:
         ids, sizes = before(data, offsets)
         new_ids, lengths = after(data, offsets)
@@ -73,7 +73,7 @@ def compare(
                 if np.array_equal(was, now):
                     continue
                 if scores is None or not _tied(scores, was, now):
-                    raise _differ(data[a:z].tobytes().decode("utf-8"), was, now)
+                    raise _difference(data[a:z].tobytes().decode("utf-8"), was, now)
                 checked.ties += 1
         checked.texts += len(offsets) - 1
         checked.bytes += int(offsets[-1] - offsets[0])
@@ -85,7 +85,7 @@ def _tied(scores: np.ndarray, was: np.ndarray, now: np.ndarray) -> bool:
     return bool(abs(before - after) <= _ROUNDING * max(abs(before), 1.0))
 
 
-def _differ(text: str, was: np.ndarray, now: np.ndarray) -> CannotHold:
+def _difference(text: str, was: np.ndarray, now: np.ndarray) -> CannotHold:
     same = min(len(was), len(now))
     differs = np.flatnonzero(was[:same] != now[:same])
     at = int(differs[0]) if len(differs) else same

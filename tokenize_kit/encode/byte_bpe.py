@@ -16,20 +16,20 @@ from kernel_cache import njit
 from kernel_cache.intrinsics import njit_bare
 from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
-from tokenize_kit.encode.odd_rows import Form
+from tokenize_kit.encode.odd_rows import NormalForm
 from tokenize_kit.encode.trie import build_trie, token_of
 from tokenize_kit.encode.words import (
     INLINE,
     LONGEST,
+    add_word,
     first_slot,
     look_up,
     new_cache,
     recall,
-    remember,
     seen_before,
     word_key,
 )
-from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, patterns_of, unspelled
+from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, from_letters, patterns_of
 from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
@@ -44,7 +44,7 @@ Room = namedtuple("Room", "symbols ranks dead")
 
 
 @njit_bare
-def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
+def _merge_by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
     n = z - a
     for k in range(n):
         symbols[k] = byte_ids[data[a + k]]
@@ -54,7 +54,7 @@ def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
 
 
 @njit_bare
-def _new_piece(data, a, z, bpe, room):
+def _encode_piece(data, a, z, bpe, room):
     """Writes the ids of a piece to room.symbols; returns how many."""
     if bpe.whole:
         token = token_of(bpe.slots, bpe.token_at, data, a, z)
@@ -63,11 +63,11 @@ def _new_piece(data, a, z, bpe, room):
             return 1
     if bpe.orderly:
         return encode_greedy(bpe.greedy, data, a, z, room.symbols, room.dead)
-    return _by_rank(bpe.bytes, bpe.pairs, data, a, z, room.symbols, room.ranks)
+    return _merge_by_rank(bpe.bytes, bpe.pairs, data, a, z, room.symbols, room.ranks)
 
 
 @njit_bare
-def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
+def _encode_rows(data, offsets, ends, counts, bpe, cache, room, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w, piece = np.int64(0), 0
     for row in range(len(counts)):
@@ -88,12 +88,12 @@ def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
             if cached:
                 w = recall(cache, slot, z - a, out, w)
             else:
-                n = _new_piece(data, a, z, bpe, room)
+                n = _encode_piece(data, a, z, bpe, room)
                 for k in range(n):
                     out[w + k] = room.symbols[k]
                 w += n
                 if kept:
-                    remember(cache, slot, low, high, data, a, z, room.symbols, n, np.int64(0))
+                    add_word(cache, slot, low, high, data, a, z, room.symbols, n, np.int64(0))
             a = z
         sizes[row] = w - before
     return w
@@ -115,7 +115,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
     room = Room(
         np.empty(longest, np.int64), np.empty(longest, np.int64), np.zeros(longest + 1, np.bool_)
     )
-    return out[: _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes)], sizes
+    return out[: _encode_rows(data, offsets, ends, counts, bpe, cache, room, out, sizes)], sizes
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class Plan:
     tables: tuple[Table, ...]
     bpe: Bpe
     added: tuple[str, ...]
-    form: Form | None = None
+    form: NormalForm | None = None
 
 
-def _model(model: dict[str, Any]) -> Bpe:
+def _read_model(model: dict[str, Any]) -> Bpe:
     if model.get("type") != "BPE":
         raise Unsupported(f"the model {model.get('type')}")
     for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
@@ -152,7 +152,7 @@ def _model(model: dict[str, Any]) -> Bpe:
     tokens: dict[int, bytes] = {}
     for word, number in vocab.items():
         try:
-            tokens[number] = unspelled(word)
+            tokens[number] = from_letters(word)
         except KeyError:
             continue  # not of bytes: no text gives it
     tokens = {number: word for number, word in tokens.items() if word}
@@ -169,11 +169,11 @@ def _model(model: dict[str, Any]) -> Bpe:
 _NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
 
 
-def read(parts: dict[str, Any]) -> Plan:
+def read_plan(parts: dict[str, Any]) -> Plan:
     """The plan of a tokenizer.json that `tokenizers` has read, so that its parts are where they
     belong; raises NotOurs."""
     form = (parts.get("normalizer") or {}).get("type")
-    if form and form not in get_args(Form):
+    if form and form not in get_args(NormalForm):
         raise Unsupported(f"the normaliser {form}")
     for token in parts["added_tokens"]:
         if not token["special"] and (token["lstrip"] or token["rstrip"] or token["single_word"]):
@@ -187,7 +187,7 @@ def read(parts: dict[str, Any]) -> Plan:
     added = tuple(t["content"] for t in parts["added_tokens"] if not t["special"])
     if form and added:
         raise Unsupported("added tokens that are not special, and a normaliser")
-    return Plan(tables, _model(parts["model"]), added, form)
+    return Plan(tables, _read_model(parts["model"]), added, form)
 
 
 def plan_of(ranks: dict[bytes, int], pattern: str) -> Plan:
@@ -209,7 +209,7 @@ def plan_of(ranks: dict[bytes, int], pattern: str) -> Plan:
     return Plan((compile_pattern(PATTERNS[pattern].parts[0], "rust"),), bpe, ())
 
 
-class ByPlan:
+class ByteEncoder:
     """Encodes by our kernels. Ids do not depend on what was encoded before, nor on how texts come
     in batches; threads may share one of these."""
 

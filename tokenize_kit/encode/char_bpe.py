@@ -20,7 +20,7 @@ from tokenize_kit.encode.greedy import (
     LENGTH,
     RIGHT,
     SHORTER,
-    derive,
+    derive_merges,
     may_follow,
     ranks_of,
 )
@@ -29,7 +29,7 @@ from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_tabl
 from tokenize_kit.encode.trie import (
     build_character_trie,
     build_trie,
-    longest,
+    longest_token,
     make_alphabet,
     number_characters,
     numbers_of,
@@ -40,11 +40,11 @@ from tokenize_kit.encode.words import (
     HIGH,
     LONGEST,
     LOW,
+    add_word,
     cut_words,
     join_unknown,
     recall_words,
-    remember,
-    spell,
+    write_fallback,
 )
 
 DENSE = "\u2e80"  # ideographs, kana, Hangul: thousands of characters, so few tokens of each two
@@ -95,7 +95,7 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     pairs = pair_table(rows, np.array([rank for *_, rank in merges.rows], np.int64))
     data, ends = numbers_of(alphabet, merges.tokens)
     wanted = np.arange(size + 1, size + 1 + len(merges.tokens))
-    left, right = derive(data, ends, np.arange(size + 1), pairs, wanted)
+    left, right = derive_merges(data, ends, np.arange(size + 1), pairs, wanted)
     mergeable = np.flatnonzero((left >= 0) & (right >= 0))
     times = ranks_of(pairs, left[mergeable], right[mergeable])
     a, b, own = left[mergeable], right[mergeable], wanted[mergeable]
@@ -119,16 +119,16 @@ def make_char_bpe(merges: Merges) -> CharBpe:
         alphabet, size, texts or ["a"], used if texts else np.zeros(1, np.int64)
     )
     if orderly:
-        _shorter(trie.links, trie.token_at, data, ends, wanted, tokens)
+        _fill_shorter(trie.links, trie.token_at, data, ends, wanted, tokens)
     tokens[:, ID], parts, part_ends = _ids(merges, number)
     inner = np.ones(len(data), np.bool_)
     inner[ends[1:] - 1] = False
     places = np.flatnonzero(inner)
-    beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
+    beside = _pair_bits(np.stack([data[places], data[places + 1]], axis=1))
     dense = 1 + sum(character < DENSE for character in characters)
     steps = np.zeros((len(trie.token_at), 4), np.int32)
     steps[:, :2], steps[:, 2] = trie.links, trie.token_at
-    flat, ids, joins = steps.ravel(), tokens[:, ID].copy(), _bits(borders)
+    flat, ids, joins = steps.ravel(), tokens[:, ID].copy(), _pair_bits(borders)
     return CharBpe(
         alphabet, beside, joins, flat, tokens, pairs, orderly, parts, part_ends, dense, ids
     )
@@ -162,7 +162,7 @@ def _two_bits(left, right):
 
 
 @njit(cache=True, nogil=True)
-def _bits(pairs):
+def _pair_bits(pairs):
     """uint64[]: two bits of a word for every pair of characters, int32[n, 2], 16 bits of room for
     each: one pair in seventy that is not there seems to be."""
     size = 1024
@@ -176,13 +176,13 @@ def _bits(pairs):
 
 
 @njit_within
-def _has(bits, left, right):
+def _has_pair(bits, left, right):
     place, mask = _two_bits(left, right)
     return bits[place & np.uint64(len(bits) - 1)] & mask == mask
 
 
 @njit(cache=True, nogil=True)
-def _shorter(links, token_at, data, ends, numbers, tokens):
+def _fill_shorter(links, token_at, data, ends, numbers, tokens):
     """Fills, of each token, the longest one that is a proper beginning of it."""
     for k in range(len(numbers)):
         node = np.int64(data[ends[k]])
@@ -194,7 +194,7 @@ def _shorter(links, token_at, data, ends, numbers, tokens):
 
 
 @njit_within
-def _longest(steps, data, a, z):
+def _longest_token(steps, data, a, z):
     """(the longest token that data[a:z] begins with, its characters)."""
     slot = np.uint64(data[a])
     best, size = np.int64(steps[slot << _2 | _2]), np.int64(1)
@@ -210,7 +210,7 @@ def _longest(steps, data, a, z):
 
 
 @njit_bare
-def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
+def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
 
     longest: int64[], the longest token at each of them, or ASK. Returns how many.
@@ -220,7 +220,7 @@ def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     token = longest[a]
     died = False
     while at < z:
-        free = n == 0 or not _has(joins, data[at - 1], data[at])
+        free = n == 0 or not _has_pair(joins, data[at - 1], data[at])
         while True:
             end = at + np.int64(tokens[token, LENGTH])
             if not dead[end - a] and (free or may_follow(tokens, pairs, out[n - 1], token)):
@@ -230,7 +230,7 @@ def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
                 if at < z:
                     token = longest[at]
                     if token == ASK:
-                        token, _ = _longest(steps, data, at, z)
+                        token, _ = _longest_token(steps, data, at, z)
                         longest[at] = token
                 break
             token = np.int64(tokens[token, SHORTER])
@@ -250,14 +250,14 @@ def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
 
 
 @njit_within
-def _beside(bpe, numbers, n, near):
+def _mark_neighbours(bpe, numbers, n, near):
     """near[k]: whether some token has characters k and k + 1 side by side; False is certain.
 
     Without a branch, and before anything else, so that the table's bits come many at a time.
     """
     for k in range(n - 1):
         left, right = numbers[k], numbers[k + 1]
-        near[k] = (left > 0) & (right > 0) & _has(bpe.beside, left, right)
+        near[k] = (left > 0) & (right > 0) & _has_pair(bpe.beside, left, right)
     near[n - 1] = False
 
 
@@ -270,7 +270,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
         room.numbers, room.places, room.merged, room.longest, room.near
     )  # fmt: skip
     if n > 0:
-        _beside(bpe, numbers, n, near)
+        _mark_neighbours(bpe, numbers, n, near)
     a = np.int64(0)
     while a < n:
         if not near[a]:
@@ -291,7 +291,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                 # Behind a character of another script each pair counts: a token may begin there.
                 loose = loose or numbers[at] < bpe.dense
                 if not loose:
-                    token, characters = _longest(steps, numbers, at, n)
+                    token, characters = _longest_token(steps, numbers, at, n)
                     longest[at] = token
                     z = max(z, at + characters)
                     if at == a:
@@ -301,13 +301,15 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                     z = max(z, at + 2)
             at += 1
         if bpe.orderly and longest[a] == ASK:
-            token, size = _longest(steps, numbers, a, z)
+            token, size = _longest_token(steps, numbers, a, z)
             longest[a] = token
         if bpe.orderly and size == z - a:  # a text that is a token becomes that token
             merged[0] = longest[a]
             m = np.int64(1)
         elif bpe.orderly:
-            m = _greedy(steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, room.dead)
+            m = _cut_greedily(
+                steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, room.dead
+            )
         else:
             m = z - a
             for k in range(m):
@@ -324,7 +326,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                 w += 1
                 at += np.int64(tokens[merged[k], LENGTH])
             elif token == LACKING:
-                w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                w = write_fallback(fallback, data, place + np.int64(places[at]), out, w)
                 at += 1
             else:
                 for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
@@ -334,7 +336,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                         w += 1
                         at += np.int64(tokens[bpe.parts[i], LENGTH])
                     else:
-                        w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                        w = write_fallback(fallback, data, place + np.int64(places[at]), out, w)
                         at += 1
         a = z
     return w
@@ -362,14 +364,14 @@ def _next_symbol(symbols, data, a, z):
     if len(symbols.ids):
         for at in range(a, z):
             if symbols.first[data[at]]:
-                place = longest(symbols.slots, symbols.symbol_at, data, at, z)
+                place = longest_token(symbols.slots, symbols.symbol_at, data, at, z)
                 if place >= 0:
                     return at, place
     return z, np.int64(-1)
 
 
 @njit_within
-def _word(data, a, z, bpe, symbols, fallback, room, out, w):
+def _encode_word(data, a, z, bpe, symbols, fallback, room, out, w):
     """Appends the ids of data[a:z] to out[:w]; returns the new length."""
     while True:  # what stands before, between and behind symbols
         stop, symbol = _next_symbol(symbols, data, a, z)
@@ -383,7 +385,7 @@ def _word(data, a, z, bpe, symbols, fallback, room, out, w):
 
 
 @njit_bare
-def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes):
+def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     sums, none = room.sums, np.float32(0)
     w = np.int64(0)
@@ -400,12 +402,12 @@ def _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, ou
                     break
                 z, low, high = np.int64(room.words[k, END]), room.words[k, LOW], room.words[k, HIGH]
                 begin = w
-                w = _word(data, a, z, bpe, symbols, fallback, room, out, w)
+                w = _encode_word(data, a, z, bpe, symbols, fallback, room, out, w)
                 n = w - begin
                 if high != 0 and n <= LONGEST:
                     for i in range(n):
                         own[i] = out[begin + i]
-                    remember(cache, slot, low, high, data, a, z, own, n, np.int64(0))
+                    add_word(cache, slot, low, high, data, a, z, own, n, np.int64(0))
                 a = z
                 k += 1
         if fallback.joined and len(fallback.bytes) == 0:
@@ -437,5 +439,5 @@ def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cac
         np.empty(0, np.float32),
         np.empty((BATCH, 4), np.uint64),
     )
-    w = _encode(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes)
+    w = _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes)
     return out[:w], sizes

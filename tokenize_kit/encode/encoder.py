@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.encode.byte_bpe import ByPlan, Plan, read
+from tokenize_kit.encode.byte_bpe import ByteEncoder, Plan, read_plan
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import (
     Charsmap,
@@ -31,20 +31,20 @@ from tokenize_kit.encode.normalize import (
 )
 from tokenize_kit.encode.odd_rows import cluster_table, find_odd, form_table
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
-from tokenize_kit.encode.words import WORDS, Crossed, Fallback, Memories, crossed
+from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import SPACE
 from tokenize_kit.formats.tokenizer_json import Unsupported, panicked
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}
-_EVERY_SPACE = Crossed(False, True, False)  # cut before every space
-_RUNS_BEGIN = Crossed(False, True, True)  # cut before every run of spaces
-_NOWHERE = Crossed(True, True, True)
+_EVERY_SPACE = Crossings(False, True, False)  # cut before every space
+_RUNS_BEGIN = Crossings(False, True, True)  # cut before every run of spaces
+_NOWHERE = Crossings(True, True, True)
 
 
 @dataclass(frozen=True)
-class Form:
+class Preparation:
     """How text comes to the model. charsmap: of characters; prefix: a space before it; lead: none
     before one that begins with a space; squeeze: runs of spaces are one; words: whether it is cut
     before every space; plain: whether a space is no U+2581, and nothing is changed at all."""
@@ -65,7 +65,7 @@ def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
     return [part]
 
 
-def read_form(parts: dict[str, Any]) -> Form:
+def read_preparation(parts: dict[str, Any]) -> Preparation:
     """The form of a tokenizer.json; raises NotOurs."""
     changes = _steps(parts["normalizer"], "normalizers")
     cuts = _steps(parts["pre_tokenizer"], "pretokenizers")
@@ -75,30 +75,30 @@ def read_form(parts: dict[str, Any]) -> Form:
         changes = changes[1:]
         if any(b"  " in text for text in charsmap.single.values()):
             raise Unsupported("a precompiled normaliser that doubles spaces")
-    rest = [_named(step) for step in changes]
-    kinds = [_named(step) for step in cuts]
+    rest = [_step_name(step) for step in changes]
+    kinds = [_step_name(step) for step in cuts]
     every = ["Metaspace always split"]
     if rest == ["prepend", "replace"] and kinds == [] and not len(charsmap.units):
-        return Form(charsmap, prefix=True)
+        return Preparation(charsmap, prefix=True)
     if rest == ["replace"] and kinds in ([], ["Split space"]) and not len(charsmap.units):
-        return Form(charsmap)
+        return Preparation(charsmap)
     if rest == [] and kinds == ["Metaspace never"]:
-        return Form(charsmap)
+        return Preparation(charsmap)
     if rest == [] and kinds in (["Metaspace first"], ["Metaspace always"]):
-        return Form(charsmap, prefix=True, lead=True)
+        return Preparation(charsmap, prefix=True, lead=True)
     if (rest == [] and kinds == ["WhitespaceSplit", *every]) or (
         rest in (["strip", "runs"], ["strip", "runs one"]) and kinds == every
     ):
-        return Form(charsmap, prefix=True, squeeze=True, words=True)
+        return Preparation(charsmap, prefix=True, squeeze=True, words=True)
     if rest == [] and kinds == every:
-        return Form(charsmap, prefix=True, lead=True, words=True)
+        return Preparation(charsmap, prefix=True, lead=True, words=True)
     if rest == [] and kinds == ["Split words"] and not len(charsmap.units):
-        return Form(charsmap, plain=True)
+        return Preparation(charsmap, plain=True)
     names = [step["type"] for step in [*changes, *cuts]]
     raise Unsupported(f"a form of {', '.join(names) or 'no pre-tokeniser'}")
 
 
-def _named(step: dict[str, Any]) -> str:
+def _step_name(step: dict[str, Any]) -> str:
     """What a step does, where it is one of those that converters write; else its type."""
     kind: str = step["type"]
     if kind == "Prepend" and step["prepend"] == SPACE:
@@ -120,7 +120,7 @@ def _named(step: dict[str, Any]) -> str:
     return kind
 
 
-def is_of_pieces(parts: dict[str, Any]) -> bool:
+def has_pieces(parts: dict[str, Any]) -> bool:
     """Whether a tokenizer.json is of this kind, not of bytes as GPT-2 has them."""
     steps = _steps(parts["pre_tokenizer"], "pretokenizers")
     return parts["model"].get("type") in ("Unigram", "BPE") and not any(
@@ -128,12 +128,12 @@ def is_of_pieces(parts: dict[str, Any]) -> bool:
     )
 
 
-class Pieces:
+class PieceEncoder:
     """Encodes rows that are not odd. table: uint8[0x110000] for odd_rows.find_odd, of clusters."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
         """parts: a tokenizer.json that `tokenizers` has read; raises NotOurs."""
-        form = read_form(parts)
+        form = read_preparation(parts)
         if any(not token["special"] for token in parts["added_tokens"]):
             raise Unsupported("added tokens that are not special")
         self._normalizer: Normalizer | None = None
@@ -146,7 +146,7 @@ class Pieces:
                 single=True,
                 lead=form.lead,
             )
-        self._memories = Memories()
+        self._memories = CachePool()
         model = parts["model"]
         kind = model.get("type")
         if kind == "Unigram":
@@ -171,7 +171,7 @@ class Pieces:
         self._memories.give(memory)
         return ids, sizes
 
-    def _unigram(self, model: dict[str, Any], form: Form) -> None:
+    def _unigram(self, model: dict[str, Any], form: Preparation) -> None:
         vocab = model["vocab"]
         if model.get("unk_id") is None:
             raise Unsupported("a model without an unknown piece")
@@ -239,7 +239,7 @@ class Pieces:
         width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
         self._kernel = encode_characters
         bpe = make_char_bpe(merges)
-        self._tables = (bpe, make_symbols({}), fallback, crossed(merges.tokens), width)
+        self._tables = (bpe, make_symbols({}), fallback, crossings(merges.tokens), width)
 
 
 def _fallback(model: dict[str, Any], vocab: dict[str, int], unknown: int, joined: bool) -> Fallback:
@@ -271,13 +271,13 @@ class Encoder:
         self._clusters = False
         parts = json.loads(tokenizer.to_str())
         try:
-            if is_of_pieces(parts):
-                pieces = Pieces(parts)
+            if has_pieces(parts):
+                pieces = PieceEncoder(parts)
                 self._kernels: Encode = pieces.encode
                 self._table, self._clusters = pieces.table, True
             else:
-                self.plan = read(parts)
-                self._kernels = ByPlan(self.plan).encode
+                self.plan = read_plan(parts)
+                self._kernels = ByteEncoder(self.plan).encode
                 self._added = [token.encode() for token in self.plan.added]
                 if self.plan.form:
                     self._table = form_table(self.plan.form)
@@ -285,7 +285,7 @@ class Encoder:
             self.plan, self.reason = None, str(error)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As ByPlan's."""
+        """As `ByteEncoder` does."""
         if self.reason is not None:
             return self._by_library(data, offsets)
         if self._added:

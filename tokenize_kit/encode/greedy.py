@@ -17,7 +17,7 @@ from kernel_cache import njit
 from kernel_cache.intrinsics import njit_bare, njit_within
 from tokenize_kit.encode.hashing import load8, mix
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
-from tokenize_kit.encode.trie import build_trie, longest, shorter_tokens
+from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 
 # Joins: bytes before and after a border between two tokens, as bits. Two tokens may always stand
 # side by side where no merge has such bytes on both sides of its own border; so most questions are
@@ -41,12 +41,12 @@ def joins_of(data: np.ndarray, ends: np.ndarray, split: np.ndarray) -> np.ndarra
     """
     merges = len(split) - 256
     bits = np.zeros(1024 + (1 << max(0, merges.bit_length() - 1)), np.uint64)  # 64 a merge
-    _fill(np.concatenate([data, np.zeros(8, np.uint8)]), ends, split, bits)
+    _fill_joins(np.concatenate([data, np.zeros(8, np.uint8)]), ends, split, bits)
     return bits
 
 
 @njit(cache=True, nogil=True)
-def _fill(data, ends, split, bits):
+def _fill_joins(data, ends, split, bits):
     for token in range(256, len(split)):
         left = ends[split[token, 0] + 1] - ends[split[token, 0]]
         right = ends[split[token, 1] + 1] - ends[split[token, 1]]
@@ -66,7 +66,7 @@ def _fill(data, ends, split, bits):
 
 
 @njit_within
-def _has(bits, six):
+def _has_join(bits, six):
     bit = mix(six) >> _32
     place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
     return bits[place] >> (bit & _63) & _1 != 0
@@ -83,8 +83,8 @@ def may_join(bits, data, at):
     six = load8(data, np.uint64(at - 3)) & _SIX
     two = (six >> _16) & _TWO
     short = bits[two >> _6] >> (two & _63) & _1 != 0
-    left, right = _has(bits, six & _LONG_LEFT), _has(bits, six & _LONG_RIGHT)
-    return _has(bits, six) | (short & (left | right | _has(bits, six & _SHORT)))
+    left, right = _has_join(bits, six & _LONG_LEFT), _has_join(bits, six & _LONG_RIGHT)
+    return _has_join(bits, six) | (short & (left | right | _has_join(bits, six & _SHORT)))
 
 
 # Tokens are numbered by the time of their merge: bytes 0 to 255, then merges by rank. slots,
@@ -134,7 +134,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
     slots, token_at, tokens, pairs, joins = greedy
     n = 0
     at = a
-    token = longest(slots, token_at, data, a, z)
+    token = longest_token(slots, token_at, data, a, z)
     died = False
     while at < z:
         free = n == 0 or not may_join(joins, data, at)
@@ -145,7 +145,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
                 n += 1
                 at = end
                 if at < z:
-                    token = longest(slots, token_at, data, at, z)
+                    token = longest_token(slots, token_at, data, at, z)
                 break
             token = np.int64(tokens[token, SHORTER])
             if token < 0:
@@ -166,7 +166,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 
 @njit(cache=True, nogil=True)
-def derive(data, ends, byte_numbers, pairs, wanted):
+def derive_merges(data, ends, byte_numbers, pairs, wanted):
     """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
     left is -1 where they do not merge to `wanted`."""
     left, right = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
@@ -216,7 +216,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     data = np.frombuffer(bytearray().join(tokens[k] for k in names), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in names)])
     ids = np.array(names, np.int64)
-    left, right = derive(data, ends, byte_ids, pairs, ids)
+    left, right = derive_merges(data, ends, byte_ids, pairs, ids)
     mergeable = np.flatnonzero((left >= 0) & (right >= 0))
     ranks = ranks_of(pairs, left[mergeable], right[mergeable])
     mergeable = mergeable[np.argsort(ranks)]

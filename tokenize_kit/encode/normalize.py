@@ -19,7 +19,7 @@ import numpy as np
 
 from kernel_cache import njit
 from kernel_cache.intrinsics import njit_bare
-from tokenize_kit.encode.trie import build_trie, longest
+from tokenize_kit.encode.trie import build_trie, longest_token
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
 _LABEL = np.uint32(0x800000FF)
@@ -315,7 +315,7 @@ def _normalize(data, at, z, norm, out, w):
         byte = data[at]
         size, a, b = 0, np.int64(0), np.int64(0)
         if special[byte] == _SYMBOL:
-            size = max(longest(norm.slots, norm.length_at, data, at, z), 0)
+            size = max(longest_token(norm.slots, norm.length_at, data, at, z), 0)
         replaced = False
         if (size == 0 and len(units)) and (
             at + 1 == z or pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]

@@ -16,7 +16,7 @@ import numpy as np
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
-from tokenize_kit.encode.words import Fallback, Memories, crossed
+from tokenize_kit.encode.words import CachePool, Fallback, crossings
 from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from tokenize_kit.formats.sentencepiece_model import (
     BPE,
@@ -163,9 +163,9 @@ def _kernel(model: Model) -> Encode:
 def _bpe(model: Model, fallback: Fallback) -> Encode:
     merges, symbols = merges_of(model), symbols_of(model)
     bpe, symbol_table = make_char_bpe(merges), make_symbols(symbols)
-    borders = crossed([*merges.tokens, *(symbol.decode() for symbol in symbols)])
+    borders = crossings([*merges.tokens, *(symbol.decode() for symbol in symbols)])
     width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
-    memories = Memories()
+    memories = CachePool()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         memory = memories.take()
@@ -202,9 +202,9 @@ def _unigram(model: Model, fallback: Fallback) -> Encode:
     )
     exact = bool(np.all(grains == np.round(grains))) and unigram.worst < 1000
     unigram = unigram._replace(exact=exact)
-    borders = crossed(pieces)
+    borders = crossings(pieces)
     width = 1 if " " in pieces or not len(fallback.bytes) else 3
-    memories = Memories()
+    memories = CachePool()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         memory = memories.take()

@@ -110,7 +110,7 @@ def _build(data, ends, ids):
 
 
 @njit_within
-def longest(slots, token_at, data, a, z):
+def longest_token(slots, token_at, data, a, z):
     """The longest token that data[a:z] begins with, -1 for none."""
     unit = slots[np.uint64(0)]
     best = np.uint64(0)
@@ -140,7 +140,7 @@ def token_of(slots, token_at, data, a, z):
 
 
 @njit_bare
-def all_ends(slots, data, a, z, ends):
+def prefix_ends(slots, data, a, z, ends):
     """Puts the ends of all tokens that data[a:z] begins with into ends: int64[]; how many."""
     unit = slots[np.uint64(0)]
     count = 0
@@ -217,7 +217,7 @@ def build_character_trie(
 
 
 @njit(nogil=True)
-def _sized(links, token_at, size):
+def _resized(links, token_at, size):
     """Both with `size` slots; loops, for numba takes seconds to compile what slices do."""
     other, other_found = np.empty((size, 2), np.int32), np.empty(size, np.int32)
     for k in range(size):
@@ -231,7 +231,7 @@ def _sized(links, token_at, size):
 def _build_characters(numbers, ends, ids, alphabet):
     """Tokens in sorted order; breadth first, so that slots with many children come first."""
     none, nothing = np.empty((0, 2), np.int32), np.empty(0, np.int32)
-    links, token_at = _sized(none, nothing, 4 * alphabet + 4096)
+    links, token_at = _resized(none, nothing, 4 * alphabet + 4096)
     # The root has the base 0 and no slot of its own: slot 0 is taken, and nobody's child.
     parents, lows, highs, depths = [0], [0], [len(ids)], [0]
     children = np.empty(alphabet + 1, np.int64)
@@ -262,7 +262,7 @@ def _build_characters(numbers, ends, ids, alphabet):
                 if place + alphabet + 1 > len(links):
                     if 2 * len(links) > MOST_CHARACTER_SLOTS:
                         return none, nothing
-                    links, token_at = _sized(links, token_at, 2 * len(links))
+                    links, token_at = _resized(links, token_at, 2 * len(links))
                 base = place - children[0]
                 free = links[place, 1] < 0
                 for k in range(1, n):
@@ -283,7 +283,7 @@ def _build_characters(numbers, ends, ids, alphabet):
             highs.append(starts[k + 1])
             depths.append(depth + 1)
     # A leaf's base is 0, others' bases are `last` at most: no walk leaves these.
-    return _sized(links, token_at, last + alphabet + 2)
+    return _resized(links, token_at, last + alphabet + 2)
 
 
 @njit_bare

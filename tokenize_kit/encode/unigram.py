@@ -25,11 +25,11 @@ from tokenize_kit.encode.words import (
     HIGH,
     LONGEST,
     LOW,
+    add_word,
     cut_words,
     join_unknown,
     recall_words,
-    remember,
-    spell,
+    write_fallback,
 )
 
 RESET = 100_000.0  # sums beyond it are moved to 0 (unigram_model.cc, 0.2.3)
@@ -139,7 +139,7 @@ def best_path(unigram, rounds, room, n, total):
 
 
 @njit_bare
-def trace(token_at, room, n):
+def trace_path(token_at, room, n):
     """The tokens of the best way and the characters they end at, to the ends of path[:n], ends[:n].
 
     token_at: of a Unigram. Returns (where they begin, by how much that way is better than any
@@ -174,14 +174,14 @@ def _safe_below(margin, n, worst):
 
 
 @njit_bare
-def _word(data, a, z, unigram, fallback, rounds, total, room, out, w):
+def _encode_word(data, a, z, unigram, fallback, rounds, total, room, out, w):
     """Appends the ids of data[a:z] to out[:w], by sums that begin at `total`.
 
     Returns (the new length, the new sum, by how much the path is better, characters).
     """
     n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.places)
     total = best_path(unigram, rounds, room, n, total)
-    first, margin, lacks = trace(unigram.token_at, room, n)
+    first, margin, lacks = trace_path(unigram.token_at, room, n)
     if not lacks:
         for k in range(first, n):
             out[w + k - first] = room.path[k]
@@ -192,14 +192,14 @@ def _word(data, a, z, unigram, fallback, rounds, total, room, out, w):
             out[w] = room.path[k]
             w += 1
         else:
-            w = spell(fallback, data, a + np.int64(room.places[room.ends[k] - 1]), out, w)
+            w = write_fallback(fallback, data, a + np.int64(room.places[room.ends[k] - 1]), out, w)
     if not fallback.joined:
         w = join_unknown(fallback.unknown, out, before, w)
     return w, total, margin, n
 
 
 @njit_bare
-def _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes):
+def _encode_rows(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes):
     """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w = np.int64(0)
     sums, rounds = unigram.sums, unigram.rounds
@@ -221,19 +221,19 @@ def _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, si
                 k += 1
                 low, high = room.words[k - 1, LOW], room.words[k - 1, HIGH]
                 if high != 0 and cache.entries[slot, 1] == 0:
-                    m, _, margin, n = _word(
+                    m, _, margin, n = _encode_word(
                         data, a, z, unigram, fallback, exactly, 0.0, room, own, np.int64(0)
                     )
                     if m <= LONGEST:
                         safe = _ALWAYS
                         if rounds and not unigram.exact:
                             safe = _safe_below(margin, n, unigram.worst)
-                        remember(cache, slot, low, high, data, a, z, own, m, safe)
+                        add_word(cache, slot, low, high, data, a, z, own, m, safe)
                         k -= 1  # known now, if not safe
                         if not rounds or abs(np.float64(total)) < min(calm, np.float64(safe)):
                             continue
                         k += 1
-                w, summed, _, _ = _word(
+                w, summed, _, _ = _encode_word(
                     data, a, z, unigram, fallback, rounds, np.float64(total), room, out, w
                 )
                 total = np.float32(summed)
@@ -267,5 +267,5 @@ def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
         np.empty(most, np.int32),
         np.empty((BATCH, 4), np.uint64),
     )
-    w = _encode(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes)
+    w = _encode_rows(data, offsets, unigram, fallback, crossed, cache, room, own, out, sizes)
     return out[:w], sizes

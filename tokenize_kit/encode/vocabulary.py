@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenize_kit.encode.byte_bpe import ByPlan, plan_of
+from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.errors import TokenizerError
@@ -111,7 +111,7 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
     special = special_of(pattern, max(ranks.values()))
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
-    encode = ByPlan(plan).encode
+    encode = ByteEncoder(plan).encode
     vocabulary = Vocabulary(
         path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True
     )

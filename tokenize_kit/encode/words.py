@@ -88,7 +88,7 @@ def seen_before(seen, low):
 
 
 @njit_bare
-def remember(cache, slot, low, high, data, a, z, symbols, n, safe):
+def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
     """Fills an entry; empties the memory first where this word might not fit.
 
     safe: below 2**32, kept beside the number of ids.
@@ -169,10 +169,10 @@ _SPACES, _LOWEST, _HIGHEST = (np.uint64(0x0101010101010101 * k) for k in (0x20, 
 
 # Whether a token has, inside, a space behind something else, something else behind a space, and a
 # space behind a space.
-Crossed = namedtuple("Crossed", "before behind between")
+Crossings = namedtuple("Crossings", "before behind between")
 
 
-def crossed(tokens: Iterable[str]) -> Crossed:
+def crossings(tokens: Iterable[str]) -> Crossings:
     """Of all tokens that a text may give; a space is a space."""
     before = behind = between = False
     for token in tokens:
@@ -181,7 +181,7 @@ def crossed(tokens: Iterable[str]) -> Crossed:
             before = before or any(a != " " and b == " " for a, b in pairwise(token))
         if " " in token[:-1]:
             behind = behind or any(a == " " and b != " " for a, b in pairwise(token))
-    return Crossed(before, behind, between)
+    return Crossings(before, behind, between)
 
 
 @njit_within
@@ -218,7 +218,7 @@ END, LOW, HIGH, SLOT = range(4)
 _SAFE_BITS = np.uint64(32)
 
 
-class Memories:
+class CachePool:
     """Memories of words for threads that share an encoder: each takes one while it encodes."""
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ def _width(byte):
 
 
 @njit_bare
-def spell(fallback, data, place, ids, w):
+def write_fallback(fallback, data, place, ids, w):
     """Writes to ids[w:] what the character at data[place:] falls back to; returns the new length.
 
     A space stands for U+2581.

@@ -31,7 +31,7 @@ from tokenize_kit.formats.forms import (
     Form,
     Pieces,
 )
-from tokenize_kit.formats.tokenizer_json import BEGIN_OF_TEXT, END_OF_TEXT, spelled, unspelled
+from tokenize_kit.formats.tokenizer_json import BEGIN_OF_TEXT, END_OF_TEXT, from_letters, to_letters
 from tokenize_kit.pattern.automaton import cut_alike
 from tokenize_kit.pattern.named import PATTERNS
 
@@ -225,14 +225,14 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
     tokens = [f"[PAD{number}]" for number in range(form.size)]
     types = [UNUSED] * form.size
     for token, number in form.tokens.items():
-        tokens[number], types[number] = spelled(token), NORMAL
+        tokens[number], types[number] = to_letters(token), NORMAL
     for added in form.added:
         tokens[added.number] = added.content
         types[added.number] = CONTROL if added.special else USER_DEFINED
     if len(set(tokens)) != len(tokens):
         raise CannotHold("two of its tokens are spelled alike")
     special = {token.content: token.number for token in form.added if token.special}
-    merges = [f"{spelled(left)} {spelled(right)}" for left, right in form.merges]
+    merges = [f"{to_letters(left)} {to_letters(right)}" for left, right in form.merges]
     return {
         **_head("gpt2", tokens, types),
         f"{_PREFIX}pre": Typed(name, STRING),
@@ -354,7 +354,7 @@ def _read_bpe(values: dict[str, Any], tokens: list[str], types: list[int]) -> By
 
 def _raw(token: str) -> bytes:
     try:
-        return unspelled(token)
+        return from_letters(token)
     except KeyError:
         raise ValueError(f"the token {token!r} is not spelled in bytes") from None
 

@@ -29,7 +29,7 @@ from tokenize_kit.formats.forms import (
     Form,
     Pieces,
 )
-from tokenize_kit.formats.tokenizer_json import Unsupported, patterns_of, spelled, unspelled
+from tokenize_kit.formats.tokenizer_json import Unsupported, from_letters, patterns_of, to_letters
 
 
 def is_byte_bpe(parts: dict[str, Any]) -> bool:
@@ -68,9 +68,9 @@ def byte_bpe_from_json(parts: dict[str, Any]) -> ByteBpe:
     added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])
     apart = {token.number for token in added}
     try:
-        tokens = {unspelled(w): n for w, n in model["vocab"].items() if n not in apart}
+        tokens = {from_letters(w): n for w, n in model["vocab"].items() if n not in apart}
         pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
-        merges = tuple((unspelled(left), unspelled(right)) for left, right in pairs)
+        merges = tuple((from_letters(left), from_letters(right)) for left, right in pairs)
     except KeyError as error:
         raise CannotHold(f"a token has the letter {error}, which is none of a byte") from None
     if any(bytes([byte]) not in tokens for byte in range(256)):
@@ -82,12 +82,12 @@ def byte_bpe_from_json(parts: dict[str, Any]) -> ByteBpe:
 
 def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
     """As a tokenizer of `tokenizers`; ids are the form's, gaps and all."""
-    vocab = {spelled(token): number for token, number in form.tokens.items()}
+    vocab = {to_letters(token): number for token, number in form.tokens.items()}
     clash = [a.content for a in form.added if a.content in vocab]
     if clash:
         raise CannotHold(f"the special token {clash[0]!r} is spelled as an ordinary one is")
     vocab |= {token.content: token.number for token in form.added}
-    merges = [(spelled(left), spelled(right)) for left, right in form.merges]
+    merges = [(to_letters(left), to_letters(right)) for left, right in form.merges]
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=form.whole))
     splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in form.parts]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -122,7 +122,7 @@ def pieces_tokenizer(model: Pieces) -> Tokenizer:
     steps = _normalizers(model)
     tokenizer.normalizer = normalizers.Sequence(steps)
     cuts = [pre_tokenizers.Split(Regex(_WORDS), "isolated")] if model.starts_words else []
-    if runs := _known(model):
+    if runs := _known_characters(model):
         cuts.insert(0, pre_tokenizers.Split(Regex(runs), "isolated"))
     own = sorted((t for t, _, k in model.pieces if k == USER_DEFINED), key=len, reverse=True)
     if model.kind == "bpe" and own:
@@ -159,7 +159,7 @@ def _normalizers(model: Pieces) -> list[Any]:
     return steps
 
 
-def _known(model: Pieces) -> str | None:
+def _known_characters(model: Pieces) -> str | None:
     """A pattern of runs of characters that pieces have, where it is needed.
 
     The library makes an unknown character cost more than any piece, so `</s>` as text would be that
@@ -182,9 +182,9 @@ def _known(model: Pieces) -> str | None:
     return "[" + "".join(rf"\x{{{a:x}}}-\x{{{z:x}}}" for a, z in ranges) + "]+"
 
 
-def renewed(parts: dict[str, Any]) -> dict[str, Any]:
+def renew_runs(parts: dict[str, Any]) -> dict[str, Any]:
     """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
-    runs = _known(pieces_from_json(parts))
+    runs = _known_characters(pieces_from_json(parts))
     for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
             # Where none are needed any more, one piece: what was cut stays uncut.
@@ -245,7 +245,7 @@ def pieces_from_json(parts: dict[str, Any]) -> Pieces:
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
         raise CannotHold(f"no other format has a model of the type {model.get('type')}")
-    charsmap, squeeze, prefix, escaped = _prepared(parts)
+    charsmap, squeeze, prefix, escaped = _preparation(parts)
     special = {t["content"] for t in parts["added_tokens"] if t["special"]}
     added = {t["content"] for t in parts["added_tokens"]}
     if model["type"] == "Unigram":
@@ -257,7 +257,7 @@ def pieces_from_json(parts: dict[str, Any]) -> Pieces:
         for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
             if model.get(name):
                 raise CannotHold(f"its model has the setting {name}")
-        rows = _scored(model)
+        rows = _scored_tokens(model)
         unknown = next((n for n, (t, _) in enumerate(rows) if t == model["unk_token"]), None)
     if unknown is None:
         raise CannotHold("SentencePiece needs an unknown token, and it has none")
@@ -289,7 +289,7 @@ def pieces_from_json(parts: dict[str, Any]) -> Pieces:
     return Pieces(kind, tuple(pieces), charsmap, prefix, squeeze, fallback, begin, end, pad)
 
 
-def _scored(model: dict[str, Any]) -> list[tuple[str, float]]:
+def _scored_tokens(model: dict[str, Any]) -> list[tuple[str, float]]:
     """Tokens of a BPE in order of their ids, scored by the rank of their first merge."""
     order = sorted(model["vocab"].items(), key=lambda item: item[1])
     if [number for _, number in order] != list(range(len(order))):
@@ -301,12 +301,12 @@ def _scored(model: dict[str, Any]) -> list[tuple[str, float]]:
     return [(text, rank.get(text, -float(len(pairs)))) for text, _ in order]
 
 
-def escapes(parts: dict[str, Any]) -> bool:
+def escapes_spaces(parts: dict[str, Any]) -> bool:
     """Whether spaces are U+2581 in the vocabulary of a tokenizer.json."""
-    return _prepared(parts)[3]
+    return _preparation(parts)[3]
 
 
-def _prepared(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
+def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
     """(charsmap, squeeze, prefix, whether spaces are U+2581) of a tokenizer.json's first steps."""
     steps = _flat(parts.get("normalizer"), "normalizers")
     charsmap, squeeze, prefix, escaped = b"", False, False, False

@@ -12,7 +12,7 @@ import binascii
 from itertools import pairwise
 
 from tokenize_kit.formats.forms import Added, ByteBpe, CannotHold
-from tokenize_kit.pattern.named import PATTERNS, chosen
+from tokenize_kit.pattern.named import PATTERNS, pattern_with
 
 # tiktoken takes one pattern, not one after the other; BERT's leaves white space out.
 PATTERN_NAMES = tuple(
@@ -73,15 +73,15 @@ def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
     ranks = read_ranks(raw)
     merges = []
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
-        if len(token) > 1 and len(parts := _merged(ranks, token, rank)) == 2:
+        if len(token) > 1 and len(parts := _merge(ranks, token, rank)) == 2:
             merges.append((parts[0], parts[1]))
     special = special_of(pattern, max(ranks.values()))
     added = tuple(Added(name, number, True) for name, number in special.items())
-    cut = chosen(pattern, PATTERNS[pattern].digits).parts
+    cut = pattern_with(pattern, PATTERNS[pattern].digits).parts
     return ByteBpe(ranks, tuple(merges), cut, added, True)
 
 
-def _merged(ranks: dict[bytes, int], token: bytes, below: int) -> list[bytes]:
+def _merge(ranks: dict[bytes, int], token: bytes, below: int) -> list[bytes]:
     """What merges of ranks below a number make of a token, the lowest first."""
     parts = [bytes([byte]) for byte in token]
     while len(parts) > 1:
@@ -110,7 +110,7 @@ def to_ranks(form: ByteBpe) -> bytes:
     for token, rank in form.tokens.items():
         if len(token) == 1 or (form.whole and token not in parts):
             continue
-        if _merged(form.tokens, token, rank) != parts.get(token):
+        if _merge(form.tokens, token, rank) != parts.get(token):
             shown = token.decode("utf-8", "backslashreplace")
             raise CannotHold(
                 f"its merges are not given by ranks: tiktoken makes {shown!r} of other parts"

@@ -62,12 +62,12 @@ _BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 ORDER = sorted(range(256), key=LETTERS.__getitem__)
 
 
-def spelled(data: bytes) -> str:
+def to_letters(data: bytes) -> str:
     """Bytes as letters."""
     return "".join([LETTERS[byte] for byte in data])
 
 
-def unspelled(letters: str) -> bytes:
+def from_letters(letters: str) -> bytes:
     """Letters as bytes; raises KeyError where one stands for none."""
     return bytes([_BYTES[letter] for letter in letters])
 

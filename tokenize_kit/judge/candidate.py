@@ -17,7 +17,7 @@ import numpy as np
 from kernel_cache import njit
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.formats.tokenizer_json import spelled, unspelled
+from tokenize_kit.formats.tokenizer_json import from_letters, to_letters
 
 # SentencePiece's serialized SentencePieceText has the spans of tokens, in bytes of the text
 # (sentencepiece.proto, fields `pieces`, `begin`, `end`). All versions write that message; the
@@ -106,7 +106,7 @@ class Ranks:
         self._bytes = {rank: token for token, rank in ranks.items()}
         self._bytes |= {index: name.encode() for name, index in vocabulary.special.items()}
         self.special = frozenset(vocabulary.special.values())
-        self.tokens = {rank: spelled(token) for token, rank in ranks.items()}
+        self.tokens = {rank: to_letters(token) for token, rank in ranks.items()}
         self.tokens |= {index: name for name, index in vocabulary.special.items()}
         self.byte_ids: frozenset[int] = frozenset()
         self._lengths = np.zeros(vocabulary.size, np.int64)
@@ -220,7 +220,7 @@ class Json:
         lengths = np.zeros(max(self.tokens, default=0) + 1, np.int64)
         for number, token in self.tokens.items():
             try:
-                size = len(token.encode() if number in added else unspelled(token))
+                size = len(token.encode() if number in added else from_letters(token))
             except KeyError:
                 size = 0  # not of bytes: no text gives it
             lengths[number] = size

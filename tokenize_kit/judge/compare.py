@@ -39,21 +39,21 @@ def add_lengths(results: list[dict[str, Any]], baseline: int, groups: Sequence[s
     same texts (normalised sequence length, Dagan et al. 2024). baseline: the number of a result."""
     own = results[baseline]
     for result in results:
-        result["nsl"] = _over(result, own)
+        result["nsl"] = _length_ratio(result, own)
         for name in groups:
             by_label = {row["label"]: row for row in own[name]}
             for row in result[name]:
-                row["nsl"] = _over(row, by_label[row["label"]])
+                row["nsl"] = _length_ratio(row, by_label[row["label"]])
 
 
-def _over(row: dict[str, Any], own: dict[str, Any]) -> float | None:
+def _length_ratio(row: dict[str, Any], own: dict[str, Any]) -> float | None:
     return row["tokens"] / own["tokens"] if own["tokens"] else None
 
 
 Piece = tuple[str, int]  # text, tokens: more than one where a character is cut, 0 where none
 
 
-def pieces(candidate: Candidate, text: str) -> list[Piece]:
+def cut_text(candidate: Candidate, text: str) -> list[Piece]:
     """The text in the pieces that tokens stand for, joined where a cut is within a character.
 
     Joined together the pieces are the text. 0 tokens: the tokenizer leaves this out.
@@ -113,7 +113,7 @@ def compare(
                 break
             text = texts_of(data, offsets[row : row + 2])[0]
             if text:
-                cut = [pieces(tally.candidate, text[:EXCERPT]) for tally in tallies]
+                cut = [cut_text(tally.candidate, text[:EXCERPT]) for tally in tallies]
                 shown.append({"cut": len(text) > EXCERPT, "pieces": cut})
     results = [tally.result() for tally in tallies]
     for result in results:

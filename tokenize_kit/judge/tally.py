@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.formats.tokenizer_json import spelled
+from tokenize_kit.formats.tokenizer_json import to_letters
 from tokenize_kit.judge.candidate import Candidate, texts_of
 from tokenize_kit.pattern.categories import CODE_POINTS, members
 
@@ -121,7 +121,7 @@ SAMPLES = 20  # unreachable tokens listed
 # What a token is tried between.
 _AROUND = (("«", ""), ("", ""), ("\n", ""), ("x", ""), ("q", ""), ("1", ""), ("«", "\U0001f0a1"))
 _BAD = "\ufffd"
-_BADS = (_BAD, spelled(_BAD.encode()))
+_BADS = (_BAD, to_letters(_BAD.encode()))
 
 
 @dataclass
@@ -159,7 +159,7 @@ class Vocabulary:
         }
 
 
-def examine(candidate: Candidate) -> Vocabulary:
+def examine_vocabulary(candidate: Candidate) -> Vocabulary:
     """Reads and tries every token; some seconds for 100,000 where a library encodes."""
     unknown = {candidate.unknown} - {None}
     ordinary = [n for n in sorted(candidate.tokens) if n not in candidate.special | unknown]
@@ -235,7 +235,7 @@ class Tally:
 
     def __init__(self, candidate: Candidate, groups: Sequence[str] = ()) -> None:
         self.candidate = candidate
-        self.vocabulary = examine(candidate)
+        self.vocabulary = examine_vocabulary(candidate)
         self.counts = np.zeros(max(candidate.tokens) + 1, np.int64)
         self._is_part = np.zeros(len(self.counts), np.bool_)
         self._is_part[list(self.vocabulary.parts)] = True
@@ -268,15 +268,15 @@ class Tally:
         unknown = np.zeros(len(ids), np.bool_)
         if self.candidate.unknown is not None:
             unknown = ids == self.candidate.unknown
-        heads = _running((data[offsets[0] : offsets[-1]] & 0xC0) != 0x80)
+        heads = _counts_before((data[offsets[0] : offsets[-1]] & 0xC0) != 0x80)
         rows = np.column_stack(
             [
                 np.ones(len(sizes), np.int64),
                 np.diff(offsets),
                 np.diff(heads[offsets - offsets[0]]),
                 sizes,
-                np.diff(_running(unknown)[bounds]),
-                np.diff(_running(self._is_part[ids])[bounds]),
+                np.diff(_counts_before(unknown)[bounds]),
+                np.diff(_counts_before(self._is_part[ids])[bounds]),
                 words,
                 self._lost(data, offsets, ids, bounds),
             ]
@@ -353,7 +353,7 @@ class Tally:
         return rows
 
 
-def _running(marks: np.ndarray) -> np.ndarray:
+def _counts_before(marks: np.ndarray) -> np.ndarray:
     """int[n + 1]: how many are set before each place; in 32 bits where that is enough, for a text
     may be a long one."""
     counts = np.zeros(len(marks) + 1, np.int32 if len(marks) < 1 << 31 else np.int64)

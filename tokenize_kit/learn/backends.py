@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.formats.tokenizer_json import LETTERS, unspelled
+from tokenize_kit.formats.tokenizer_json import LETTERS, from_letters
 from tokenize_kit.learn.bpe_merges import LONGEST
 from tokenize_kit.learn.options import TrainingOptions
 
@@ -189,8 +189,10 @@ def learn_tokenizers(
     tokenizer.train_from_iterator((text for text, _ in documents), trainer=trainer)
     model = json.loads(tokenizer.to_str())["model"]
     refused = set(banned)
-    spelled = [unspelled(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)]
-    merges = [(unspelled(left), unspelled(right)) for left, right in model["merges"]]
+    spelled = [
+        from_letters(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)
+    ]
+    merges = [(from_letters(left), from_letters(right)) for left, right in model["merges"]]
     while True:  # a token that is taken out takes those along that can only be made of it
         kept = [(a, b) for a, b in merges if not {a, b, a + b} & refused]
         merged = {a + b for a, b in kept}

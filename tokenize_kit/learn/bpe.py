@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, AnyStr
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, spelled
+from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, to_letters
 from tokenize_kit.learn.backends import learn_tokenizers
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
-from tokenize_kit.pattern.named import Digits, chosen
+from tokenize_kit.pattern.named import Digits, pattern_with
 
 if TYPE_CHECKING:
     from tokenize_kit.learn.words import Text, WordCounts
@@ -33,7 +33,7 @@ def split_pattern(digits: Digits) -> str:
     That of GPT-4o (tiktoken, o200k_base): of the published patterns only this one counts combining
     marks (\\p{M}) as letters; without them Thai and Indic vowel signs leave their consonants.
     """
-    (pattern,) = chosen(DEFAULT_PATTERN, digits).parts
+    (pattern,) = pattern_with(DEFAULT_PATTERN, digits).parts
     return pattern
 
 
@@ -65,12 +65,12 @@ def _count(
     counted: WordCounts, waiting: dict[int, list[bytes]], dictionary: Dictionary | None
 ) -> None:
     for weight, batch in waiting.items():
-        data, offsets = _joined(batch)
+        data, offsets = _join(batch)
         counted.add(data, dictionary.cut(data, offsets) if dictionary else offsets, weight)
     waiting.clear()
 
 
-def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def _join(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(bytearray().join(batch), np.uint8), np.cumsum([0, *map(len, batch)])
 
 
@@ -78,10 +78,10 @@ def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> 
     """What `learn_merges` learns from; of WordCounts.words()."""
     from tokenize_kit.learn.words import lay_out
 
-    return lay_out(letters, ends, counts, _numbers())
+    return lay_out(letters, ends, counts, _byte_ids())
 
 
-def _numbers() -> np.ndarray:
+def _byte_ids() -> np.ndarray:
     """int32[256]: the ids of bytes."""
     numbers = np.empty(256, np.int32)
     numbers[ORDER] = np.arange(256)
@@ -102,8 +102,8 @@ def learn_merges(
     """
     from tokenize_kit.learn.bpe_merges import learn
 
-    joined, bounds = _joined(list(banned))
-    merges = learn(text, 256, tokens, least, longest, _numbers()[joined], bounds)
+    joined, bounds = _join(list(banned))
+    merges = learn(text, 256, tokens, least, longest, _byte_ids()[joined], bounds)
     names = [bytes([byte]) for byte in ORDER]
     for left, right, merged in merges.tolist():
         if merged == len(names):
@@ -128,7 +128,7 @@ def first_merges(
     return list(names[:tokens]), []  # no merge
 
 
-def with_runs(
+def add_space_runs(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], bases: int, space: AnyStr, most: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
     """The tokens and merges with those of runs of 2 to `most` spaces behind the `bases` first."""
@@ -154,7 +154,7 @@ def build_tokenizer(
 ) -> Tokenizer:
     """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
     them. parts: the patterns, one after the other; space: the one of `first` that spaces become."""
-    words = [spelled(name) for name in names]
+    words = [to_letters(name) for name in names]
     ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
@@ -199,7 +199,7 @@ def train_sizes(
     tokenizers = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - len(first) - runs)
-        fewer = with_runs(*fewer, 256, b" ", options.space_runs)
+        fewer = add_space_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
         tokenizers.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
     return tokenizers
@@ -215,7 +215,7 @@ def _by_sentencepiece(
     from tokenize_kit.learn.backends import Words, learn_sentencepiece
 
     letters, ends, counts = counted
-    numbers = _numbers()
+    numbers = _byte_ids()
     words = Words(numbers[letters], np.diff(ends), counts, 256)
     tokens = [numbers[list(token)].tolist() for token in banned]
     names = [bytes([byte]) for byte in ORDER]

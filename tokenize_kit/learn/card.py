@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
-from tokenize_kit.card.figures import Sample, measured
+from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
@@ -30,16 +30,16 @@ def read_template(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise _wrong(path, str(error.strerror)) from None
+        raise _template_error(path, str(error.strerror)) from None
     except UnicodeDecodeError:
-        raise _wrong(path, "not UTF-8 text") from None
+        raise _template_error(path, "not UTF-8 text") from None
     if not text.strip():
-        raise _wrong(path, "it is empty")
+        raise _template_error(path, "it is empty")
     try:
         from jinja2 import Environment, TemplateSyntaxError, nodes
         from jinja2.ext import Extension
     except ModuleNotFoundError:
-        raise _wrong(path, "checking it needs jinja2: pip install jinja2") from None
+        raise _template_error(path, "checking it needs jinja2: pip install jinja2") from None
 
     class Generation(Extension):
         """transformers' block around what the assistant says."""
@@ -55,11 +55,11 @@ def read_template(path: Path) -> str:
     try:
         environment.parse(text)
     except TemplateSyntaxError as error:
-        raise _wrong(path, f"line {error.lineno}: {error.message}") from None
+        raise _template_error(path, f"line {error.lineno}: {error.message}") from None
     return text
 
 
-def _wrong(path: Path, reason: str) -> TokenizerError:
+def _template_error(path: Path, reason: str) -> TokenizerError:
     return TokenizerError(f"chat template {path}: {reason}", exit_code=2)
 
 
@@ -91,7 +91,7 @@ class Trained:
     spm: bytes | None = None
 
 
-def cutting_of(options: TrainingOptions) -> dict[str, Any]:
+def describe_cutting(options: TrainingOptions) -> dict[str, Any]:
     """How the text was cut, for the card."""
     pattern, name = options.cutting, options.pattern_name
     kept = options.model == "bpe" and options.lossless  # it has no place for normal forms
@@ -108,11 +108,11 @@ def cutting_of(options: TrainingOptions) -> dict[str, Any]:
         "min_frequency": options.min_frequency if options.learner != "sentencepiece" else None,
         "max_token_length": options.max_token_length,
         "byte_fallback": False,
-        "notes": [] if gguf else [_without_gguf(options)],
+        "notes": [] if gguf else [_gguf_note(options)],
     }
 
 
-def _without_gguf(options: TrainingOptions) -> str:
+def _gguf_note(options: TrainingOptions) -> str:
     """Why llama.cpp could not run a model with this tokenizer, and what to train instead."""
     begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
     if options.model != "bpe":
@@ -132,7 +132,7 @@ def _without_gguf(options: TrainingOptions) -> str:
     )
 
 
-def gguf_of(folder: Path, details: dict[str, Any]) -> dict[str, str]:
+def describe_gguf(folder: Path, details: dict[str, Any]) -> dict[str, str]:
     """The names under which llama.cpp knows the model and its pattern, as `convert` writes them, or
     `refused`: why it cannot hold this tokenizer."""
     if details["notes"]:
@@ -144,7 +144,7 @@ def gguf_of(folder: Path, details: dict[str, Any]) -> dict[str, str]:
         return {"refused": str(error)}
 
 
-def write(
+def write_tokenizer(
     trained: Trained,
     folder: Path,
     size: int,
@@ -165,7 +165,7 @@ def write(
         warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
     data = tokenizer.to_str(pretty=True).encode("utf-8")
     write_atomic(folder / "tokenizer.json", data)
-    figures = measured(folder / "tokenizer.json", counted.sample, "a sample of the training text")
+    figures = measure(folder / "tokenizer.json", counted.sample, "a sample of the training text")
     checked, failures = _round_trip(tokenizer, options, counted.sample, figures, normal)
     warnings += failures
     if options.model == "wordpiece" and figures["unknown_share"]:
@@ -197,7 +197,7 @@ def write(
         "round_trip_checked": checked,
         "settings": _settings(options),
         "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest() if template else None,
-        "gguf": gguf_of(folder, details),
+        "gguf": describe_gguf(folder, details),
         "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
         "warnings": warnings,
     }

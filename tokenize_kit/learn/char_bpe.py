@@ -17,7 +17,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.formats.tokenizer_json import add_tokens
 from tokenize_kit.learn.backends import Merge, Words, learn_with_backend, token_names
-from tokenize_kit.learn.bpe import count_words, first_merges, with_runs
+from tokenize_kit.learn.bpe import add_space_runs, count_words, first_merges
 from tokenize_kit.learn.options import COVERAGE, TrainingOptions
 from tokenize_kit.segment.dictionary import Dictionary
 
@@ -38,14 +38,14 @@ class CharacterWords:
         return Counter(dict(zip(map(chr, codes.tolist()), sums.tolist(), strict=True)))
 
 
-def characters_of(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
+def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
     """Of WordCounts.words(): letters: uint8[], whole UTF-8 characters; ends: int64[words + 1]."""
     codes = np.frombuffer(letters.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
     begins = np.append(0, np.cumsum(letters & 0xC0 != 0x80))
     return CharacterWords(codes, begins[ends], counts)
 
 
-def alphabet(
+def choose_characters(
     characters: Counter[str], room: int, coverage: float = COVERAGE
 ) -> tuple[list[str], float]:
     """The characters that become pieces, commonest first, and the share of the text they cover.
@@ -66,7 +66,7 @@ def alphabet(
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
-def words_of(words: CharacterWords, kept: Sequence[str]) -> Words:
+def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
     """The words as numbers of the kept characters, cut where a character is not one of them.
 
     kept: sorted by code point; a character's number is its place there.
@@ -84,7 +84,7 @@ def words_of(words: CharacterWords, kept: Sequence[str]) -> Words:
     return Words(places[inside].astype(np.int32), sizes, words.counts[word_of[starts]], len(codes))
 
 
-def spelled_in(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
+def character_numbers(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
     """Tokens as numbers of characters; those with a character that is not kept are left out."""
     numbers = {character: k for k, character in enumerate(kept)}
     return [[numbers[c] for c in token] for token in tokens if set(token) <= numbers.keys()]
@@ -101,7 +101,7 @@ def train_char_bpe(
     documents, scale: as in bpe.train_sizes. Sizes with the same characters are learned together.
     """
     first, parts = options.first_tokens, options.cutting.parts
-    words = characters_of(*count_words(documents, options.counted_parts, dictionary).words())
+    words = split_characters(*count_words(documents, options.counted_parts, dictionary).words())
     frequencies = words.frequencies()
     runs = max(0, options.space_runs - 1)
     if options.space_token:
@@ -109,7 +109,9 @@ def train_char_bpe(
     if runs:
         frequencies[" "] += 1  # whose runs are tokens
     rooms = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
-    chosen = {size: alphabet(frequencies, room, options.coverage) for size, room in rooms.items()}
+    chosen = {
+        size: choose_characters(frequencies, room, options.coverage) for size, room in rooms.items()
+    }
     learned: dict[int, tuple[list[str], list[Merge]]] = {}
     trained = []
     for size in options.sizes:
@@ -117,19 +119,19 @@ def train_char_bpe(
         if len(kept) not in learned:
             most = max(rooms[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
-            banned = spelled_in([*options.banned, *BYTE_PIECES], bases)
-            merges = learn_with_backend(words_of(words, bases), options, most, scale, banned)
+            banned = character_numbers([*options.banned, *BYTE_PIECES], bases)
+            merges = learn_with_backend(number_words(words, bases), options, most, scale, banned)
             learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]
         fewer = first_merges(names, [(a, b) for a, b, _ in merges], rooms[size])
-        fewer = with_runs(*fewer, len(kept), " ", options.space_runs)
+        fewer = add_space_runs(*fewer, len(kept), " ", options.space_runs)
         last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
         details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}
-        trained.append((build(*fewer, first, last, parts, options.space_token), details))
+        trained.append((build_char_bpe(*fewer, first, last, parts, options.space_token), details))
     return trained
 
 
-def build(
+def build_char_bpe(
     names: Sequence[str],
     merges: Sequence[tuple[int, int]],
     first: Sequence[str],

@@ -94,7 +94,7 @@ def own_pattern(expressions: Sequence[str]) -> Pattern:
     return Pattern(parts, "given", "free", lambda rule: parts)
 
 
-def composed(
+def compose(
     pattern: Pattern,
     forbid: Sequence[str] = (),
     newlines: Newlines | None = None,

@@ -15,11 +15,11 @@ from tokenize_kit.learn.cutting import (
     NORMAL,
     Newlines,
     Normal,
-    composed,
+    compose,
     own_pattern,
 )
 from tokenize_kit.learn.weights import parse_weights
-from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with
 
 COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
 
@@ -320,10 +320,8 @@ class TrainingOptions:
         else:
             named = self.pattern or self.graphemes or self.model == "wordpiece"
             own = PATTERNS[name].digits if named else "single"
-            pattern = chosen(name, self.digits or own)
-        return composed(
-            pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries
-        )
+            pattern = pattern_with(name, self.digits or own)
+        return compose(pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries)
 
     @property
     def counted_parts(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from tokenizers.normalizers import Normalizer
 from tokenize_kit.card.figures import Sample
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.bpe import train_sizes
-from tokenize_kit.learn.card import Trained, cutting_of, read_template, write
+from tokenize_kit.learn.card import Trained, describe_cutting, read_template, write_tokenizer
 from tokenize_kit.learn.char_bpe import train_char_bpe
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.options import TrainingOptions
@@ -164,7 +164,7 @@ def _train(
         if mixture:
             model.details.update(mixture.card())
         more = mixture.warnings() if mixture else []
-        cards.append(write(model, folder, size, options, counted, more, normal, template))
+        cards.append(write_tokenizer(model, folder, size, options, counted, more, normal, template))
     stages.done(f"checked {cards[0]['round_trip_checked']:,} texts and wrote the files")
     return cards
 
@@ -192,7 +192,7 @@ def _learned(
         tokenizers = train_char_bpe(documents, options, scale, dictionary)
     else:
         tokenizers = train_wordpiece(documents, options, scale, dictionary)
-    cut = cutting_of(options) | {"dictionary": dictionary.card() if dictionary else None}
+    cut = describe_cutting(options) | {"dictionary": dictionary.card() if dictionary else None}
     return [Trained(tokenizer, cut | more) for tokenizer, more in tokenizers]
 
 
@@ -203,17 +203,13 @@ def _unigram(
     dictionary: Dictionary | None,
     empty: Callable[[], bool],
 ) -> list[Trained]:
-    from tokenize_kit.learn.unigram import (  # needs sentencepiece
-        Corpus,
-        spill_weighted,
-        train_unigram,
-    )
+    from tokenize_kit.learn.unigram import Corpus, train_unigram, write_weighted_lines
 
     spilled = out / ".tokenizer-corpus.partial"
     trained = []
     try:
         corpus = Corpus(spilled, options.column is not None, options.space_token)
-        spill_weighted(counted, corpus, dictionary)
+        write_weighted_lines(counted, corpus, dictionary)
         if empty():
             raise TokenizerError(_EMPTY)
         for size in options.sizes:

@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from tokenize_kit.formats.tokenizer_json import add_tokens
 from tokenize_kit.learn.backends import Words, learn_with_backend, token_names
 from tokenize_kit.learn.bpe import count_words
-from tokenize_kit.learn.char_bpe import CharacterWords, alphabet, characters_of
+from tokenize_kit.learn.char_bpe import CharacterWords, choose_characters, split_characters
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.categories import members
 from tokenize_kit.segment.dictionary import Dictionary
@@ -40,7 +40,7 @@ def _without_space(words: CharacterWords) -> CharacterWords:
     return CharacterWords(words.codes[kept], np.append(0, np.cumsum(sizes)), words.counts[~space])
 
 
-def words_of(words: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
+def number_words(words: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
     """(words of kept characters alone, their symbols: characters, and those that stand within a
     word, marked); words with another character are [UNK] and teach nothing.
 
@@ -62,7 +62,7 @@ def words_of(words: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
     return Words(symbols.astype(np.int32), sizes, words.counts[whole], len(bases)), bases
 
 
-def _written(name: str) -> str:
+def _vocabulary_spelling(name: str) -> str:
     """A token as the vocabulary spells it."""
     inner = name.replace(_WITHIN, "")
     return PREFIX + inner if name.startswith(_WITHIN) else inner
@@ -77,15 +77,15 @@ def train_wordpiece(
     """A tokenizer of each of the sizes, from one count, and what its card says of it."""
     first, parts = options.first_tokens, options.cutting.parts
     counted = _without_space(
-        characters_of(*count_words(documents, options.counted_parts, dictionary).words())
+        split_characters(*count_words(documents, options.counted_parts, dictionary).words())
     )
     frequencies = counted.frequencies()
     trained = []
     for size in options.sizes:
         room = size - len(first)
         # A character may take two tokens, one of them within words.
-        kept, covered = alphabet(frequencies, room // 2, options.coverage)
-        words, bases = words_of(counted, sorted(kept))
+        kept, covered = choose_characters(frequencies, room // 2, options.coverage)
+        words, bases = number_words(counted, sorted(kept))
         numbers = {name: k for k, name in enumerate(bases)}
         banned = [
             [numbers[c] for c in spelled]
@@ -93,7 +93,7 @@ def train_wordpiece(
             if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
         ]
         merges = learn_with_backend(words, options, room, scale, banned)
-        names = [_written(name) for name in token_names(bases, merges)]
+        names = [_vocabulary_spelling(name) for name in token_names(bases, merges)]
         last = options.padding[: -(len(first) + len(names)) % options.pad_to]
         details = {
             "merges": len(merges),

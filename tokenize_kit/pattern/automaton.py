@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from tokenize_kit.pattern.categories import CODE_POINTS
-from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, chosen, script_rows
+from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, pattern_with, script_rows
 from tokenize_kit.pattern.parse import (
     Chars,
     Dialect,
@@ -279,6 +279,6 @@ def cut_alike(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
 def pattern_name(parts: tuple[str, ...]) -> str | None:
     """The name of published patterns, as Oniguruma or as Rust's regex reads them."""
     for name, pattern in PATTERNS.items():
-        if parts == pattern.parts or cut_alike(parts, chosen(name, pattern.digits).parts):
+        if parts == pattern.parts or cut_alike(parts, pattern_with(name, pattern.digits).parts):
             return name
     return None

@@ -264,7 +264,7 @@ PATTERNS: dict[str, Pattern] = {
 }
 
 
-def chosen(name: str, digits: Digits) -> Pattern:
+def pattern_with(name: str, digits: Digits) -> Pattern:
     """The pattern of a name with a rule for digits, for a tokenizer.json.
 
     `gguf` is of the pattern that comes out, whatever its name: Llama 3's with single digits is

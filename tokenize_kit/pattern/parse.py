@@ -73,7 +73,7 @@ class Repeat:
 Node = Chars | Look | Sequence | Either | Repeat
 
 
-def one(*code_points: int) -> np.ndarray:
+def code_point_set(*code_points: int) -> np.ndarray:
     """bool[0x110000] with these set."""
     inside = np.zeros(CODE_POINTS, np.bool_)
     inside[list(code_points)] = True
@@ -156,7 +156,7 @@ class _Parser:
         if self.peek("^"):
             raise self.refuse("an anchor")
         if self.take("."):
-            return Chars(~one(10))
+            return Chars(~code_point_set(10))
         if self.take("\\"):
             return Chars(self.escape())
         if self.text[self.at] in "*+?{":
@@ -166,7 +166,7 @@ class _Parser:
         return Chars(self.letter(code_point))
 
     def letter(self, code_point: int) -> np.ndarray:
-        return one(*folds(code_point)) if self.fold else one(code_point)
+        return code_point_set(*folds(code_point)) if self.fold else code_point_set(code_point)
 
     def group(self) -> Node:
         fold = self.fold
@@ -215,7 +215,7 @@ class _Parser:
         if sign in "xu":
             return self.hexadecimal(sign)
         if sign in _ESCAPES:
-            return one(_ESCAPES[sign])
+            return code_point_set(_ESCAPES[sign])
         if sign.isalnum():
             raise self.refuse(f"the escape \\{sign}")
         return self.letter(ord(sign))
@@ -228,7 +228,7 @@ class _Parser:
             digits = self.text[self.at : self.at + (2 if sign == "x" else 4)]
             self.at += len(digits)
         try:
-            return one(int(digits, 16))
+            return code_point_set(int(digits, 16))
         except (ValueError, IndexError):
             raise self.refuse("a code point that is none") from None
 

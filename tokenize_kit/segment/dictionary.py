@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.trie import all_ends, build_trie
+from tokenize_kit.encode.trie import build_trie, prefix_ends
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.categories import members
 
@@ -115,7 +115,7 @@ def _stretch(data, start, end, kinds, slots, cuts, count):
         if not begins[k]:
             continue
         cost[k], following[k] = cost[last] + outside, last
-        for w in range(all_ends(slots, data, start + 3 * k, end, ends)):
+        for w in range(prefix_ends(slots, data, start + 3 * k, end, ends)):
             stop = (ends[w] - start) // 3
             if begins[stop] and cost[stop] + 1 <= cost[k]:
                 cost[k], following[k], is_word[k] = cost[stop] + 1, stop, True

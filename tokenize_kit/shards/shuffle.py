@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tokenize_kit.files import opened, sync, sync_open
-from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, gather, joined
+from tokenize_kit.files import open_at, sync, sync_open
+from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, concatenate, gather
 
 _BITS = 8  # of the key: 256 buckets
 _RUN_TOKENS = 1 << 22  # tokens sorted at once
@@ -55,8 +55,8 @@ class Shuffle:
         folder.mkdir(exist_ok=True)
         before = state or {"written": 0, "tables": 0}
         self._written, self._closed = before["written"], before["tables"]
-        self._tokens = opened(folder / "tokens", self._written * dtype.itemsize)
-        self._mask = opened(folder / "mask", self._written) if masked else None
+        self._tokens = open_at(folder / "tokens", self._written * dtype.itemsize)
+        self._mask = open_at(folder / "mask", self._written) if masked else None
         self._tables: pa.ipc.RecordBatchFileWriter | None = None
         self._pending: list[Encoded] = []
         self._waiting = self._documents = 0
@@ -100,7 +100,7 @@ class Shuffle:
     def _spill(self) -> None:
         if not self._documents:
             return
-        run = joined(self._pending)
+        run = concatenate(self._pending)
         self._pending, self._waiting, self._documents = [], 0, 0
         key = keys(run.table["id"], self.seed)
         buckets = (key >> np.uint64(64 - _BITS)).astype(np.int64)

@@ -28,10 +28,10 @@ from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, framed
-from tokenize_kit.shards.formats import FORMATS, PATTERNS, Format, Side, token_dtype
+from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, add_edges
 from tokenize_kit.shards.loss_mask import mask_of
-from tokenize_kit.shards.progress import InputChanged, Place, Progress, changed
+from tokenize_kit.shards.progress import InputChanged, Position, Progress, input_changed_error
+from tokenize_kit.shards.shard_files import FORMATS, PATTERNS, Format, Side, token_dtype
 from tokenize_kit.shards.shuffle import Shuffle, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
 
@@ -169,7 +169,7 @@ def encode_shards(
         _commit(progress, out, manifest)
     except InputChanged:
         progress.remove()
-        raise changed() from None
+        raise input_changed_error() from None
     except BaseException as error:
         if isinstance(error, Exception) or not progress.saved:  # else it goes on after Ctrl-C
             progress.remove()
@@ -184,17 +184,17 @@ def _encoded(
     layout: Layout,
     dtype: np.dtype[Any],
     workers: int,
-    start: Place,
-) -> Iterator[tuple[Encoded, Place]]:
+    start: Position,
+) -> Iterator[tuple[Encoded, Position]]:
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
     column = layout.loss_mask
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
 
-    def encoded(texts: Texts) -> tuple[Encoded, Place]:
+    def encoded(texts: Texts) -> tuple[Encoded, Position]:
         ids, counts = vocabulary.encode(texts.data, texts.offsets)
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
-        tokens, lengths = framed(ids, counts, begin, end, dtype)
+        tokens, lengths = add_edges(ids, counts, begin, end, dtype)
         columns = {name: texts.names[name] for name in NAMES}
         sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
         mask = None
@@ -222,7 +222,7 @@ def _refuse_forgery(
 
 
 def _write(
-    documents: Iterable[tuple[Encoded, Place]],
+    documents: Iterable[tuple[Encoded, Position]],
     progress: Progress,
     layout: Layout,
     dtype: np.dtype[Any],
@@ -268,12 +268,12 @@ def _write(
 
 
 def _shuffled(
-    documents: Iterable[tuple[Encoded, Place]],
+    documents: Iterable[tuple[Encoded, Position]],
     progress: Progress,
     seed: int,
     dtype: np.dtype[Any],
     masked: bool,
-) -> Iterator[tuple[Encoded, Place]]:
+) -> Iterator[tuple[Encoded, Position]]:
     """The documents in the drawn order. They wait on disk, and there they are saved; from there the
     shards are written anew."""
     shuffle = Shuffle(progress.folder / "spill", seed, dtype, masked, progress.state.get("spill"))

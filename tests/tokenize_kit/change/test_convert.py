@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from curate.cli.app import app
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.source import open_source
-from tokenize_kit.change.verify import packed
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import CannotHold
 from tokenize_kit.formats.gguf import ARRAY, STRING, Typed, read_metadata, write_metadata
@@ -89,7 +89,7 @@ def byte_level(tmp_path_factory):
 
 
 def ids_of(path, texts, pattern=None):
-    ids, sizes = open_source(path, pattern).encode(*packed(texts))
+    ids, sizes = open_source(path, pattern).encode(*pack_texts(texts))
     return ids.tolist(), sizes.tolist()
 
 
@@ -285,7 +285,7 @@ def test_the_space_symbol_of_sentencepiece_is_named_where_it_is_text(tmp_path):
     (tmp_path / "tokenizer.model").unlink()
     with pytest.raises(CannotHold, match=r"U\+2581 is a character there and a space"):
         convert(tmp_path, tmp_path / "x.model", "sentencepiece")
-    texts = packed(TEXTS)
+    texts = pack_texts(TEXTS)
     convert(tmp_path, tmp_path / "x.model", "sentencepiece", batches=[texts])
     assert ids_of(tmp_path / "x.model", TEXTS) == ids_of(tmp_path, TEXTS)
     convert(tmp_path, tmp_path / "copy", "tokenizer.json")
@@ -312,11 +312,11 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
     """On texts where llama.cpp's pattern cuts as this one, the same tokenizer is taken."""
     source = byte_level / "o200k"
     card = convert(
-        source, tmp_path / "x.gguf", "gguf", batches=[packed(["plain words, 12 of them"])]
+        source, tmp_path / "x.gguf", "gguf", batches=[pack_texts(["plain words, 12 of them"])]
     )
     assert card["verified_texts"] == 1 and card["tokenizer.ggml.pre"] == "gpt-4o"
     with pytest.raises(CannotHold, match="it would not be faithful: in 'กี่'"):
-        convert(source, tmp_path / "y.gguf", "gguf", batches=[packed(["a", "กี่"])])
+        convert(source, tmp_path / "y.gguf", "gguf", batches=[pack_texts(["a", "กี่"])])
     assert not (tmp_path / "y.gguf").exists()
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import opened, sync, sync_open
+from tokenize_kit.files import open_at, sync, sync_open
 from tokenize_kit.shards.encoded import DOCUMENTS, Encoded
 
 Format = Literal["llmcurate", "megatron", "nanogpt", "olmo"]
@@ -96,8 +96,8 @@ class _Shard:
         self.tokens, self._saved = before["tokens"], list(before["rows"])
         self.tables = [_read_rows(rows / name) for name in self._saved]
         self._new: list[pa.Table] = []
-        self.file = opened(folder / tokens, self.tokens * dtype.itemsize)
-        self.mask = opened(folder / mask, self.tokens) if mask else None
+        self.file = open_at(folder / tokens, self.tokens * dtype.itemsize)
+        self.mask = open_at(folder / mask, self.tokens) if mask else None
 
     def add(self, tokens: np.ndarray, table: pa.Table, mask: np.ndarray | None) -> None:
         self.file.write(tokens.tobytes())
