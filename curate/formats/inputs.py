@@ -7,7 +7,6 @@ ranges of plain JSON lines; row groups of parquet) or a run of small files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,10 +15,10 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
+from curate.disk.digests import text_digest
 from curate.disk.threads import in_order
 from curate.errors import UsageError
-from curate.formats.compression import sniff, verified_boundaries
-from curate.formats.opening import open_input
+from curate.formats.compression import open_input, sniff, verified_boundaries
 
 FORMATS = {
     "archive": (".warc", ".wet", ".wat", ".arc"),
@@ -85,7 +84,7 @@ class InputPlan:
         parts = [[f.rel, f.format, f.size, f.stamp] for f in self.files]
         cuts = [[(s.file, s.start, s.end) for s in p] for p in self.partitions]
         data = json.dumps([parts, cuts, sorted(self.columns.items())])
-        return hashlib.sha256(data.encode()).hexdigest()
+        return text_digest(data)
 
 
 def format_by_name(name: str) -> str | None:
@@ -359,7 +358,7 @@ def plan_files(
 def _planned(
     files: list[InputFile], notices: list[str], partition_bytes: int, sample_lines: int
 ) -> InputPlan:
-    from curate.formats.carried import carried_columns
+    from curate.formats.column_plan import carried_columns
 
     partitions: list[tuple[Slice, ...]] = []
     group: list[Slice] = []

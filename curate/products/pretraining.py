@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from curate.disk.digests import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.steps.contracts import Product, ProductContext, sha256
 
 if TYPE_CHECKING:
-    from train.loop.config import TrainConfig
+    from train.config import TrainConfig
 
 
 # Training in several processes: torchrun starts them, this one reports.
@@ -95,7 +95,7 @@ def _shards_digest(path: Path) -> str:
         found = [(file.name, file.stat().st_size) for file in files if file.is_file()]
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return text_digest(repr(found))
 
 
 def _weights_digest(folder: Path) -> str:
@@ -104,7 +104,7 @@ def _weights_digest(folder: Path) -> str:
     for file in sorted(folder.rglob("*.safetensors")):
         facts = file.stat()
         found.append((str(file.relative_to(folder)), _read_once(file, facts.st_mtime_ns)))
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return text_digest(repr(found))
 
 
 @cache
@@ -197,8 +197,8 @@ class PretrainProduct(Product):
 
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
+        from train.config import stages_of
         from train.errors import TrainError
-        from train.loop.stages import stages_of
 
         try:
             stages_of(self._config())
@@ -207,7 +207,7 @@ class PretrainProduct(Product):
         return self
 
     def _config(self) -> TrainConfig:
-        from train.loop.config import TrainConfig
+        from train.config import TrainConfig
         from train.settings import from_dict
 
         return from_dict(TrainConfig, self._settings(), "pretrain")
@@ -230,7 +230,7 @@ class PretrainProduct(Product):
     def identity(self) -> dict[str, Any]:
         """Without what changes no result, so that a run stopped goes on under other such settings,
         after a spike for instance."""
-        from train.loop.config import TrainConfig
+        from train.config import TrainConfig
         from train.model.presets import PRESETS
 
         digests = [_shards_digest(Path(path)) for path in self._own()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pyarrow.parquet as pq
 from curate.corpus.manifests import (
     MANIFESTS,
     file_ids_hash,
-    sha256,
 )
 from curate.corpus.stage_files import (
     changed_ids,
@@ -26,9 +24,11 @@ from curate.corpus.stage_files import (
 )
 from curate.disk.atomic import replacing, sync_folder
 from curate.disk.database import database, literal
+from curate.disk.digests import file_digest
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
 from curate.documents.documents import REASON_COLUMNS
+from curate.engines.cpu_time import cpu_seconds
 
 BATCH_ROWS = 1000
 DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"
@@ -60,7 +60,7 @@ def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> 
         writer.write(pq.read_schema(part_path(folder, part, "kept")).empty_table())
         for table in read_kept(folder, part, BATCH_ROWS):
             writer.write(public(with_ids(table, changed)))
-    return {"documents": writer.rows, "sha256": sha256(target)}
+    return {"documents": writer.rows, "sha256": file_digest(target)}
 
 
 def _rejected(
@@ -77,7 +77,7 @@ def _rejected(
                     table = with_ids(file.read_row_group(group, use_threads=False), mine)
                     writer.write(conform(public(table), schema))
                     size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
-    return {"documents": writer.rows, "text_bytes": size, "sha256": sha256(target)}
+    return {"documents": writer.rows, "text_bytes": size, "sha256": file_digest(target)}
 
 
 def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
@@ -92,7 +92,7 @@ def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition's part of corpus and rejected. folders: the stages' folders in order;
     kept_bytes: text of the documents that the last one kept."""
-    began = time.process_time()
+    began = cpu_seconds()
     part = payload["part"]
     folders = [Path(f) for f in payload["folders"]]
     changed = changed_ids(payload["ids"], part)
@@ -105,7 +105,7 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": file_ids_hash(target)}
     rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
-    cpu = time.process_time() - began
+    cpu = cpu_seconds() - began
     return {"kept": kept, "rejected": {"name": name, **rejected}, "cpu": cpu}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from curate.disk.units import format_bytes
 from curate.inspect.report.training_data import table
 from curate.mix.table import text as mix_lines
 
@@ -65,13 +66,7 @@ def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
     return dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
 
 
-def amount(size: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1000
-    return ""
+amount = format_bytes
 
 
 def text(record: dict[str, Any]) -> str:
@@ -81,7 +76,7 @@ def text(record: dict[str, Any]) -> str:
     lines = []
     if record["stages"]:
         lines.append(
-            f"read {t['read']} documents ({amount(t['bytes_in'])}),"
+            f"read {t['read']} documents ({format_bytes(t['bytes_in'])}),"
             f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
         )
         if skipped:
@@ -91,12 +86,12 @@ def text(record: dict[str, Any]) -> str:
         for row in rows(record):
             reasons = ", ".join(f"{k} {n}" for k, n in list(row.rules.items())[:5])
             if row.cut_bytes:
-                reasons += f"{'; ' if reasons else ''}cut {amount(row.cut_bytes)} of text"
+                reasons += f"{'; ' if reasons else ''}cut {format_bytes(row.cut_bytes)} of text"
             lines.append(
                 f"  {row.step:<{wide}}{row.before:>9}{row.dropped:>9}{row.after:>9}  {reasons}"
             )
         lines.append(
-            f"kept {t['kept']} documents ({amount(t['bytes_out'])} of text),"
+            f"kept {t['kept']} documents ({format_bytes(t['bytes_out'])} of text),"
             f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
         )
         if any(stage.get("decided") for stage in record["stages"]):
@@ -105,7 +100,7 @@ def text(record: dict[str, Any]) -> str:
         rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t["by_rule"].items())
         refused = f", {t['rejected']} refused ({rules})" if t["rejected"] else ""
         lines.append(
-            f"read {t['read']} documents ({amount(t['bytes_in'])}){refused},"
+            f"read {t['read']} documents ({format_bytes(t['bytes_in'])}){refused},"
             f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
         )
     for product in record["products"]:
@@ -123,7 +118,7 @@ def product_line(product: dict[str, Any]) -> str:
     if product["makes"] == "tokenizer":
         cards = product.get("cards", [product["card"]])
         vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
-        text = amount(cards[0].get("bytes", 0))
+        text = format_bytes(cards[0].get("bytes", 0))
         return f"{product['label']}: {vocab} tokens from {text} of text"
     if product["makes"] == "shards":
         ratio = product["bytes"] / max(1, product["tokens"])
@@ -149,18 +144,20 @@ def product_line(product: dict[str, Any]) -> str:
         measured = "nothing held out" if right is None else f"{100 * right:.2f} % of held-out right"
         return (
             f"{product['label']}: {len(card['labels'])} labels, {card['lines']['train']} lines,"
-            f" {amount(card['bytes'])}, {measured}"
+            f" {format_bytes(card['bytes'])}, {measured}"
         )
     if product["makes"] == "perplexity_model":
         card = product["card"]
         return (
             f"{product['label']}: {sum(card['counts'])} n-grams to order {card['order']} over"
-            f" {card['vocabulary']} words, from {card['tokens']} words, {amount(card['bytes'])}"
+            f" {card['vocabulary']} words, from {card['tokens']} words,"
+            f" {format_bytes(card['bytes'])}"
         )
     if product["makes"] == "corpus":
         return (
-            f"{product['label']}: {product['documents']} documents ({amount(product['bytes'])} of"
-            f" text) in {len(product['files']) - 1} parts under {product['folder']}/"
+            f"{product['label']}: {product['documents']} documents"
+            f" ({format_bytes(product['bytes'])} of text) in {len(product['files']) - 1} parts"
+            f" under {product['folder']}/"
         )
     if product["makes"] == "export":
         return (

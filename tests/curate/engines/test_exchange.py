@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import curate
-from curate.corpus.shuffle import groups, partitions
+from curate.corpus.shuffle import partitions, tasks
 from curate.dedup import exact_resolve
 from curate.dedup.passages import resolve as passages
 from curate.dedup.semantic import compare
@@ -109,7 +109,7 @@ def cluster(_apart, monkeypatch) -> Cluster:
 @pytest.fixture
 def many(monkeypatch) -> None:
     """Groups and partitions so small that resolves are tasks."""
-    monkeypatch.setattr(groups, "GROUP", 20)
+    monkeypatch.setattr(tasks, "GROUP", 20)
     monkeypatch.setattr(partitions, "PARTITION", 100)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 8)
@@ -173,7 +173,7 @@ def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, clu
     assert "write_keys" in done and len(bench.ids("there")) < 30
 
 
-def test_other_settings_reuse_what_was_measured(bench, cluster):
+def test_other_settings_give_the_same_bytes_on_a_cluster(bench, cluster):
     source = bench.jsonl("in.jsonl", pages(45))
     bench.run(["document_length", C4, "dedup_exact"], source, out="out", read=SMALL)
     sets = ("document_length.min=20", "c4.min_sentences=5")

@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from train.data.sources import Stage
+from train.config import Stage, TrainConfig
 from train.errors import TrainError
-from train.loop.checkpoint import complete
-from train.loop.config import TrainConfig
 from train.loop.distributed import Ranks, ranks
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
+from train.runs.checkpoint import complete
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(
@@ -65,7 +64,7 @@ CODE = """
 import json, pathlib, sys
 import torch
 import torch.distributed as dist
-from train.loop.config import TrainConfig
+from train.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
 from train.settings import from_dict
@@ -170,7 +169,7 @@ def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp
 def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
     shard_folder, processes, accumulate, each, step
 ):
-    from train.loop.plan import make_plan
+    from train.loop.start import make_plan
     from train.loop.step import Stepper
 
     config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)

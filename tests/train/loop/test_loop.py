@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import load
-from train.loop.average import Average
-from train.loop.checkpoint import best, complete, load_state
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.runs.average import Average
+from train.runs.checkpoint import best, complete, load_state
 
 MODEL = ModelConfig(
     vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
@@ -112,8 +112,8 @@ def test_bf16_is_near_and_fp32_is_what_a_cpu_takes_by_itself(shard_folder, tmp_p
 def test_the_gradient_is_clipped_and_its_norm_before_that_logged(shard_folder, tmp_path, plain):
     from train.data.shards import read_shards
     from train.loop.distributed import Ranks
-    from train.loop.plan import make_plan
     from train.loop.run import Run
+    from train.loop.start import make_plan
 
     settings = dataclasses.replace(TRAIN, clip=0.01)
     plan, data = make_plan(shard_folder, MODEL, settings)
@@ -188,7 +188,7 @@ def test_checkpoints_written_beside_training_are_the_same(shard_folder, tmp_path
 def test_a_full_disk_stops_the_run_in_a_line_and_leaves_what_was_whole(
     shard_folder, tmp_path, monkeypatch, beside
 ):
-    import train.loop.checkpoint as checkpoint
+    import train.runs.checkpoint as checkpoint
 
     plain = checkpoint.save_file
 
