@@ -253,22 +253,12 @@ def test_a_corpus_without_text_is_refused(old, tmp_path):
 @pytest.mark.parametrize(
     "arguments", [[], ["--keep-used", "300", "--min-count", "2"]], ids=["none", "both"]
 )
-def test_the_command_takes_one_of_two_measures(old, tmp_path, arguments):
-    from curate.cli.tokenizer_change_commands import prune as command
-    from curate.errors import UsageError
+def test_the_command_takes_one_of_two_measures(old, tmp_path, arguments, capsys):
+    from curate.cli.app import invoke
 
-    number = {"--keep-used": 300, "--min-count": 2} if arguments else {}
-    with pytest.raises(UsageError, match="--keep-used N or --min-count K"):
-        command(
-            old,
-            ["x"],
-            tmp_path,
-            number.get("--keep-used"),
-            number.get("--min-count"),
-            None,
-            (),
-            False,
-        )
+    line = ["tokenizer", "prune", str(old), "--on", "x", "-o", str(tmp_path), *arguments]
+    assert invoke(line) == 2
+    assert "--keep-used N or --min-count K" in capsys.readouterr().err
 
 
 def test_the_command_says_how_many_stay(old, tmp_path):
