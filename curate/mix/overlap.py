@@ -1,9 +1,11 @@
-"""Near copies among sources: band keys of MinHash, out of the index that a run kept, or made.
+"""Overlap of sources: the texts that they share, by hash or by the bands of MinHash.
 
-A run with a MinHash dedup has the keys of its documents in OUT/index; they are read there by id.
-The first such index decides the settings (bands, rows, shingles, seed); sources without one of the
-same settings are sketched. Documents that share a band are taken for copies, directly or through
-others, as `dedup --method minhash` without `verify` does.
+Texts are the same by their hash (xxh3-128, as exact dedup compares by default), or near copies by
+band keys of MinHash, out of the index that a run kept, or made. A run with a MinHash dedup has the
+keys of its documents in OUT/index; they are read there by id. The first such index decides the
+settings (bands, rows, shingles, seed); sources without one of the same settings are sketched.
+Documents that share a band are taken for copies, directly or through others, as
+`dedup --method minhash` without `verify` does.
 """
 
 from __future__ import annotations
@@ -18,10 +20,9 @@ import pyarrow.parquet as pq
 
 from curate.corpus import indexes
 from curate.corpus.sketches import SketchFile, view
-from curate.dedup.minhash.candidates import arrow_batches
 from curate.dedup.minhash.step import DedupMinhash
 from curate.disk.atomic import TEMPORARY
-from curate.disk.database import database, literal
+from curate.disk.database import arrow_batches, database, literal
 from curate.disk.parquet_writer import TableWriter
 from curate.mix.sources import Source
 from curate.text.buffers import as_large_string
@@ -72,7 +73,7 @@ class Near:
             table = pa.table([number, batch["id"].cast(pa.string())], schema=IDS)
             self._ids[source].write(table)
             return
-        from curate.dedup.minhash.kernel import band_keys
+        from curate.dedup.minhash.signatures import band_keys
 
         bands, rows = self.step.banding
         signature, count = self.step.signatures(as_large_string(batch["text"]))
@@ -154,3 +155,52 @@ def connected(a: np.ndarray, b: np.ndarray, many: int) -> np.ndarray:
         if np.array_equal(after, label):
             return label
         label = after
+
+
+def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[str, Any]:
+    """Figures of the rows that `settle` marked (grp, hash, size, taken). bands: of near copies.
+
+    documents[a][b], size[a][b]: of a, what stands in b too; on the diagonal, what stands in a
+    more than once, but for one copy of each. unique_documents, unique: of the mix, every text once.
+    """
+    many = len(groups)
+    documents = [[0] * many for _ in groups]
+    size = [[0] * many for _ in groups]
+    with database(rows.with_name(".spill-overlap")) as db:
+        read = f"read_parquet({literal(rows)}, file_row_number = true)"
+        if bands is None:
+            texts = f"SELECT hash AS text, grp, size, taken FROM {read}"
+        else:
+            clusters(db, bands)
+            texts = f"""SELECT coalesce(label, file_row_number) AS text, grp, size, taken
+            FROM {read} r LEFT JOIN clusters c ON r.file_row_number = c.row"""
+        db.execute(
+            f"""CREATE TABLE texts AS
+            SELECT text, grp, count(*) AS n, sum(size)::BIGINT AS s, max(size) AS one,
+                   max(size) FILTER (taken) AS best
+            FROM ({texts}) GROUP BY text, grp"""
+        )
+        pairs = db.execute(
+            """WITH shared AS (
+                 SELECT * FROM texts WHERE text IN (
+                   SELECT text FROM texts GROUP BY text HAVING count(*) > 1))
+            SELECT a.grp, b.grp, sum(a.n)::BIGINT, sum(a.s)::BIGINT
+            FROM shared a JOIN shared b USING (text) WHERE a.grp <> b.grp GROUP BY a.grp, b.grp"""
+        ).fetchall()
+        inner = db.execute(
+            "SELECT grp, sum(n - 1)::BIGINT, sum(s - one)::BIGINT FROM texts GROUP BY grp"
+        ).fetchall()
+        for a, b, n, s in [*pairs, *((g, g, n, s) for g, n, s in inner)]:
+            documents[a][b], size[a][b] = n, s
+        ((unique_documents, unique),) = db.execute(
+            """SELECT count(*), coalesce(sum(best), 0)::BIGINT
+            FROM (SELECT max(best) AS best FROM texts GROUP BY text HAVING max(best) IS NOT NULL)"""
+        ).fetchall()
+    return {
+        "by": "exact text" if bands is None else "near copies by MinHash",
+        "groups": groups,
+        "documents": documents,
+        "size": size,
+        "unique_documents": unique_documents,
+        "unique": unique,
+    }

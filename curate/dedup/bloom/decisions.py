@@ -1,7 +1,8 @@
-"""The one pass of a Bloom dedup over all documents, in order of their arrival.
+"""One pass of a Bloom dedup over all documents in order of arrival, and what follows from it.
 
-Only here does the filter change, and only one process runs it, so what is decided does not depend
-on how many workers made the keys.
+Only in this pass does the filter change, and only one process runs it, so that the decisions do not
+depend on how many workers made the keys. The report then gives the filter's fill and its rate of
+false positives, and `without_seen` applies the decisions to a batch.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus import decisions as decision_pieces
+from curate.dedup.bloom import kernel
+from curate.dedup.bloom.filter import PROBES, BloomFilter
 from curate.dedup.bloom.kernel import AHEAD, insert_new, look_up, touch
+from curate.documents.cutting import cut
+from curate.documents.documents import Documents, Spans
+from curate.text.lines import strip_space
 from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.corpus.sketches import Sketches
-    from curate.dedup.bloom.filter import BloomFilter
+
 
 # Documents looked at together: a book may hold a million keys.
 ROWS = 500
@@ -245,3 +251,119 @@ def _batch(
     }
     nothing = {f.name: pa.nulls(len(at), f.type) for f in SCHEMA if f.name not in columns}
     return pa.table({f.name: {**columns, **nothing}[f.name] for f in SCHEMA}, schema=SCHEMA)
+
+
+POINTS = 40
+
+
+def _share(value: float) -> str:
+    return f"{value:.4g}" if value else f"none of {PROBES:,}"
+
+
+def _curve(bloom: BloomFilter, rate: float, what: str) -> dict[str, Any]:
+    """The modelled rate while the last slice fills; those before it are as they are."""
+    held = bloom.slices[:, kernel.INSERTED].astype(np.float64)
+    most = max(bloom.slices[-1, kernel.CAPACITY], held[-1])
+    x = np.linspace(0, float(most), POINTS)
+    y = [bloom.modelled_rate([*held[:-1], last]) for last in x]
+    return {
+        "title": "False positives while the filter fills",
+        "x_label": f"{what} in the filter",
+        "y_label": f"share of new {what} taken for seen",
+        "x": [float(v + held[:-1].sum()) for v in x],
+        "y": y,
+        "mark": [float(held.sum()), rate, "this run (measured)"],
+    }
+
+
+def report(
+    bloom: BloomFilter, tally: Tally, before: int, what: str, expected: int | None
+) -> dict[str, Any]:
+    """Counts, notes and the curve for run.json. before: keys that earlier runs had inserted; what:
+    the filter's keys in a word, such as `n-grams`."""
+    asked = bloom.rate
+    rate, fill, new = bloom.measured_rate(), bloom.fill(), bloom.inserted - before
+    slices = len(bloom.slices)
+    notes = [
+        f"The filter holds {bloom.inserted:,} {what} ({new:,} of this run's {tally.keys:,}) in"
+        f" {bloom.bytes:,} bytes; {fill:.1%} of its bits are set.",
+        f"False positives: {asked:g} asked for a full filter, {_share(rate)} measured with"
+        f" {PROBES:,} random keys, {bloom.modelled_rate():.4g} expected at this fill.",
+        "A Bloom filter does not know where it has seen what: decisions name no partner.",
+    ]
+    if before:
+        notes.append(f"{before:,} of its {what} are of earlier runs.")
+    if expected is not None and tally.grown:
+        notes.append(
+            f"More than the {expected:,} {what} expected came: the filter has {slices} slices now"
+            " and is larger and slower than one made for all of them."
+        )
+    removed = tally.documents + tally.passages
+    return {
+        "clusters": 0,
+        "members": removed,
+        "dropped": removed,
+        "documents": tally.documents,
+        "passages": tally.passages,
+        "keys": tally.keys,
+        "inserted": new,
+        "slices": slices,
+        "filter_bytes": bloom.bytes,
+        "false_positives": rate,
+        "fill": fill,
+        "notes": notes,
+        "curves": [_curve(bloom, rate, what)],
+    }
+
+
+@njit(cache=True, nogil=True)
+def blank_without(data, offsets, rows, start, end):
+    """bool[rows of the batch]: those with spans of which nothing but white space is left.
+
+    rows, start, end: int64[spans], ordered, bytes within the row.
+    """
+    blank = np.zeros(len(offsets) - 1, np.bool_)
+    s = 0
+    while s < len(rows):
+        r = rows[s]
+        a = offsets[r]
+        empty = True
+        while s < len(rows) and rows[s] == r:
+            if empty:
+                left, right = strip_space(data, a, offsets[r] + start[s])
+                empty = left >= right
+            a = offsets[r] + end[s]
+            s += 1
+        if empty:
+            left, right = strip_space(data, a, offsets[r + 1])
+            empty = left >= right
+        blank[r] = empty
+    return blank
+
+
+def without_seen(
+    docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float, rule: str
+) -> Documents:
+    """The batch after the decisions. at: int64[decisions], rows of the batch; limit: the threshold
+    that reasons name; rule: the name of the cuts.
+
+    `overlap` is annotated for every document of which something was seen.
+    """
+    overlap = np.full(len(docs), np.nan)
+    overlap[at] = decisions["overlap"].to_numpy()
+    docs = docs.annotate("overlap", pa.array(overlap, mask=np.isnan(overlap)))
+    drop = decisions["drop"].to_numpy(zero_copy_only=False)
+    passage = decisions["span_start"].is_valid().to_numpy(zero_copy_only=False)
+    gone = np.zeros(len(docs), np.bool_)
+    gone[at[drop & ~passage]] = True
+    docs = docs.drop(gone, "seen_before", overlap, limit)
+    spans = pa.array(passage)
+    rows = at[passage]
+    start = decisions["span_start"].filter(spans).to_numpy()
+    end = decisions["span_end"].filter(spans).to_numpy()
+    blank = blank_without(*docs.buffers(), rows, start, end)
+    docs = docs.drop(blank, "nothing_left", overlap, limit)
+    stays = ~blank[rows]
+    rows, start, end = rows[stays], start[stays], end[stays]
+    none = np.zeros(len(rows), np.uint8)
+    return cut(docs, Spans(rows, start, end, none, (rule,), none))

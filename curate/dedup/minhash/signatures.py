@@ -1,20 +1,140 @@
-"""Shingles, MinHash signatures and band keys of a batch, as numba kernels.
+"""Normal forms, shingles, MinHash signatures and band keys of a batch of texts.
 
 A text becomes units (words, characters or bytes), each a 64-bit hash; a shingle is the hash of a
-run of units; a signature holds, a permutation, the least image of the shingles' low 32 bits. The
-permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix, then
+run of units; a signature holds, for each permutation, the least image of the shingles' low 32 bits.
+The permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix, then
 `a * h + b mod 2^32` with odd a. For given shingle hashes signatures equal datasketch's bit for bit.
+
+Signatures of b bits a permutation (Li and König 2010) keep b bits of a hash of every value. Two
+documents of Jaccard similarity s agree in a value with probability 2^-b + (1 - 2^-b) s: they agree
+where the minima are the same, and by chance elsewhere. (That is the paper's theorem 1 for sets that
+are small beside the 2^32 hashes, C1 = C2 = 2^-b.) With a share p of k values equal the estimate is
+(p - 2^-b) / (1 - 2^-b), whose standard error is sqrt(P (1 - P) / k) / (1 - 2^-b) with P the
+probability above. The bits are those of a hash of the value and of its position in the signature.
+The low bits of the value itself would not do: of an affine permutation they depend on the low bits
+of the shingle alone, so that two shingles that agree in them would do so in all permutations.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from curate.dedup.minhash.bits import fmix32
+from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
 from kernel_cache import njit
+
+# DataTrove's simplify_text (utils/text.py), step by step: lower case, numbers to 0, punctuation to
+# a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's classes stand
+# in for its list of punctuation.
+_DATATROVE = (
+    (r"\p{Nd}+([.,…]\p{Nd}+)?", "0"),
+    (r"\p{P}|[$+<=>^`|~]", " "),
+    (r"[\s\p{Z}]+", " "),
+)
+_SPACE = r"[\s\p{Z}]+"
+
+
+def normal_form(text: pa.LargeStringArray, form: str, shingle: str) -> pa.LargeStringArray:
+    """The texts whose shingles are taken.
+
+    `lower`: words are folded by the word table itself; characters and bytes are those of the
+    lower-cased text with runs of white space as one blank. `datatrove`: lower case, numbers as 0,
+    no punctuation, no accents.
+    """
+    if form == "datatrove":
+        text = pc.utf8_lower(text)
+        for pattern, replacement in _DATATROVE:
+            text = pc.replace_substring_regex(text, pattern, replacement)
+        text = pc.utf8_normalize(text, "NFD")
+        text = pc.replace_substring_regex(text, r"\p{Mn}+", "")
+        return as_large_string(pc.utf8_trim_whitespace(text))
+    if shingle == "word":
+        return text
+    return as_large_string(pc.replace_substring_regex(pc.utf8_lower(text), _SPACE, " "))
+
+
+def shingle_sets(
+    text: pa.LargeStringArray, normalize: str, unit: str, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+    data, offsets = text_buffers(normal_form(text, normalize, unit))
+    return text_shingles(KINDS[unit], data, offsets, size)
+
+
+_PLACE = np.uint32(0x9E3779B1)
+
+
+@njit(nogil=True, inline="always")
+def fmix32(h):
+    """MurmurHash3's 32-bit finaliser."""
+    h ^= h >> np.uint32(16)
+    h = np.uint32(h * np.uint32(0x85EBCA6B))
+    h ^= h >> np.uint32(13)
+    h = np.uint32(h * np.uint32(0xC2B2AE35))
+    return np.uint32(h ^ (h >> np.uint32(16)))
+
+
+def packed_bytes(values: int, bits: int) -> int:
+    """Bytes of a signature of so many values."""
+    return -(-values * bits // 8)
+
+
+@njit(cache=True, nogil=True)
+def pack(signature, bits):
+    """uint8[rows, packed_bytes(values, bits)] of a signature: uint32[rows, values]; value p has the
+    bits from p * bits on, the lowest first."""
+    rows, values = signature.shape
+    out = np.zeros((rows, (values * bits + 7) // 8), np.uint8)
+    for r in range(rows):
+        held, count, at = np.uint64(0), 0, 0
+        for p in range(values):
+            kept = fmix32(np.uint32(signature[r, p] + np.uint32(p) * _PLACE))
+            held |= np.uint64(kept >> np.uint32(32 - bits)) << np.uint64(count)
+            count += bits
+            while count >= 8:
+                out[r, at] = held & np.uint64(255)
+                held >>= np.uint64(8)
+                at += 1
+                count -= 8
+        if count:
+            out[r, at] = held & np.uint64(255)
+    return out
+
+
+@njit(nogil=True)
+def equal_values(x, y, values, bits):
+    """In how many of `values` two packed signatures agree."""
+    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    held, count, at, equal = np.uint64(0), 0, 0, 0
+    for _ in range(values):
+        while count < bits:
+            held |= np.uint64(x[at] ^ y[at]) << np.uint64(count)
+            at += 1
+            count += 8
+        if held & mask == 0:
+            equal += 1
+        held >>= np.uint64(bits)
+        count -= bits
+    return equal
+
+
+@njit(nogil=True)
+def estimated(equal, values, bits):
+    """The Jaccard similarity that so many equal values of b bits stand for, within 0 and 1."""
+    chance = 2.0**-bits
+    return min(1.0, max(0.0, (equal / values - chance) / (1.0 - chance)))
+
+
+def standard_error(similarity: float, values: int, bits: int) -> float:
+    """Of the estimate, for documents of that Jaccard similarity."""
+    chance = 2.0**-bits
+    equal = chance + (1.0 - chance) * similarity
+    return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))
+
 
 EMPTY = np.uint32(0xFFFFFFFF)
 WORD, CHAR, BYTE = range(3)

@@ -1,7 +1,13 @@
-"""Documents that share a bucket match: stars around the most preferred member of each bucket.
+"""Connected components of documents that share a bucket, and the partner of each document.
 
-A document's partner is, of the documents it is in a star with, the one it shares most of them
-with. Pairs are counted in partitions on disk; a candidate costs a parent, a partner and a count.
+A component is a tree of uint32 parents, four bytes a node, whose root is the least node. Union is
+by the lesser number and find halves paths; so a parent is never greater than its child, and one
+ascending pass makes every parent a root.
+
+Without verification documents that share a bucket match: each bucket is a star around its most
+preferred member. A document's partner is, of the documents it is in a star with, the one it shares
+most stars with. Pairs are counted in partitions on disk; a candidate costs a parent, a partner and
+a count.
 """
 
 from __future__ import annotations
@@ -19,11 +25,68 @@ from curate.corpus.shuffle.partitions import (
     partition_bits,
     read_partitions,
 )
-from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, union
 from curate.disk.atomic import TEMPORARY
 from kernel_cache import njit
 
+NONE = np.uint32(0xFFFFFFFF)
+
+
+@njit(nogil=True)
+def find(parent, x):
+    """The root of x; paths are halved on the way."""
+    while parent[x] != x:
+        parent[x] = parent[parent[x]]
+        x = parent[x]
+    return x
+
+
+@njit(nogil=True)
+def union(parent, x, y):
+    """Joins the trees of x and y."""
+    x, y = find(parent, x), find(parent, y)
+    if x < y:
+        parent[y] = x
+    elif y < x:
+        parent[x] = y
+
+
+@njit(cache=True, nogil=True)
+def flatten(parent):
+    """Makes every parent the root, in place."""
+    for x in range(len(parent)):
+        parent[x] = parent[parent[x]]
+
+
+@njit(cache=True, nogil=True)
+def follow(parent, partner):
+    """Makes the partner, where there is one, the parent, in place."""
+    for x in range(len(parent)):
+        if partner[x] != NONE:
+            parent[x] = partner[x]
+
+
+@njit(cache=True, nogil=True)
+def clear_roots(root, partner):
+    """The survivor of a component has no partner: in place. root: uint32, flat."""
+    for x in range(len(root)):
+        if root[x] == x:
+            partner[x] = NONE
+
+
+@njit(cache=True, nogil=True)
+def members_of_two(root):
+    """uint64 bits: the nodes of components of two or more. root: uint32, flat."""
+    bits = np.zeros(len(root) // 64 + 1, np.uint64)
+    for x in range(len(root)):
+        r = root[x]
+        if r != x:
+            bits[x >> 6] |= np.uint64(1) << np.uint64(x & 63)
+            bits[r >> np.uint32(6)] |= np.uint64(1) << np.uint64(r & np.uint32(63))
+    return bits
+
+
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
+SIMILARITY = "similarity.f64"
 # Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among
 # pairs, while those of (document, partner) themselves would put one large bucket into one place.
 SPREAD = 0x9E3779B97F4A7C15

@@ -1,7 +1,7 @@
-"""From windows that go to passages: runs of windows that stand behind each other in one region.
+"""Passages: runs of windows that stand behind each other in one region.
 
-Windows come in the order of their text's suffixes, so they are first put into the order of places:
-all of a corpus where they are few, else of a range of it (see merge.py).
+Windows come in the order of their text's suffixes, so they are first put into the order of
+positions: all of a corpus where they are few, else of a range of it (see merge.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.dedup.suffix_array.regions import Regions
-from curate.dedup.suffix_array.windows import continues, window_end
+from curate.dedup.suffix_array.windows import Regions, continues, window_end
 from kernel_cache import njit
 
 _ROOM = 1 << 16

@@ -1,4 +1,4 @@
-"""What a Bloom dedup looks up: 64-bit keys of n-grams, paragraphs or documents, by unit.
+"""Keys that a Bloom dedup looks up: 64 bits of n-grams, paragraphs or documents, by unit.
 
 A unit is what is removed as a whole. In n-gram modes (DCLM's bff, dedup/bff/src/main.rs) its keys
 are those of all runs of n words (UAX #29, punctuation included, case kept); a unit of fewer words
@@ -22,6 +22,7 @@ from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
+
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 

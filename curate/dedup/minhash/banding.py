@@ -1,8 +1,4 @@
-"""Bands and rows: published choices, and the S-curve that a choice makes.
-
-Two documents of Jaccard similarity s share one band of r rows with probability s^r, and at least
-one of b bands with 1 - (1 - s^r)^b (Rajaraman and Ullman, Mining of Massive Datasets, 3.4).
-"""
+"""Bands and rows: published choices, and the S-curve that a choice makes."""
 
 from __future__ import annotations
 
@@ -70,7 +66,7 @@ def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:
 # more frequent.
 
 PERMUTATIONS = 128  # datasketch's default
-MOST = 10_000  # bands that are thought of
+MOST_BANDS = 10_000  # bands that are thought of
 _NODES = 64  # of the quadrature, exact to about 1e-12 for the curves of up to 10,000 hashes
 
 
@@ -115,14 +111,14 @@ def least_error(
 
 
 def bands_for(threshold: float, recall: float, rows: int) -> int:
-    """The least number of bands that find a pair at the threshold with that probability; MOST + 1
-    where it takes more."""
+    """The least number of bands that find a pair at the threshold with that probability;
+    MOST_BANDS + 1 where it takes more."""
     one = threshold**rows  # probability that a band is shared
     if one >= 1.0:
         return 1
     wanted = log1p(-recall) / log1p(-one) if one > 0.0 else inf
-    if wanted > MOST:
-        return MOST + 1
+    if wanted > MOST_BANDS:
+        return MOST_BANDS + 1
     bands = ceil(wanted)
     # Rounding may put the quotient on either side of a whole number.
     while bands > 1 and predicted(bands - 1, rows, threshold) >= recall:
