@@ -56,7 +56,8 @@ def train(
 
 def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
     """Special tokens of a command line, behind the usual ones where they have no end of text."""
-    from tokenize_kit.learn.options import BERT_TOKENS, END_OF_TEXT
+    from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
+    from tokenize_kit.learn.options import BERT_TOKENS
 
     if any(token in END_OF_TEXT for token in special):
         return special

@@ -335,7 +335,7 @@ def export_model(inputs: list[str], dtype: str, how: How) -> None:
 
 def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
     """tokenizer_config.json and special_tokens_map.json; texts begin with the end-of-text token."""
-    from tokenize_kit.card.training_card import write_transformers
+    from tokenize_kit.formats.tokenizer_json import write_transformers
 
     write_transformers(folder, tokenizer, end)
     for name in ("tokenizer_config.json", "special_tokens_map.json"):

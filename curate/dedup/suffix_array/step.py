@@ -33,8 +33,8 @@ class Encoder:
 
     def __init__(self, path: Path) -> None:
         """RunFailed where the file is no tokenizer."""
-        from tokenize_kit.encode.load import load_tokenizer
         from tokenize_kit.errors import TokenizerError
+        from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
         try:
             self._tokenizer = load_tokenizer(path)

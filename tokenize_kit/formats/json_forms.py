@@ -1,21 +1,21 @@
-"""SentencePiece's models as a tokenizer.json, and back from those that are one.
+"""Tokenizers in a tokenizer.json as forms: byte-level BPE, and pieces of SentencePiece's models.
 
 What SentencePiece does before it looks for pieces (normalizer.cc) is written as normalisers of
 `tokenizers`: its rules for characters, spaces at the ends dropped and runs made one, a space put
-before the text, spaces as U+2581. The text is cut before runs of spaces where no piece goes on
-over one, which changes no id and keeps the work short.
+before the text, spaces as U+2581. The text is cut before runs of spaces where no piece goes on over
+one, which changes no id and keeps the work short.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import re
 from typing import Any, Literal
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from tokenize_kit.change.forms import CannotHold, Pieces
-from tokenize_kit.encode.spm_model import (
+from tokenize_kit.formats.forms import (
     BYTE,
     CONTROL,
     NORMAL,
@@ -23,7 +23,90 @@ from tokenize_kit.encode.spm_model import (
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Form,
+    Pieces,
 )
+from tokenize_kit.formats.tokenizer_json import Unsupported, from_letters, patterns_of, to_letters
+
+
+def is_byte_bpe(parts: dict[str, Any]) -> bool:
+    """Whether a tokenizer.json spells its text in the letters of bytes."""
+    return parts["model"].get("type") == "BPE" and "ByteLevel" in json.dumps(parts["pre_tokenizer"])
+
+
+def normalizers_of(parts: dict[str, Any]) -> list[str]:
+    """The kinds of normalisers of a tokenizer.json, one after the other."""
+
+    def kinds(step: dict[str, Any] | None) -> list[str]:
+        if step is None:
+            return []
+        if step["type"] == "Sequence":
+            return [kind for inner in step["normalizers"] for kind in kinds(inner)]
+        return [step["type"]]
+
+    return kinds(parts.get("normalizer"))
+
+
+def byte_bpe_from_json(parts: dict[str, Any]) -> ByteBpe:
+    """Of a tokenizer.json that `tokenizers` has read; CannotHold names what is no part of the form.
+
+    A post-processor is left out: it puts tokens around text and changes none of it.
+    """
+    model = parts["model"]
+    if kinds := normalizers_of(parts):
+        raise CannotHold(f"it normalises text ({', '.join(kinds)})")
+    for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise CannotHold(f"its model has the setting {name}")
+    try:
+        patterns = patterns_of(parts["pre_tokenizer"])
+    except Unsupported as error:
+        raise CannotHold(f"it cuts text in a way that no other file holds: {error}") from None
+    added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])
+    apart = {token.number for token in added}
+    try:
+        tokens = {from_letters(w): n for w, n in model["vocab"].items() if n not in apart}
+        pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+        merges = tuple((from_letters(left), from_letters(right)) for left, right in pairs)
+    except KeyError as error:
+        raise CannotHold(f"a token has the letter {error}, which is none of a byte") from None
+    if any(bytes([byte]) not in tokens for byte in range(256)):
+        raise CannotHold("its vocabulary does not have all 256 bytes")
+    if any(a + b not in tokens for a, b in merges):
+        raise CannotHold("a merge makes a token that is special or not in the vocabulary")
+    return ByteBpe(tokens, merges, tuple(patterns), added, bool(model.get("ignore_merges")))
+
+
+def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
+    """As a tokenizer of `tokenizers`; ids are the form's, gaps and all."""
+    vocab = {to_letters(token): number for token, number in form.tokens.items()}
+    clash = [a.content for a in form.added if a.content in vocab]
+    if clash:
+        raise CannotHold(f"the special token {clash[0]!r} is spelled as an ordinary one is")
+    vocab |= {token.content: token.number for token in form.added}
+    merges = [(to_letters(left), to_letters(right)) for left, right in form.merges]
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=form.whole))
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in form.parts]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    put_added(tokenizer, form.added)
+    return tokenizer
+
+
+def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
+    """Tokens of the vocabulary that are looked for in the text, in order of their ids."""
+    tokenizer.add_tokens(
+        [
+            AddedToken(token.content, special=token.special, normalized=False)
+            for token in sorted(added, key=lambda token: token.number)
+        ]
+    )
+
 
 # Never chosen where another path exists: in the library's lattice every piece can match the text.
 NEVER = -1e6
@@ -31,7 +114,7 @@ _WORDS = f"{SPACE}+[^{SPACE}]*|[^{SPACE}]+"
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
-def to_tokenizer(model: Pieces) -> Tokenizer:
+def pieces_tokenizer(model: Pieces) -> Tokenizer:
     """As a tokenizer of `tokenizers` with the same ids; CannotHold names what it cannot do."""
     if len(model.numbers) != len(model.pieces):
         raise CannotHold("two of its pieces are spelled alike")
@@ -39,8 +122,8 @@ def to_tokenizer(model: Pieces) -> Tokenizer:
     steps = _normalizers(model)
     tokenizer.normalizer = normalizers.Sequence(steps)
     cuts = [pre_tokenizers.Split(Regex(_WORDS), "isolated")] if model.starts_words else []
-    if known := _known(model):
-        cuts.insert(0, pre_tokenizers.Split(Regex(known), "isolated"))
+    if runs := _known_characters(model):
+        cuts.insert(0, pre_tokenizers.Split(Regex(runs), "isolated"))
     own = sorted((t for t, _, k in model.pieces if k == USER_DEFINED), key=len, reverse=True)
     if model.kind == "bpe" and own:
         spelled = "|".join(re.sub(r"([^\w\s])", r"\\\1", text) for text in own)
@@ -76,7 +159,7 @@ def _normalizers(model: Pieces) -> list[Any]:
     return steps
 
 
-def _known(model: Pieces) -> str | None:
+def _known_characters(model: Pieces) -> str | None:
     """A pattern of runs of characters that pieces have, where it is needed.
 
     The library makes an unknown character cost more than any piece, so `</s>` as text would be that
@@ -99,13 +182,13 @@ def _known(model: Pieces) -> str | None:
     return "[" + "".join(rf"\x{{{a:x}}}-\x{{{z:x}}}" for a, z in ranges) + "]+"
 
 
-def renewed(parts: dict[str, Any]) -> dict[str, Any]:
+def renew_runs(parts: dict[str, Any]) -> dict[str, Any]:
     """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
-    known = _known(from_json(parts))
+    runs = _known_characters(pieces_from_json(parts))
     for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
             # Where none are needed any more, one piece: what was cut stays uncut.
-            cut["pattern"]["Regex"] = known or _ALL
+            cut["pattern"]["Regex"] = runs or _ALL
     return parts
 
 
@@ -134,12 +217,12 @@ def _bpe(model: Pieces) -> Any:
     before = None
     for order, _, text in ranked:
         splits = [(text[:k], text[k:]) for k in range(1, len(text))]
-        found = [(a, b) for a, b in splits if a in parts and b in parts]
-        if found and order == before:
+        pairs = [(a, b) for a, b in splits if a in parts and b in parts]
+        if pairs and order == before:
             raise CannotHold(f"two of its pieces have the same score, {text!r} is one of them")
-        before = order if found else before
-        found.sort(key=lambda pair: (model.numbers[pair[0]], model.numbers[pair[1]]))
-        merges += found
+        before = order if pairs else before
+        pairs.sort(key=lambda pair: (model.numbers[pair[0]], model.numbers[pair[1]]))
+        merges += pairs
     own = any(kind == USER_DEFINED for _, _, kind in model.pieces)
     return models.BPE(
         vocab=model.numbers,
@@ -152,7 +235,7 @@ def _bpe(model: Pieces) -> Any:
     )
 
 
-def from_json(parts: dict[str, Any]) -> Pieces:
+def pieces_from_json(parts: dict[str, Any]) -> Pieces:
     """Of a tokenizer.json that `tokenizers` has read; CannotHold names what SentencePiece has not.
 
     Read are those that `to_tokenizer` or training here wrote, and those of the usual converters of
@@ -162,7 +245,7 @@ def from_json(parts: dict[str, Any]) -> Pieces:
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
         raise CannotHold(f"no other format has a model of the type {model.get('type')}")
-    charsmap, squeeze, prefix, escaped = _prepared(parts)
+    charsmap, squeeze, prefix, escaped = _preparation(parts)
     special = {t["content"] for t in parts["added_tokens"] if t["special"]}
     added = {t["content"] for t in parts["added_tokens"]}
     if model["type"] == "Unigram":
@@ -174,7 +257,7 @@ def from_json(parts: dict[str, Any]) -> Pieces:
         for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
             if model.get(name):
                 raise CannotHold(f"its model has the setting {name}")
-        rows = _scored(model)
+        rows = _scored_tokens(model)
         unknown = next((n for n, (t, _) in enumerate(rows) if t == model["unk_token"]), None)
     if unknown is None:
         raise CannotHold("SentencePiece needs an unknown token, and it has none")
@@ -185,17 +268,19 @@ def from_json(parts: dict[str, Any]) -> Pieces:
     fallback = bool(model.get("byte_fallback"))
     pieces = []
     for number, (text, score) in enumerate(rows):
-        what = NORMAL
+        piece_kind = NORMAL
         if number == unknown:
-            what = UNKNOWN
+            piece_kind = UNKNOWN
         elif text in special:
-            what = CONTROL
+            piece_kind = CONTROL
         elif text in added:
-            what = USER_DEFINED
+            piece_kind = USER_DEFINED
         elif fallback and text in _BYTES:
-            what = BYTE
-        shown = text if what in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)
-        pieces.append((shown, 0.0 if what != NORMAL else score, what))
+            piece_kind = BYTE
+        shown = (
+            text if piece_kind in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)
+        )
+        pieces.append((shown, 0.0 if piece_kind != NORMAL else score, piece_kind))
     ids = {text: number for number, (text, _, _) in enumerate(pieces)}
     begin, end, pad = (
         next((ids[name] for name in names if name in special and name in ids), -1)
@@ -204,7 +289,7 @@ def from_json(parts: dict[str, Any]) -> Pieces:
     return Pieces(kind, tuple(pieces), charsmap, prefix, squeeze, fallback, begin, end, pad)
 
 
-def _scored(model: dict[str, Any]) -> list[tuple[str, float]]:
+def _scored_tokens(model: dict[str, Any]) -> list[tuple[str, float]]:
     """Tokens of a BPE in order of their ids, scored by the rank of their first merge."""
     order = sorted(model["vocab"].items(), key=lambda item: item[1])
     if [number for _, number in order] != list(range(len(order))):
@@ -216,12 +301,12 @@ def _scored(model: dict[str, Any]) -> list[tuple[str, float]]:
     return [(text, rank.get(text, -float(len(pairs)))) for text, _ in order]
 
 
-def escapes(parts: dict[str, Any]) -> bool:
+def escapes_spaces(parts: dict[str, Any]) -> bool:
     """Whether spaces are U+2581 in the vocabulary of a tokenizer.json."""
-    return _prepared(parts)[3]
+    return _preparation(parts)[3]
 
 
-def _prepared(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
+def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
     """(charsmap, squeeze, prefix, whether spaces are U+2581) of a tokenizer.json's first steps."""
     steps = _flat(parts.get("normalizer"), "normalizers")
     charsmap, squeeze, prefix, escaped = b"", False, False, False
@@ -260,3 +345,15 @@ def _flat(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
     if step["type"] == "Sequence":
         return [inner for part in step[name] for inner in _flat(part, name)]
     return [step]
+
+
+def form_from_json(parts: dict[str, Any]) -> Form:
+    """The form of a tokenizer.json that `tokenizers` has read; raises CannotHold."""
+    return byte_bpe_from_json(parts) if is_byte_bpe(parts) else pieces_from_json(parts)
+
+
+def tokenizer_of(form: Form) -> Tokenizer:
+    """As a tokenizer of `tokenizers`."""
+    if isinstance(form, ByteBpe):
+        return byte_bpe_tokenizer(form)
+    return pieces_tokenizer(form)

@@ -1,11 +1,9 @@
-"""The files of a trained tokenizer: tokenizer.json, what transformers reads, and the card, in JSON
-and as a page (card/page.py)."""
+"""The files of a trained tokenizer and its card."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,100 +12,34 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import to_json, write_atomic
+from tokenize_kit.formats.gguf import names_in, to_metadata
+from tokenize_kit.formats.json_forms import form_from_json
+from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_tokens_map, tokenizer_config
+from tokenize_kit.judge.hard_texts import HARD_TEXTS, round_trip_failures
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
 
-# The two files beside tokenizer.json that `transformers` reads: what special tokens are for.
-
-# Spellings from which a token's role is known; the end of text is given.
-_ROLES = {
-    "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
-    "pad_token": ("<pad>", "<|pad|>", "[PAD]"),
-    "unk_token": ("<unk>", "[UNK]"),
-    "cls_token": ("[CLS]",),
-    "sep_token": ("[SEP]",),
-    "mask_token": ("[MASK]", "<mask>"),
-}
-
-
-def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
-    """special_tokens_map.json: roles, and the tokens that have none.
-
-    special: all special tokens in order of their ids.
-    """
-    found: dict[str, Any] = {"eos_token": end_of_text}
-    for role, spellings in _ROLES.items():
-        for token in special:
-            if token in spellings and role not in found:
-                found[role] = token
-    others = [token for token in special if token not in found.values()]
-    return found | ({"additional_special_tokens": others} if others else {})
-
-
-def tokenizer_config(tokenizer: Tokenizer, end_of_text: str) -> dict[str, Any]:
-    """tokenizer_config.json, as PreTrainedTokenizerFast reads it.
-
-    Nothing is cleaned up after decoding, so that text comes back as it was.
-    """
-    added = sorted(tokenizer.get_added_tokens_decoder().items())
-    decoder = {
-        str(number): {
-            "content": token.content,
-            "lstrip": token.lstrip,
-            "normalized": token.normalized,
-            "rstrip": token.rstrip,
-            "single_word": token.single_word,
-            "special": token.special,
-        }
-        for number, token in added
-    }
-    special = [token.content for _, token in added if token.special]
-    return {
-        "added_tokens_decoder": decoder,
-        **special_tokens_map(special, end_of_text),
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": int(1e30),  # transformers' "no limit"
-        "tokenizer_class": "PreTrainedTokenizerFast",
-    }
-
-
-def write_transformers(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
-    """tokenizer_config.json and special_tokens_map.json; end: of text, None where there is none."""
-    config = tokenizer_config(tokenizer, end or "")
-    special = [
-        t.content for _, t in sorted(tokenizer.get_added_tokens_decoder().items()) if t.special
-    ]
-    roles = special_tokens_map(special, end or "")
-    for found in (config, roles):
-        if not end:
-            del found["eos_token"]
-    write_atomic(folder / "tokenizer_config.json", to_json(config))
-    write_atomic(folder / "special_tokens_map.json", to_json(roles))
-
-
-# A chat template for tokenizer_config.json: Jinja, as transformers reads it.
-
 
 def read_template(path: Path) -> str:
-    """The template; raises TokenizerError naming the file, and the line that does not parse."""
+    """A chat template (Jinja) for tokenizer_config.json; raises TokenizerError naming the file, and
+    the line that does not parse."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise _wrong(path, str(error.strerror)) from None
+        raise _template_error(path, str(error.strerror)) from None
     except UnicodeDecodeError:
-        raise _wrong(path, "not UTF-8 text") from None
+        raise _template_error(path, "not UTF-8 text") from None
     if not text.strip():
-        raise _wrong(path, "it is empty")
+        raise _template_error(path, "it is empty")
     try:
         from jinja2 import Environment, TemplateSyntaxError, nodes
         from jinja2.ext import Extension
     except ModuleNotFoundError:
-        raise _wrong(path, "checking it needs jinja2: pip install jinja2") from None
+        raise _template_error(path, "checking it needs jinja2: pip install jinja2") from None
 
     class Generation(Extension):
         """transformers' block around what the assistant says."""
@@ -123,12 +55,12 @@ def read_template(path: Path) -> str:
     try:
         environment.parse(text)
     except TemplateSyntaxError as error:
-        raise _wrong(path, f"line {error.lineno}: {error.message}") from None
+        raise _template_error(path, f"line {error.lineno}: {error.message}") from None
     return text
 
 
-def _wrong(path: Path, what: str) -> TokenizerError:
-    return TokenizerError(f"chat template {path}: {what}", exit_code=2)
+def _template_error(path: Path, reason: str) -> TokenizerError:
+    return TokenizerError(f"chat template {path}: {reason}", exit_code=2)
 
 
 _ALGORITHMS = {
@@ -139,21 +71,6 @@ _ALGORITHMS = {
 }
 # Of the options, what the card has elsewhere, with the content of the files that they name.
 _NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
-
-# What tokenizers get wrong: control characters, both line ends, runs of spaces, marks without a
-# base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
-HARD_TEXTS = (
-    "a\x00b\x1f\x7f",
-    "one\ntwo\r\nthree\rfour\n\n\n",
-    " lead  and   trail    ",
-    "\t\tif x:\n\t\t\treturn",
-    " " * 5000 + "x",
-    "\u0e48\u0301\u093f",
-    "👩‍👩‍👧‍👦🏳️‍🌈",
-    "\u2581a\u2581\u2581 \u2581",
-    "<0x41><0x0A><unk><|endoftext|>",
-    "\ufeff\ufffd\U0010fffd",
-)
 
 
 class Reading(Protocol):
@@ -174,21 +91,7 @@ class Trained:
     spm: bytes | None = None
 
 
-def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """The texts that do not come back exactly from encode and decode."""
-    before = tokenizer.encode_special_tokens
-    tokenizer.encode_special_tokens = True
-    try:
-        return [
-            text
-            for text in texts
-            if tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids) != text
-        ]
-    finally:
-        tokenizer.encode_special_tokens = before
-
-
-def cutting_of(options: TrainingOptions) -> dict[str, Any]:
+def describe_cutting(options: TrainingOptions) -> dict[str, Any]:
     """How the text was cut, for the card."""
     pattern, name = options.cutting, options.pattern_name
     kept = options.model == "bpe" and options.lossless  # it has no place for normal forms
@@ -205,22 +108,22 @@ def cutting_of(options: TrainingOptions) -> dict[str, Any]:
         "min_frequency": options.min_frequency if options.learner != "sentencepiece" else None,
         "max_token_length": options.max_token_length,
         "byte_fallback": False,
-        "notes": [] if gguf else [_without_gguf(options)],
+        "notes": [] if gguf else [_gguf_note(options)],
     }
 
 
-def _without_gguf(options: TrainingOptions) -> str:
+def _gguf_note(options: TrainingOptions) -> str:
     """Why llama.cpp could not run a model with this tokenizer, and what to train instead."""
     begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
     if options.model != "bpe":
         return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
     if not options.lossless:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
-    known = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
+    names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     own = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
     if own is None or not own.gguf or around:
-        hint = f"--pattern {known} alone"
+        hint = f"--pattern {names} alone"
     else:
         hint = f"--digits {own.digits}"
     return (
@@ -229,21 +132,19 @@ def _without_gguf(options: TrainingOptions) -> str:
     )
 
 
-def gguf_of(folder: Path, details: dict[str, Any]) -> dict[str, str]:
+def describe_gguf(folder: Path, details: dict[str, Any]) -> dict[str, str]:
     """The names under which llama.cpp knows the model and its pattern, as `convert` writes them, or
     `refused`: why it cannot hold this tokenizer."""
-    from tokenize_kit.change.convert import written
-    from tokenize_kit.change.reading import open_form
-
     if details["notes"]:
         return {"refused": details["notes"][0]}
     try:
-        return written(open_form(folder / "tokenizer.json"), "gguf")[1]
+        parts = json.loads(load_tokenizer(folder / "tokenizer.json").to_str())
+        return names_in(to_metadata(form_from_json(parts)))
     except TokenizerError as error:
         return {"refused": str(error)}
 
 
-def write(
+def write_tokenizer(
     trained: Trained,
     folder: Path,
     size: int,
@@ -264,7 +165,7 @@ def write(
         warnings.append(f"{actual} tokens instead of {size}: the corpus is too small for more")
     data = tokenizer.to_str(pretty=True).encode("utf-8")
     write_atomic(folder / "tokenizer.json", data)
-    figures = measured(folder / "tokenizer.json", counted.sample, "a sample of the training text")
+    figures = measure(folder / "tokenizer.json", counted.sample, "a sample of the training text")
     checked, failures = _round_trip(tokenizer, options, counted.sample, figures, normal)
     warnings += failures
     if options.model == "wordpiece" and figures["unknown_share"]:
@@ -296,7 +197,7 @@ def write(
         "round_trip_checked": checked,
         "settings": _settings(options),
         "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest() if template else None,
-        "gguf": gguf_of(folder, details),
+        "gguf": describe_gguf(folder, details),
         "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
         "warnings": warnings,
     }
@@ -339,8 +240,8 @@ def _round_trip(
 
 def _settings(options: TrainingOptions) -> dict[str, Any]:
     """Every option as it was given, as JSON values; null: the default of the model or pattern."""
-    given = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+    settings = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
 
 
 def _digits(options: TrainingOptions) -> str | None:

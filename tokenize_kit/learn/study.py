@@ -1,4 +1,4 @@
-"""How large a vocabulary should be: one training, and every smaller vocabulary out of it.
+"""A study of vocabulary sizes: one training, and every smaller vocabulary out of it.
 
 BPE learns a token after another, so what a smaller vocabulary would learn is what a larger one
 learned first.
@@ -23,7 +23,7 @@ from tokenize_kit.learn.bpe import (
     learn_merges,
 )
 from tokenize_kit.learn.options import DEFAULT_PATTERN
-from tokenize_kit.pattern.named import Digits, chosen
+from tokenize_kit.pattern.named import Digits, pattern_with
 
 HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
 MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
@@ -51,8 +51,8 @@ def study(
     wanted = sorted(set(sizes))
     if not wanted or wanted[0] < least:
         raise TokenizerError(f"vocabularies: give sizes of {least} or more", exit_code=2)
-    parts = chosen(DEFAULT_PATTERN, digits).parts
-    held = _Held()
+    parts = pattern_with(DEFAULT_PATTERN, digits).parts
+    held = _HeldOut()
     counted = count_words(((text, 1) for text in held.split(texts)), parts)
     if not held.texts or not len(counted):
         raise TokenizerError(
@@ -106,7 +106,7 @@ def _saved(before: dict[str, Any], vocab: int, tokens: int) -> float:
     return 1 - (tokens / before["tokens"]) ** (1 / math.log2(vocab / before["vocab"]))
 
 
-class _Held:
+class _HeldOut:
     """Divides texts by their hash; the same text is always on the same side."""
 
     def __init__(self) -> None:

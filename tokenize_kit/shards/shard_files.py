@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import opened, settle, sync
+from tokenize_kit.files import open_at, sync, sync_open
 from tokenize_kit.shards.encoded import DOCUMENTS, Encoded
 
 Format = Literal["llmcurate", "megatron", "nanogpt", "olmo"]
@@ -96,8 +96,8 @@ class _Shard:
         self.tokens, self._saved = before["tokens"], list(before["rows"])
         self.tables = [_read_rows(rows / name) for name in self._saved]
         self._new: list[pa.Table] = []
-        self.file = opened(folder / tokens, self.tokens * dtype.itemsize)
-        self.mask = opened(folder / mask, self.tokens) if mask else None
+        self.file = open_at(folder / tokens, self.tokens * dtype.itemsize)
+        self.mask = open_at(folder / mask, self.tokens) if mask else None
 
     def add(self, tokens: np.ndarray, table: pa.Table, mask: np.ndarray | None) -> None:
         self.file.write(tokens.tobytes())
@@ -111,7 +111,7 @@ class _Shard:
         """(what to go on from, the files that it stands for), all of it on disk."""
         files = [file for file in (self.file, self.mask) if file is not None]
         for file in files:
-            settle(file)
+            sync_open(file)
         if self._new:
             name = f"{side}-{self.documents}-{len(self._saved)}"
             with pa.ipc.new_file(str(self.rows / name), DOCUMENTS) as writer:
@@ -198,8 +198,8 @@ class Side:
         open_names = len(self._shard.names)
         whole = self.files[:-open_names]
         counts = {name: getattr(self, name) for name in _COUNTS} | {"files": whole}
-        found = {**counts, "number": self._number - 1, "shard": shard}
-        return found, [*(self.folder / name for name in whole), *paths]
+        state = {**counts, "number": self._number - 1, "shard": shard}
+        return state, [*(self.folder / name for name in whole), *paths]
 
     def add(self, documents: Encoded) -> None:
         """Whole documents into shards: one is closed before the document that would take it over

@@ -1,4 +1,4 @@
-"""Open a tokenizer of any of the formats: what it is, and how it encodes."""
+"""The source of a conversion: a tokenizer of any of the formats, and how it encodes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from tokenize_kit.change import byte_bpe_files, pieces_json
-from tokenize_kit.change.forms import MOST_TOKENS, ByteBpe, CannotHold, Form, Pieces
-from tokenize_kit.change.gguf_file import read_metadata
-from tokenize_kit.change.gguf_vocabulary import from_metadata
-from tokenize_kit.change.spm_file import read_model, write_model
 from tokenize_kit.change.verify import Encode
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.load import load_tokenizer
+from tokenize_kit.encode.spm import by_library
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256
+from tokenize_kit.formats.forms import ByteBpe, CannotHold, Form, Pieces
+from tokenize_kit.formats.gguf import from_metadata, read_metadata
+from tokenize_kit.formats.json_forms import byte_bpe_tokenizer, form_from_json
+from tokenize_kit.formats.sentencepiece_model import read_form, write_form
+from tokenize_kit.formats.tiktoken import from_ranks
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
 # Formats and the names of their files in a folder.
 FILES = {
@@ -80,51 +81,34 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
     try:
         if kind == "gguf":
             form = _gguf(file)
-            encode = runs_as(form)
+            encode = encoder_of(form)
         else:
-            tokenizer = checked(file) if kind == "tokenizer.json" else None
+            tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
             encode = open_vocabulary(file, pattern).encode
             form = _form(file, kind, pattern, tokenizer, notes)
     except CannotHold as error:
         raise CannotHold(f"{file}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        what = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
-        said = str(error) or type(error).__name__
-        raise TokenizerError(f"{file}: not a {what.get(kind, kind)}: {said}", exit_code=2) from None
+        names = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
+        reason = str(error) or type(error).__name__
+        message = f"{file}: not a {names.get(kind, kind)}: {reason}"
+        raise TokenizerError(message, exit_code=2) from None
     return Source(file, kind, form, encode, sha256(file), tuple(notes))
-
-
-def checked(file: Path) -> Tokenizer:
-    """A tokenizer.json whose ids are no larger than any vocabulary; raises TokenizerError."""
-    tokenizer = load_tokenizer(file)
-    vocab = tokenizer.get_vocab(with_added_tokens=True)
-    if not vocab:
-        raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
-    if max(vocab.values()) >= MOST_TOKENS:
-        raise TokenizerError(f"{file}: ids of {MOST_TOKENS:,} and more", exit_code=2)
-    return tokenizer
-
-
-def open_form(file: Path) -> Form:
-    """What a tokenizer.json is, without an encoder; raises TokenizerError, CannotHold."""
-    return _form(file, "tokenizer.json", None, checked(file), [])
 
 
 def _form(
     file: Path, kind: str, pattern: str | None, tokenizer: Tokenizer | None, notes: list[str]
 ) -> Form:
     if kind == "sentencepiece":
-        return read_model(file.read_bytes())
+        return read_form(file.read_bytes())
     if kind == "tiktoken":
-        return byte_bpe_files.from_ranks(file.read_bytes(), pattern or "")
+        return from_ranks(file.read_bytes(), pattern or "")
     assert tokenizer is not None
     parts: dict[str, Any] = json.loads(tokenizer.to_str())
     post = parts.get("post_processor")
     if post and post["type"] != "ByteLevel":
         notes.append("tokens that its post-processor puts around a text are no part of the result")
-    if byte_bpe_files.is_byte_bpe(parts):
-        return byte_bpe_files.from_json(parts)
-    return pieces_json.from_json(parts)
+    return form_from_json(parts)
 
 
 def _gguf(file: Path) -> Form:
@@ -136,10 +120,10 @@ def _gguf(file: Path) -> Form:
             return from_metadata(read_metadata(data))
 
 
-def runs_as(form: Form) -> Encode:
+def encoder_of(form: Form) -> Encode:
     """Encoding with a form itself, by `tokenizers` or `sentencepiece`."""
     if isinstance(form, ByteBpe):
-        tokenizer = byte_bpe_files.to_tokenizer(form)
+        tokenizer = byte_bpe_tokenizer(form)
         tokenizer.encode_special_tokens = True
         return Encoder(tokenizer).encode
     return _by_sentencepiece(form)
@@ -148,9 +132,7 @@ def runs_as(form: Form) -> Encode:
 def _by_sentencepiece(form: Pieces) -> Encode:
     import sentencepiece
 
-    from tokenize_kit.encode.spm import by_library
-
     try:
-        return by_library(sentencepiece.SentencePieceProcessor(model_proto=write_model(form)))
+        return by_library(sentencepiece.SentencePieceProcessor(model_proto=write_form(form)))
     except RuntimeError as error:
         raise ValueError(f"sentencepiece does not take its pieces ({error})") from None

@@ -1,19 +1,24 @@
-"""Words over any alphabet, and the merges that a learner finds in them.
+"""Learners of merges: our own, SentencePiece's, and that of `tokenizers`.
 
-One form for bytes, characters and WordPiece's two kinds of characters, so that every learner takes
-all three: our own, and SentencePiece's BPE, which is shown each symbol as a private-use character.
+Words are numbered symbols (bytes, characters, or WordPiece's two kinds of characters), so that a
+learner takes all of them. SentencePiece is shown each symbol as a private-use character.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import LETTERS, from_letters
+from tokenize_kit.learn.bpe_merges import LONGEST
+from tokenize_kit.learn.options import TrainingOptions
 
 _PLANES = ((0xF0000, 0xFFFE), (0x100000, 0xFFFE))  # private use: first code point, how many
 MOST_SYMBOLS = sum(size for _, size in _PLANES)
@@ -41,13 +46,13 @@ def learn_own(
     """Merges by `bpe_merges.learn`; most: tokens, symbols included; longest: symbols of a token;
     banned: tokens, as symbols, that no merge makes."""
     from tokenize_kit.learn.bpe_merges import learn
-    from tokenize_kit.learn.bpe_text import lay_out
+    from tokenize_kit.learn.words import lay_out
 
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
     text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
-    found = learn(text, words.bases, most, least, longest, joined, bounds)
-    return [(left, right, made) for left, right, made in found.tolist()]
+    merges = learn(text, words.bases, most, least, longest, joined, bounds)
+    return [(left, right, merged) for left, right, merged in merges.tolist()]
 
 
 def learn_sentencepiece(
@@ -130,8 +135,71 @@ def _merges_of(pieces: Iterator[tuple[int, ...]], bases: int, most: int) -> list
         if len(numbers) >= most:
             break
         splits = ((piece[:k], piece[k:]) for k in range(1, len(piece)))
-        made = [(numbers[a], numbers[b]) for a, b in splits if a in numbers and b in numbers]
-        if made:  # a piece whose parts were banned cannot be made
-            merges += [(left, right, len(numbers)) for left, right in sorted(made)]
+        pairs = [(numbers[a], numbers[b]) for a, b in splits if a in numbers and b in numbers]
+        if pairs:  # a piece whose parts were banned cannot be made
+            merges += [(left, right, len(numbers)) for left, right in sorted(pairs)]
             numbers[piece] = len(numbers)
     return merges
+
+
+def token_names(bases: Sequence[str], merges: Sequence[Merge]) -> list[str]:
+    """The tokens: bases, then what merges make."""
+    names = list(bases)
+    for left, right, merged in merges:
+        if merged == len(names):
+            names.append(names[left] + names[right])
+    return names
+
+
+def learn_with_backend(
+    words: Words, options: TrainingOptions, most: int, scale: int, banned: Sequence[Sequence[int]]
+) -> list[Merge]:
+    """Merges by the learner that the options name."""
+    longest = options.max_token_length or LONGEST
+    if options.learner == "sentencepiece":
+        return learn_sentencepiece(words, most, longest, banned)
+    return learn_own(words, most, options.min_frequency * scale, longest, banned)
+
+
+def learn_tokenizers(
+    documents: Iterable[tuple[str, int]],
+    parts: Sequence[str],
+    most: int,
+    least: int,
+    longest: int,
+    banned: Sequence[bytes],
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """(tokens, merges) as bpe.learn_merges gives them, learned by `tokenizers`.
+
+    It counts in 32 bits, without the documents' weights. It makes the spellings of special tokens,
+    which are taken out here.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=most,
+        min_frequency=least,
+        initial_alphabet=sorted(LETTERS),
+        max_token_length=min(longest, 1 << 32),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((text for text, _ in documents), trainer=trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    refused = set(banned)
+    spelled = [
+        from_letters(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)
+    ]
+    merges = [(from_letters(left), from_letters(right)) for left, right in model["merges"]]
+    while True:  # a token that is taken out takes those along that can only be made of it
+        kept = [(a, b) for a, b in merges if not {a, b, a + b} & refused]
+        merged = {a + b for a, b in kept}
+        lost = {name for name in spelled if len(name) > 1 and name not in merged} - refused
+        if not lost:
+            break
+        refused |= lost
+    names = [name for name in spelled if name not in refused]
+    numbers = {name: k for k, name in enumerate(names)}
+    return names, [(numbers[a], numbers[b]) for a, b in kept]

@@ -1,6 +1,10 @@
-"""A tokenizer as the metadata of a GGUF file, and what llama.cpp would do with such a file.
+"""A tokenizer as the metadata of a GGUF file, and what llama.cpp does with such a file.
 
-Keys: docs/gguf.md of ggml-org/ggml, "Tokenizer"; their meaning: llama_vocab::impl::load in
+Format: docs/gguf.md of ggml-org/ggml, version 3, little-endian: magic, version, number of tensors,
+number of keys, then key, type and value of each. Versions 2 and 3 differ in byte order only.
+Tensors are neither read nor written.
+
+Keys: the section "Tokenizer" of that document; their meaning: llama_vocab::impl::load in
 llama.cpp's src/llama-vocab.cpp, read in November 2026. llama.cpp has three algorithms that matter
 here: `gpt2` (byte-level BPE, cut by a pattern known by name), `llama` (SentencePiece BPE) and `t5`
 (SentencePiece Unigram).
@@ -8,13 +12,12 @@ here: `gpt2` (byte-level BPE, cut by a pattern known by name), `llama` (Sentence
 
 from __future__ import annotations
 
+import mmap
+import struct
+from dataclasses import dataclass
 from typing import Any
 
-from tokenize_kit.change.byte_bpe_files import cut_alike
-from tokenize_kit.change.forms import Added, ByteBpe, CannotHold, Form, Pieces
-from tokenize_kit.change.gguf_file import ARRAY, BOOL, F32, I32, STRING, U8, U32, Typed
-from tokenize_kit.encode.load import spelled, unspelled
-from tokenize_kit.encode.spm_model import (
+from tokenize_kit.formats.forms import (
     BYTE,
     CONTROL,
     NORMAL,
@@ -22,10 +25,114 @@ from tokenize_kit.encode.spm_model import (
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Form,
+    Pieces,
 )
-from tokenize_kit.encode.vocabulary import BEGIN_OF_TEXT
-from tokenize_kit.learn.options import END_OF_TEXT
+from tokenize_kit.formats.tokenizer_json import BEGIN_OF_TEXT, END_OF_TEXT, from_letters, to_letters
+from tokenize_kit.pattern.automaton import cut_alike
 from tokenize_kit.pattern.named import PATTERNS
+
+_MAGIC = b"GGUF"
+# Numbers of gguf_metadata_value_type and how they are packed.
+_PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+U8, U32, I32, F32, BOOL, STRING, ARRAY = 0, 4, 5, 6, 7, 8, 9
+_MOST_KEYS = 1 << 16
+_MOST_ELEMENTS = 1 << 27
+_ALIGNMENT = 32
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A value to write and its type; `of`: that of an array's elements."""
+
+    value: Any
+    kind: int
+    of: int = 0
+
+
+class _Reader:
+    def __init__(self, data: bytes | mmap.mmap) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.data) - self.at:
+            raise ValueError("it is cut short")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def plain(self, form: str) -> Any:
+        (value,) = struct.unpack(f"<{form}", self.take(struct.calcsize(form)))
+        return value
+
+    def string(self) -> str:
+        raw = self.take(self.plain("Q"))
+        # Tokens are bytes to some writers; what is no text is kept apart from any that is.
+        return raw.decode("utf-8", "surrogateescape")
+
+    def value(self, kind: int) -> Any:
+        if kind in _PLAIN:
+            return self.plain(_PLAIN[kind])
+        if kind == STRING:
+            return self.string()
+        if kind != ARRAY:
+            raise ValueError(f"a value of type {kind}")
+        of, count = self.plain("I"), self.plain("Q")
+        if count > _MOST_ELEMENTS or of == ARRAY:
+            raise ValueError("an array too long, or of arrays")
+        if of in _PLAIN:
+            form = f"<{count}{_PLAIN[of]}"
+            return list(struct.unpack(form, self.take(struct.calcsize(form))))
+        return [self.value(of) for _ in range(count)]
+
+
+def read_metadata(data: bytes | mmap.mmap) -> dict[str, Any]:
+    """Key to value of a file's bytes; ValueError for what is no GGUF file of version 2 or 3."""
+    if data[:4] != _MAGIC:
+        raise ValueError("it does not begin with GGUF")
+    reader = _Reader(data)
+    reader.take(4)
+    version = reader.plain("I")
+    if version not in (2, 3):
+        raise ValueError(f"version {version}; 2 and 3 are read, little-endian")
+    reader.plain("Q")
+    count = reader.plain("Q")
+    if count > _MOST_KEYS:
+        raise ValueError(f"{count:,} keys")
+    metadata: dict[str, Any] = {}
+    for _ in range(count):
+        key = reader.string()
+        metadata[key] = reader.value(reader.plain("I"))
+    return metadata
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _packed(kind: int, value: Any, of: int) -> bytes:
+    if kind == STRING:
+        return _string(value)
+    if kind == ARRAY:
+        head = struct.pack("<IQ", of, len(value))
+        if of == STRING:
+            return head + b"".join(map(_string, value))
+        return head + struct.pack(f"<{len(value)}{_PLAIN[of]}", *value)
+    return struct.pack(f"<{_PLAIN[kind]}", value)
+
+
+def write_metadata(values: dict[str, Typed]) -> bytes:
+    """A file's bytes: no tensors, the given keys in their order."""
+    out = [_MAGIC, struct.pack("<IQQ", 3, 0, len(values))]
+    for key, typed in values.items():
+        out += [_string(key), struct.pack("<I", typed.kind)]
+        out.append(_packed(typed.kind, typed.value, typed.of))
+    data = b"".join(out)
+    return data + b"\0" * (-len(data) % _ALIGNMENT)
+
 
 _PREFIX = "tokenizer.ggml."
 _PADDING = ("<pad>", "<|pad|>", "[PAD]")
@@ -77,12 +184,12 @@ def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Typed]:
 
 def _roles(special: dict[str, int]) -> dict[str, Typed]:
     roles = {"bos": BEGIN_OF_TEXT, "eos": END_OF_TEXT, "padding": _PADDING}
-    found: dict[str, Typed] = {}
+    ids: dict[str, Typed] = {}
     for role, names in roles.items():
         number = next((special[name] for name in names if name in special), None)
         if number is not None:
-            found[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
-    return found
+            ids[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+    return ids
 
 
 def obstacle(form: Form) -> str:
@@ -95,15 +202,21 @@ def obstacle(form: Form) -> str:
     return ""
 
 
+def names_in(metadata: dict[str, Typed]) -> dict[str, str]:
+    """The keys by which llama.cpp knows the model and its pattern, and their values."""
+    keys = (f"{_PREFIX}model", f"{_PREFIX}pre")
+    return {key: metadata[key].value for key in keys if key in metadata}
+
+
 def to_metadata(form: Form) -> dict[str, Typed]:
     """The keys of a file; CannotHold names what llama.cpp cannot do."""
     return _byte_bpe(form) if isinstance(form, ByteBpe) else _pieces(form)
 
 
 def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
-    known = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
+    patterns = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
     # What is cut otherwise on some texts is told by comparing ids (verify.py, `obstacle`).
-    fit = [*known.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
+    fit = [*patterns.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
     name = next((n for n, parts in fit if cut_alike(form.parts, parts)), None)
     if name is None:
         raise CannotHold(
@@ -112,14 +225,14 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
     tokens = [f"[PAD{number}]" for number in range(form.size)]
     types = [UNUSED] * form.size
     for token, number in form.tokens.items():
-        tokens[number], types[number] = spelled(token), NORMAL
+        tokens[number], types[number] = to_letters(token), NORMAL
     for added in form.added:
         tokens[added.number] = added.content
         types[added.number] = CONTROL if added.special else USER_DEFINED
     if len(set(tokens)) != len(tokens):
         raise CannotHold("two of its tokens are spelled alike")
     special = {token.content: token.number for token in form.added if token.special}
-    merges = [f"{spelled(left)} {spelled(right)}" for left, right in form.merges]
+    merges = [f"{to_letters(left)} {to_letters(right)}" for left, right in form.merges]
     return {
         **_head("gpt2", tokens, types),
         f"{_PREFIX}pre": Typed(name, STRING),
@@ -151,7 +264,7 @@ def _pieces(form: Pieces) -> dict[str, Typed]:
     texts, scores, types = (list(column) for column in zip(*form.pieces, strict=True))
     # llama.cpp looks for these in the text before it writes its spaces as U+2581.
     texts = [_spaced(text, kind) for text, _, kind in form.pieces]
-    found = {
+    metadata = {
         **_head("t5" if unigram else "llama", texts, types),
         f"{_PREFIX}scores": Typed(scores, ARRAY, F32),
         f"{_PREFIX}unknown_token_id": Typed(form.unknown, U32),
@@ -160,14 +273,14 @@ def _pieces(form: Pieces) -> dict[str, Typed]:
         f"{_PREFIX}add_eos_token": Typed(False, BOOL),
     }
     if unigram:
-        found[f"{_PREFIX}remove_extra_whitespaces"] = Typed(form.squeeze, BOOL)
+        metadata[f"{_PREFIX}remove_extra_whitespaces"] = Typed(form.squeeze, BOOL)
         if form.charsmap:
-            found[f"{_PREFIX}precompiled_charsmap"] = Typed(list(form.charsmap), ARRAY, U8)
+            metadata[f"{_PREFIX}precompiled_charsmap"] = Typed(list(form.charsmap), ARRAY, U8)
     roles = {"bos": form.begin, "eos": form.end, "padding": form.pad}
     for role, number in roles.items():
         if 0 <= number < len(texts):
-            found[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
-    return found
+            metadata[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+    return metadata
 
 
 def _spaced(text: str, kind: int) -> str:
@@ -241,16 +354,16 @@ def _read_bpe(values: dict[str, Any], tokens: list[str], types: list[int]) -> By
 
 def _raw(token: str) -> bytes:
     try:
-        return unspelled(token)
+        return from_letters(token)
     except KeyError:
         raise ValueError(f"the token {token!r} is not spelled in bytes") from None
 
 
 def _list(values: dict[str, Any], key: str, kind: type, default: list[Any] | None = None) -> Any:
-    found = values.get(f"{_PREFIX}{key}", default)
-    if not isinstance(found, list) or any(type(value) is not kind for value in found):
+    entries = values.get(f"{_PREFIX}{key}", default)
+    if not isinstance(entries, list) or any(type(value) is not kind for value in entries):
         raise ValueError(f"{_PREFIX}{key} is missing or no array of {kind.__name__}")
-    return found
+    return entries
 
 
 def _id(values: dict[str, Any], role: str, size: int) -> int:

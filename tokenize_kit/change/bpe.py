@@ -1,23 +1,117 @@
-"""BPE of characters (Llama 2's kind, Gemma's, our char-bpe) as a form that can grow and shrink."""
+"""BPE that grows: tokens and merges that a byte-level or character BPE lacks.
+
+Texts are encoded by the old merges; pairs of the ids are counted and merged as in training. Every
+new merge comes behind all old ones, so a text is encoded as before and then merged further.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.change.extend_bpe import named
-from tokenize_kit.change.forms import Added, CannotHold, Pieces
-from tokenize_kit.encode.spm_model import BYTE, CONTROL, NORMAL, SPACE, UNUSED
-from tokenize_kit.learn.bpe import LEAST, LONGEST
-from tokenize_kit.learn.bpe_merges import learn
-from tokenize_kit.learn.bpe_text import lay_out
-from tokenize_kit.learn.characters import alphabet
+from tokenize_kit.change.verify import Buffers, pack_texts
+from tokenize_kit.encode.byte_bpe import Plan, encode_pieces
+from tokenize_kit.encode.words import new_cache
+from tokenize_kit.formats.forms import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNUSED,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Pieces,
+)
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
+from tokenize_kit.learn.char_bpe import choose_characters
+from tokenize_kit.learn.words import WordCounts, lay_out
+
+# Two merges may spell the same token, as a learned one and one of before: so many more are learned.
+_MORE = 16
+Merges = list[tuple[bytes, bytes]]
+Text = TypeVar("Text", bytes, str)
+
+
+def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
+    """(ids: uint32[], how many of each: int64[]) of pieces that patterns have cut.
+
+    letters: uint8[]; ends: int64[pieces + 1].
+    """
+    letters = letters.view()
+    letters.flags.writeable = False  # as everywhere: the kernel is compiled for it
+    ones = np.ones(len(ends) - 1, np.int64)
+    return encode_pieces(letters, ends, ends[1:].copy(), ones, plan.bpe, new_cache())
+
+
+def learn_byte_tokens(
+    form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
+) -> tuple[list[bytes], Merges]:
+    """(new tokens, new merges), in order; the first token's id is form.size.
+
+    batches: texts; tokens: how many at most; least: occurrences of a pair that is merged. The same
+    texts in any order give the same. No token is spelled as an added token is.
+    """
+    counted = WordCounts(plan.tables)
+    for data, offsets in batches:
+        counted.add(data, offsets)
+    letters, ends, counts = counted.words()
+    ids, sizes = pieces_of(plan, letters, ends)
+    banned, lengths = _encoded(plan, [token.content for token in form.added])
+    text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
+    learned = learn(
+        text, form.size, form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
+        banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
+    )  # fmt: skip
+    never = {token.content.encode() for token in form.added}
+    return spell_merges(form.tokens, set(form.merges), never, learned, tokens)
+
+
+def _encoded(plan: Plan, texts: list[str]) -> Buffers:
+    data, offsets = pack_texts(texts)
+    return pieces_of(plan, data, offsets)
+
+
+def spell_merges(
+    old: Mapping[Text, int],
+    taken: set[tuple[Text, Text]],
+    never: Collection[Text],
+    learned: np.ndarray,
+    tokens: int,
+) -> tuple[list[Text], list[tuple[Text, Text]]]:
+    """Learned merges as they are spelled, each once, until there are enough tokens.
+
+    old: tokens to ids; taken: their merges; never: what no token is spelled as; learned: as
+    bpe_merges.learn returns it.
+    """
+    spelled = {number: token for token, number in old.items()}
+    spellings = set(old)
+    new: list[Text] = []
+    merges: list[tuple[Text, Text]] = []
+    for left, right, token_id in learned.tolist():
+        if left not in spelled or right not in spelled:
+            continue  # made of one that may not be
+        pair = spelled[left], spelled[right]
+        token = pair[0] + pair[1]
+        if token in never:
+            continue
+        if token not in spellings:
+            if len(new) == tokens:
+                break
+            spellings.add(token)
+            new.append(token)
+        spelled[token_id] = token
+        if pair not in taken:
+            taken.add(pair)
+            merges.append(pair)
+    return new, merges
+
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _NONE = -1  # of no word
@@ -49,7 +143,7 @@ class CharBpe:
         return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)
 
 
-def from_json(parts: dict[str, Any]) -> CharBpe:
+def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
     """Of a tokenizer.json whose model is a BPE of characters; CannotHold for what merges are not
     all of."""
     model = parts["model"]
@@ -72,7 +166,7 @@ def from_json(parts: dict[str, Any]) -> CharBpe:
     return CharBpe(tokens, merges, others, added, fallback, unknown)
 
 
-def from_pieces(form: Pieces) -> CharBpe:
+def char_bpe_from_pieces(form: Pieces) -> CharBpe:
     """Of a SentencePiece model of the kind bpe."""
     if any(kind == UNUSED for _, _, kind in form.pieces):
         raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
@@ -97,9 +191,9 @@ def words_by_tokenizers(form: CharBpe, tokenizer: Tokenizer) -> Words:
     """Words are what the tokenizer cuts before it merges, and where they are more, at spaces."""
 
     def words(text: str) -> tuple[np.ndarray, np.ndarray]:
-        found = tokenizer.encode(text, add_special_tokens=False)
-        of_word = [_NONE if number is None else number for number in found.word_ids]
-        ids = np.array(found.ids, np.int64)
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        of_word = [_NONE if number is None else number for number in encoding.word_ids]
+        ids = np.array(encoding.ids, np.int64)
         return ids, np.array(of_word, np.int64) * len(ids) + at_spaces(ids)
 
     at_spaces = _at_spaces(form)
@@ -134,7 +228,7 @@ def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
     return at_spaces
 
 
-def learn_more(
+def learn_character_tokens(
     form: CharBpe, words: Words, texts: Iterable[str], tokens: int, least: int = LEAST
 ) -> tuple[list[str], list[tuple[str, str]], list[list[int]]]:
     """(new tokens, new merges, the old ids of each new token), in order; the first token's id is
@@ -161,17 +255,17 @@ def learn_more(
     never = set(form.others.values())
     first = letters.chosen(least, tokens)
     old = form.tokens | {letter: form.size + k for k, letter in enumerate(first)}
-    symbols, sizes, counts = _numbered(counted, form.size, first)
+    symbols, sizes, counts = _number_characters(counted, form.size, first)
     laid = lay_out(symbols, np.append(0, np.cumsum(sizes)), counts)
-    spelled = (_spelled(form, words, text) for text in sorted(never) if text)
+    spelled = (_ordinary_ids(form, words, text) for text in sorted(never) if text)
     banned = [numbers for numbers in spelled if numbers]
     bases, more = form.size + len(first), tokens - len(first)
-    found = learn(
+    learned = learn(
         laid, bases, bases + more + more // 8 + 16, least, LONGEST,
         np.array([n for numbers in banned for n in numbers], np.int32),
         np.cumsum([0, *map(len, banned)]),
     )  # fmt: skip
-    new, merges = named(old, set(form.merges), never, found, more)
+    new, merges = spell_merges(old, set(form.merges), never, learned, more)
     parts = {text: [number] for text, number in form.tokens.items()}
     parts |= {letter: letters.bytes_of(letter) for letter in first}
     for left, right in merges:
@@ -198,7 +292,7 @@ class _Letters:
         spelled = np.flatnonzero(values >= 0)
         if not len(spelled):
             return ids, of_word
-        found, places, at = [], [], 0
+        parts, words, at = [], [], 0
         for run in np.split(spelled, np.flatnonzero(np.diff(spelled) != 1) + 1):
             try:
                 text = values[run].astype(np.uint8).tobytes().decode("utf-8")
@@ -206,24 +300,24 @@ class _Letters:
                 continue  # spelled so by no text
             self.counts.update(text)
             heads = run[(values[run] & 0xC0) != 0x80]
-            found += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
-            places += [np.arange(at, run[0]), heads]
+            parts += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
+            words += [np.arange(at, run[0]), heads]
             at = int(run[-1]) + 1
-        found.append(ids[at:])
-        places.append(np.arange(at, len(ids)))
-        return np.concatenate(found).astype(np.int64), of_word[np.concatenate(places)]
+        parts.append(ids[at:])
+        words.append(np.arange(at, len(ids)))
+        return np.concatenate(parts).astype(np.int64), of_word[np.concatenate(words)]
 
     def chosen(self, least: int, tokens: int) -> list[str]:
         """Those that become tokens, by code point."""
         usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
-        found = Counter({c: self.counts[c] for c in usable if not c.isspace()})
-        return sorted(alphabet(found, tokens)[0])
+        counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
+        return sorted(choose_characters(counts, tokens)[0])
 
     def bytes_of(self, letter: str) -> list[int]:
         return [self._ids[byte] for byte in letter.encode()]
 
 
-def _numbered(
+def _number_characters(
     counted: Counter[bytes], size: int, first: list[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(symbols: int32[], sizes: int64[words], counts: int64[words]) of words, with the characters
@@ -236,18 +330,18 @@ def _numbered(
     places = np.searchsorted(codes, symbols - size)
     letter = symbols >= size
     inside = ~letter
-    known = letter & (places < len(codes))
-    inside[known] = codes[places[known]] == symbols[known] - size
+    candidates = letter & (places < len(codes))
+    inside[candidates] = codes[places[candidates]] == symbols[candidates] - size
     begins = np.zeros(len(symbols), np.bool_)
     begins[np.cumsum(sizes) - sizes] = True
     begins[1:] |= ~inside[:-1]
     word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
     starts = np.flatnonzero(begins[inside])
-    found = np.where(letter, size + places, symbols)[inside].astype(np.int32)
-    return found, np.diff(np.append(starts, len(found))), counts[word_of[starts]]
+    numbered = np.where(letter, size + places, symbols)[inside].astype(np.int32)
+    return numbered, np.diff(np.append(starts, len(numbered))), counts[word_of[starts]]
 
 
-def _spelled(form: CharBpe, words: Words, text: str) -> list[int]:
+def _ordinary_ids(form: CharBpe, words: Words, text: str) -> list[int]:
     """The ids of a text, none where it is not all ordinary tokens."""
     ids = words(text)[0].tolist()
     usable = set(form.tokens.values())

@@ -1,12 +1,16 @@
-"""What a tokenizer is, whatever file it comes from: byte-level BPE, or pieces of SentencePiece."""
+"""The forms of tokenizers: byte-level BPE, and pieces of SentencePiece, whatever file they come
+from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tokenize_kit.encode.spm_model import NORMAL, SPACE, UNKNOWN, USER_DEFINED
 from tokenize_kit.errors import TokenizerError
+
+# SentencePiece.Type; llama.cpp's token types are the same numbers.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+SPACE = "\u2581"  # the spelling of a space in pieces
 
 MOST_TOKENS = 1 << 24  # ids of a vocabulary; a larger one is a damaged file
 
