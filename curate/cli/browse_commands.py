@@ -15,9 +15,9 @@ def browse(run: Path, port: int, static: Path | None, each: int) -> None:
         raise UsageError(f"--static {static}: name a file that ends in .html")
     with library(run) as found:
         if static is not None:
-            from curate.inspect.browse.static import render
+            from curate.inspect.browse.pages import sample_page
 
-            write_text(static, render(found, each))
+            write_text(static, sample_page(found, each))
             print(f"wrote {static}")
             return
         from curate.inspect.browse.server import Server

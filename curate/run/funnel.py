@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.inspect.report.training_data import table
 from curate.mix.table import text as mix_lines
+from curate.pages.html import plain
+from curate.terminal.tables import table
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,22 @@ def text(record: dict[str, Any]) -> str:
         if product["makes"] == "corpus":
             lines += mix_lines(product["mix"])
         if product["makes"] == "model":
-            lines += table(product["summary"])
+            lines += held_out_lines(product["summary"])
     lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]
     return "\n".join(lines)
+
+
+def held_out_lines(summary: dict[str, Any]) -> list[str]:
+    """A model's loss on held-out text by source; empty where there is one source."""
+    scores = summary.get("held_out_sources") or {}
+    if not scores:
+        return []
+    rows = [
+        [plain(name, 48), str(s["documents"]), f"{s['loss']:.3f}",
+         "-" if s["bits_per_byte"] is None else f"{s['bits_per_byte']:.3f}"]
+        for name, s in scores.items()
+    ]  # fmt: skip
+    return table(("held-out text of", "documents", "loss", "bits/byte"), rows, indent=2)
 
 
 def product_line(product: dict[str, Any]) -> str:

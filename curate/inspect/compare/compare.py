@@ -18,7 +18,7 @@ from curate.disk.atomic import write_text
 from curate.errors import UsageError
 from curate.inspect.compare.method_run import Measured, folder_of, measure, recipes_of
 from curate.inspect.compare.overlap import Overlap, overlap
-from curate.inspect.report.page_funnel import BYTES_A_TOKEN
+from curate.inspect.report.page import BYTES_A_TOKEN
 from curate.run.driver import make_plan
 from curate.terminal.progress import say
 

@@ -10,7 +10,7 @@ from curate.inspect.compare.method_run import folder_of
 from curate.inspect.compare.overlap import shares
 from curate.inspect.compare.terminal import tokens
 from curate.inspect.report.page import frame
-from curate.inspect.report.page_funnel import BYTES_A_TOKEN
+from curate.inspect.report.page import BYTES_A_TOKEN
 from curate.pages.html import bar, count, lead, name, section, shown, table
 from curate.run.funnel import amount
 from curate.terminal.tables import percent

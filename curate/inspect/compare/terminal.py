@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from curate.inspect.compare.compare import Comparison, Row
 from curate.inspect.compare.overlap import shares
-from curate.inspect.report.page_funnel import BYTES_A_TOKEN
+from curate.inspect.report.page import BYTES_A_TOKEN
 from curate.run.funnel import amount
 from curate.terminal.tables import aligned, percent
 

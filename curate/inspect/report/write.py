@@ -9,7 +9,7 @@ import yaml
 from curate.disk.atomic import write_text
 from curate.documents.limits import columns_of
 from curate.inspect.report.figures import Figures, gather
-from curate.inspect.report.page import failed, render
+from curate.inspect.report.page import render, render_failure
 from curate.run.outcome import Outcome
 from curate.run.records import driver_costs, record, write_corrupt, write_record
 
@@ -42,7 +42,7 @@ def write_records(outcome: Outcome, threads: int = 1) -> None:
         page = render(data, figures)
     except Exception as error:
         data["notices"].append(f"the report could not be written: {_line(error)}")
-        page = failed(data)
+        page = render_failure(data)
     outcome.driver["report"] = time.process_time() - began
     data["driver"] = driver_costs(outcome)
     write_record(outcome.out / "run.json", data)
