@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from curate.disk.publish import Store, publish, scratch_of, url_of
+from curate.disk.units import format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.inspect.report.write import write_records
@@ -132,18 +132,18 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     return build(recipe.name, steps, read=recipe.read)
 
 
-def tell(outcome: Outcome, how: How, more: dict[str, Any] | None = None) -> None:
-    """Prints the outcome: the funnel and where things are, or one line of JSON; more: for that."""
+def tell(outcome: Outcome, how: How) -> None:
+    """Prints the outcome: the funnel and where things are, or one line of JSON."""
     if not how.quiet or not how.as_json:
         if outcome.nothing_new:
             print(f"all is done in {outcome.out}: same input, same settings")
         print(funnel.text(record(outcome)))
         if (put := outcome.published) is not None:
-            size = funnel.amount(put["bytes"])
+            size = format_bytes(put["bytes"])
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.paths()['report']}")
     if how.as_json:
-        said = {**outcome.totals(), **(more or {}), "paths": outcome.paths()}
+        said = {**outcome.totals(), "paths": outcome.paths()}
         if outcome.published is not None:
             said["published"] = outcome.published
         print(json.dumps(said, ensure_ascii=False))

@@ -18,7 +18,6 @@ KNOWN = {
     "curate.inspect.evaluate.dedups",
     "curate.inspect.evaluate.tokenizers",
     "tokenize_kit.learn.training",
-    "train.loop.plan",
 }
 
 

@@ -6,10 +6,9 @@ import json
 import time
 from pathlib import Path
 
+from curate.disk.units import format_bytes, parse_rate
 from curate.errors import RunFailed, UsageError
-from curate.fetch.download import download, fetch_one
-from curate.fetch.offline import forbid_offline
-from curate.fetch.rate import parse_rate
+from curate.fetch.download import download, fetch_one, forbid_offline
 from curate.fetch.transfer import Wanted
 from curate.fetch.wanted import wanted_files
 from curate.terminal.progress import Progress, say
@@ -46,7 +45,7 @@ def run(
 
         def watch(done: int, came: int) -> None:
             pace = came / max(time.monotonic() - begun, 1e-3)
-            progress.update(done, f"{amount(came)}, {amount(pace)}/s")
+            progress.update(done, f"{format_bytes(came)}, {format_bytes(pace)}/s")
 
         outcome = download(files, tries, parallel, limit_rate, timeout, watch=watch, say=say)
     seconds = time.monotonic() - begun
@@ -64,18 +63,9 @@ def run(
     elif not quiet:
         there = f", {len(outcome.there)} were there" if outcome.there else ""
         files_text = "1 file" if len(outcome.fetched) == 1 else f"{len(outcome.fetched)} files"
-        say(f"fetched {files_text}, {amount(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
+        say(f"fetched {files_text}, {format_bytes(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
     if outcome.failed:
         raise RunFailed(
             f"{len(outcome.failed)} of {len(files)} files did not come; the same command tries them"
             " again and goes on where they stopped"
         )
-
-
-def amount(size: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

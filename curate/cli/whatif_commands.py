@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,13 +43,9 @@ def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -
 def apply_settings(run: Path, sets: tuple[str, ...], how: How) -> None:
     """Makes the run with other settings and tells what happened."""
     from curate.api import tell
-    from curate.inspect.whatif import terminal
     from curate.inspect.whatif.apply import apply
-    from curate.run.outcome import Options
+    from curate.run.driver import Options
 
     if how.out is not None and how.out.suffix.lower() in (".html", ".htm"):
         raise UsageError(f"-o {how.out}: with --apply it names a folder; ask for the page before")
-    outcome = apply(run, sets, how.out, Options(how.workers, how.quiet))
-    for line in terminal.measured(outcome.measured):
-        say(line, how.quiet)
-    tell(outcome, how, {"measured": [asdict(m) for m in outcome.measured]})
+    tell(apply(run, sets, how.out, Options(how.workers, how.quiet)), how)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_128_intdigest
 
 from curate.disk.atomic import write_text
+from curate.disk.digests import file_digest
 
 # Readers of a whole folder pass over names that begin with an underscore; the corpus's manifest
 # keeps the name that the contract gives it.
@@ -38,18 +38,10 @@ def total_ids(hashes: Iterable[str]) -> str:
     return f"{sum(int(h, 16) for h in hashes) % 2**128:032x}"
 
 
-def sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as f:
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def file_record(path: Path) -> dict[str, Any]:
     """What a manifest says of a part beside its name and the size of its text."""
     documents = pq.read_metadata(path).num_rows
-    return {"documents": documents, "sha256": sha256(path), "ids": file_ids_hash(path)}
+    return {"documents": documents, "sha256": file_digest(path), "ids": file_ids_hash(path)}
 
 
 def write_manifest(

@@ -31,11 +31,6 @@ class Removal(CorpusStep):
         del found["settings"]["max_removal"]
         return found
 
-    def applied(self, decisions: pa.Table) -> pa.Table:
-        """Without clusters, whose numbers change with any document: reasons name partners."""
-        gone = {"cluster", "kept_id"} & set(decisions.column_names)
-        return super().applied(decisions).drop_columns(sorted(gone))
-
 
 class DedupStep(Removal):
     """The settings and the way of dropping that all dedups share."""

@@ -8,7 +8,6 @@ of another run. What the list says is there already, byte for byte, is not put a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from curate.disk.digests import file_digest, text_digest
 from curate.disk.inside import is_below
 from curate.errors import RunFailed, UsageError
 
@@ -44,7 +44,7 @@ def scratch_of(url: str, given: Path | None) -> Path:
         return given
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", url)[-60:]
-    return cache / "llmcurate" / "runs" / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+    return cache / "llmcurate" / "runs" / f"{name}-{text_digest(url)[:8]}"
 
 
 class Store:
@@ -175,7 +175,7 @@ def publish(out: Path, store: Store) -> dict[str, int]:
     """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed."""
     names = [n for n in _files(out) if n.split("/")[0] not in STAY]
     new: dict[str, list[Any]] = {
-        name: [(out / name).stat().st_size, _sha256(out / name)] for name in names
+        name: [(out / name).stat().st_size, file_digest(out / name)] for name in names
     }
     old, there = store.listed(), store.sizes()
     changed = [n for n in names if old.get(n) != new[n] or there.get(n) != new[n][0]]
@@ -208,11 +208,3 @@ def _files(out: Path) -> list[str]:
     """Relative paths of all files that are not hidden."""
     found = (p.relative_to(out) for p in sorted(out.rglob("*")) if p.is_file())
     return [p.as_posix() for p in found if not any(part.startswith(".") for part in p.parts)]
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as f:
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Bytes as people write them."""
+"""Units: sizes that people type, and sizes, counts and shares that people read."""
 
 from __future__ import annotations
 
@@ -10,29 +10,60 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*", re.ASCII)
 _POWERS = " kMGTPE"
 
 
-def parse_size(text: str) -> int:
-    """Bytes of `100TB`, `1.5 GiB`, `2000`. UsageError for anything else, and for 0."""
-    found = _SIZE.fullmatch(text)
-    value = 0
-    if found:
-        number, unit, binary = found.groups()
-        power = _POWERS.index(unit.replace("K", "k") or " ")
-        value = round(float(number) * (1024 if binary else 1000) ** power)
-    if value <= 0:
-        raise UsageError(f"--as-if {text}: give bytes, such as 100TB or 500GB")
-    return value
+def parse_size(text: str, option: str = "--as-if") -> int:
+    """Bytes of `100TB`, `1.5 GiB`, `2000`. UsageError for anything else, and for 0.
+
+    option: the option or setting that holds the text, for the message.
+    """
+    size = round(_bytes(text))
+    if size <= 0:
+        raise UsageError(f"{option} {text}: give bytes, such as 100TB or 500GB")
+    return size
 
 
-def amount(size: float) -> str:
-    """Bytes for people, to three figures."""
-    return f"{scaled(size)}B" if size >= 1000 else f"{size:.0f} B"
+def parse_rate(text: str, option: str = "--rate") -> float:
+    """Bytes a second of `5MB/s`, `800kB`, `1.5MiB/s`. UsageError for anything else, and for 0."""
+    rate = _bytes(text.rstrip().removesuffix("/s"))
+    if rate <= 0:
+        raise UsageError(f"{option} {text}: give bytes a second, such as 5MB/s or 500kB/s")
+    return rate
 
 
-def scaled(number: float) -> str:
-    """A number to three figures with its unit: `12.3 T`; `950 ` is left as it is."""
-    for unit in " kMGTPE":
-        if abs(number) < 999.5 or unit == "E":
-            places = 0 if unit == " " or abs(number) >= 99.95 else 1 if abs(number) >= 9.995 else 2
-            return f"{number:.{places}f} {unit.strip()}"
+def _bytes(text: str) -> float:
+    """0 for what is no size."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return 0.0
+    number, prefix, binary = match.groups()
+    power = _POWERS.index(prefix.replace("K", "k") or " ")
+    return float(number) * float((1024 if binary else 1000) ** power)
+
+
+def format_bytes(size: float) -> str:
+    """Bytes to three figures: `12.3 MB`, `950 B`."""
+    return f"{format_scaled(size)}B" if size >= 1000 else f"{size:.0f} B"
+
+
+def format_scaled(number: float) -> str:
+    """A number to three figures with its decimal prefix: `12.3 T`; `950 ` needs none."""
+    for prefix in _POWERS:
+        if abs(number) < 999.5 or prefix == "E":
+            size = abs(number)
+            digits = 0 if prefix == " " or size >= 99.95 else 1 if size >= 9.995 else 2
+            return f"{number:.{digits}f} {prefix.strip()}"
         number /= 1000
     return ""
+
+
+def format_count(number: float) -> str:
+    """A whole number with thousands separated: `1,234,567`."""
+    return f"{number:,.0f}"
+
+
+def format_percent(share: float | None) -> str:
+    """A share of 1 as `5.3 %`; `< 0.1 %` for less than that, and `-` for None."""
+    if share is None:
+        return "-"
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    return f"{100 * share:.1f} %"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from curate.disk.atomic import write_text
+from curate.disk.digests import stream_digest
 from curate.disk.publish import Store
 from curate.errors import RunFailed
 from curate.terminal.progress import say
@@ -32,14 +33,9 @@ T = TypeVar("T")
 
 def version_of(path: Path) -> str:
     """A file's xxh3-128 and size: the name of its content."""
-    import xxhash
-
-    state, size = xxhash.xxh3_128(), 0
     with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            state.update(block)
-            size += len(block)
-    return f"{state.hexdigest()}-{size}"
+        digest = stream_digest(file, "xxh3-128")
+        return f"{digest}-{file.tell()}"
 
 
 def check_version(version: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -10,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.errors import CurateError, RunFailed, UsageError, disk_error
-from curate.fetch.offline import forbid_offline
-from curate.fetch.rate import Rate
 from curate.fetch.sources import Http, Source, Store
 from curate.fetch.transfer import (
     PART,
     Manners,
+    Rate,
     Stopped,
     Wanted,
     forget_note,
@@ -24,6 +24,15 @@ from curate.fetch.transfer import (
 )
 
 _STEP = 0.25  # seconds between two looks at what came
+
+
+OFFLINE = "LLMCURATE_OFFLINE"
+
+
+def forbid_offline(url: str) -> None:
+    """UsageError where the environment forbids the network."""
+    if os.environ.get(OFFLINE):
+        raise UsageError(f"{OFFLINE} is set and forbids fetching {url}")
 
 
 class NoRoom(RunFailed):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from curate.disk.atomic import sync_folder, write_text
+from curate.disk.digests import file_digest
 from curate.errors import RunFailed
-from curate.fetch.rate import Rate
 from curate.fetch.sources import EARLY, Answer, Changed, Failed, Refused, Source
 
 PART = ".part"
@@ -39,6 +39,40 @@ class Wanted:
     checksum: str | None = None
     most: int | None = None
     note: Path | None = None
+
+
+class Rate:
+    """A limit of bytes a second that threads share: `take(n)` waits until n more may have come.
+
+    rate: bytes a second, None: no limit. wait, clock: sleep and time, which tests replace.
+    """
+
+    def __init__(
+        self,
+        rate: float | None,
+        wait: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rate = rate
+        self._wait, self._clock = wait, clock
+        self._lock = threading.Lock()
+        self._paid = clock()  # up to then the limit is used up
+
+    @property
+    def block(self) -> int:
+        """Bytes to read at once: a quarter of a second's, so that a slow limit flows evenly."""
+        return 1 << 20 if self.rate is None else max(1, min(1 << 20, int(self.rate / 4)))
+
+    def take(self, size: int) -> None:
+        """Waits until size more bytes are within the limit."""
+        if self.rate is None:
+            return
+        with self._lock:
+            now = self._clock()
+            self._paid = max(self._paid, now) + size / self.rate
+            ahead = self._paid - now
+        if ahead > 0:
+            self._wait(ahead)
 
 
 class Stopped(Exception):
@@ -268,8 +302,5 @@ def _forget(part: Path, out: BinaryIO) -> None:
 def _differs(path: Path, checksum: str) -> str | None:
     """The file's own sum where it is another one."""
     kind, _, expected = checksum.partition(":")
-    state = hashlib.new(kind, usedforsecurity=False)
-    with open(path, "rb") as f:
-        while block := f.read(1 << 20):
-            state.update(block)
-    return None if state.hexdigest() == expected.lower() else state.hexdigest()
+    digest = file_digest(path, kind)
+    return None if digest == expected.lower() else digest

@@ -7,7 +7,6 @@ ranges of plain JSON lines; row groups of parquet) or a run of small files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
+from curate.disk.digests import text_digest
 from curate.disk.threads import in_order
 from curate.errors import UsageError
 from curate.formats.compression import sniff, verified_boundaries
@@ -85,7 +85,7 @@ class InputPlan:
         parts = [[f.rel, f.format, f.size, f.stamp] for f in self.files]
         cuts = [[(s.file, s.start, s.end) for s in p] for p in self.partitions]
         data = json.dumps([parts, cuts, sorted(self.columns.items())])
-        return hashlib.sha256(data.encode()).hexdigest()
+        return text_digest(data)
 
 
 def format_by_name(name: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections import Counter
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.manifests import MANIFESTS, total_ids, write_manifest
 from curate.disk.database import database, literal
+from curate.disk.digests import text_digest
 from curate.disk.parquet_writer import writing
 from curate.errors import RunFailed, UsageError
 from curate.mix import table
@@ -259,7 +259,7 @@ def make(
     more = {
         "mix": {name: record[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
     }
-    digest = hashlib.sha256(json.dumps(mix.identity()).encode()).hexdigest()[:16]
+    digest = text_digest(json.dumps(mix.identity()))[:16]
     write_manifest(folder, MANIFESTS["corpus"], files, digest, more)
     return {
         "documents": documents,

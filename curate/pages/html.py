@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from curate.disk.units import format_percent
+
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -75,18 +77,9 @@ def without_texts(page: str) -> str:
     )
 
 
-def count(number: float) -> str:
-    """A whole number with thousands separated."""
-    return f"{number:,.0f}"
-
-
 def percent(part: float, whole: float = 1) -> str:
-    """A share for people: `5.3 %`; nothing of nothing is 0 %."""
-    value = 100 * part / whole if whole else 0.0
-    if value and value < 0.1:
-        return "< 0.1\u00a0%"
-    digits = 0 if value >= 99.95 or value == 0 else 1
-    return f"{value:.{digits}f}\u00a0%"
+    """A share, with a space that no line breaks at; 0 % of nothing."""
+    return format_percent(part / whole if whole else 0.0).replace(" ", "\u00a0")
 
 
 def number(value: float | None) -> str:

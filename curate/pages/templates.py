@@ -56,9 +56,10 @@ def _environment() -> Any:
         "name": html.name,
         "quote": html.quote,
         "detail": html.detail,
-        "count": html.count,
+        "count": units.format_count,
         "number": html.number,
-        "bytes": units.amount,
+        "bytes": units.format_bytes,
+        "scaled": lambda number: units.format_scaled(number).strip(),
         "short": charts.short,
         "zip": lambda rows, others: list(zip(rows, others, strict=False)),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from curate.disk.digests import text_digest
 from curate.errors import RunFailed, UsageError, as_failure
 from curate.steps.contracts import Product, ProductContext, sha256
 
@@ -95,7 +95,7 @@ def _shards_digest(path: Path) -> str:
         found = [(file.name, file.stat().st_size) for file in files if file.is_file()]
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return text_digest(repr(found))
 
 
 def _weights_digest(folder: Path) -> str:
@@ -104,7 +104,7 @@ def _weights_digest(folder: Path) -> str:
     for file in sorted(folder.rglob("*.safetensors")):
         facts = file.stat()
         found.append((str(file.relative_to(folder)), _read_once(file, facts.st_mtime_ns)))
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return text_digest(repr(found))
 
 
 @cache

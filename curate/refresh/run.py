@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
+from curate.disk.digests import text_digest
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.carried import join_columns
@@ -303,7 +303,7 @@ def _planned(recipe: Recipe, plan: InputPlan, made: list[Refresh], home: Path) -
         if not (run / IDS).is_file():
             raise RunFailed(f"{run / IDS} is gone: put it back, or --rebuild")
     texts = json.dumps([[r.name, r.text] for r in made])
-    digest = hashlib.sha256(texts.encode()).hexdigest()
+    digest = text_digest(texts)
     ids = EarlierIds(tuple(run / IDS for run in runs), digest)
     return plan_run(incremental.incremental(recipe, runs), plan, ids)
 
@@ -387,7 +387,7 @@ def _superseded(out: Path) -> frozenset[str]:
 def _digest(refresh: Refresh, made: list[Refresh]) -> str:
     """Of the recipe that made the snapshot's documents."""
     plan = refresh.plan if "recipe" in refresh.plan else made[-1].plan
-    return hashlib.sha256(json.dumps(plan["recipe"], sort_keys=True).encode()).hexdigest()
+    return text_digest(json.dumps(plan["recipe"], sort_keys=True))
 
 
 def _keep_ids(plan: RunPlan, out: Path) -> None:

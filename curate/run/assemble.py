@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from curate.corpus.manifests import (
     MANIFESTS,
     file_ids_hash,
-    sha256,
 )
 from curate.corpus.stage_files import (
     changed_ids,
@@ -26,6 +25,7 @@ from curate.corpus.stage_files import (
 )
 from curate.disk.atomic import replacing, sync_folder
 from curate.disk.database import database, literal
+from curate.disk.digests import file_digest
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
 from curate.documents.documents import REASON_COLUMNS
@@ -60,7 +60,7 @@ def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> 
         writer.write(pq.read_schema(part_path(folder, part, "kept")).empty_table())
         for table in read_kept(folder, part, BATCH_ROWS):
             writer.write(public(with_ids(table, changed)))
-    return {"documents": writer.rows, "sha256": sha256(target)}
+    return {"documents": writer.rows, "sha256": file_digest(target)}
 
 
 def _rejected(
@@ -77,7 +77,7 @@ def _rejected(
                     table = with_ids(file.read_row_group(group, use_threads=False), mine)
                     writer.write(conform(public(table), schema))
                     size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
-    return {"documents": writer.rows, "text_bytes": size, "sha256": sha256(target)}
+    return {"documents": writer.rows, "text_bytes": size, "sha256": file_digest(target)}
 
 
 def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:

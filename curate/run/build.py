@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.direct import DirectInput
+from curate.disk.digests import text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
@@ -132,7 +132,7 @@ def _lineage(product: Product, inputs: dict[str, ProductStage]) -> str | None:
     if shared is None:
         return None
     whole = [shared, {kind: stage.key for kind, stage in inputs.items()}]
-    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
+    return text_digest(json.dumps(whole, sort_keys=True, default=str))
 
 
 def _clear(makes: str, out: Path, ledger: Ledger) -> None:

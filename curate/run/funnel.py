@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from curate.disk.units import format_bytes
 from curate.mix.table import text as mix_lines
 from curate.pages.html import plain
 from curate.terminal.tables import table
@@ -66,13 +67,13 @@ def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
     return dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
 
 
-def amount(size: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1000
-    return ""
+def reasons(row: Row, most: int) -> str:
+    """The `most` frequent reasons of a step, and how much it cut."""
+    parts = ", ".join(f"{rule} {n:,}" for rule, n in list(row.rules.items())[:most])
+    if len(row.rules) > most:
+        parts += f" and {len(row.rules) - most} more"
+    cut = f"cut {format_bytes(row.cut_bytes)} of text" if row.cut_bytes else ""
+    return "; ".join(filter(None, (parts, cut)))
 
 
 def text(record: dict[str, Any]) -> str:
@@ -82,22 +83,22 @@ def text(record: dict[str, Any]) -> str:
     lines = []
     if record["stages"]:
         lines.append(
-            f"read {t['read']} documents ({amount(t['bytes_in'])}),"
+            f"read {t['read']} documents ({format_bytes(t['bytes_in'])}),"
             f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
         )
         if skipped:
             lines.append(f"  skipped: {skipped[:200]}")
-        wide = max([16, *(len(r.step) + 2 for r in rows(record))])
-        lines.append(f"  {'step':<{wide}}{'in':>9}{'dropped':>9}{'out':>9}  reasons")
-        for row in rows(record):
-            reasons = ", ".join(f"{k} {n}" for k, n in list(row.rules.items())[:5])
-            if row.cut_bytes:
-                reasons += f"{'; ' if reasons else ''}cut {amount(row.cut_bytes)} of text"
-            lines.append(
-                f"  {row.step:<{wide}}{row.before:>9}{row.dropped:>9}{row.after:>9}  {reasons}"
-            )
+        lines += table(
+            ("step", "in", "dropped", "out", "reasons"),
+            [
+                [row.step, str(row.before), str(row.dropped), str(row.after), reasons(row, 5)]
+                for row in rows(record)
+            ],
+            left=(0, 4),
+            indent=2,
+        )
         lines.append(
-            f"kept {t['kept']} documents ({amount(t['bytes_out'])} of text),"
+            f"kept {t['kept']} documents ({format_bytes(t['bytes_out'])} of text),"
             f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
         )
         if any(stage.get("decided") for stage in record["stages"]):
@@ -106,7 +107,7 @@ def text(record: dict[str, Any]) -> str:
         rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t["by_rule"].items())
         refused = f", {t['rejected']} refused ({rules})" if t["rejected"] else ""
         lines.append(
-            f"read {t['read']} documents ({amount(t['bytes_in'])}){refused},"
+            f"read {t['read']} documents ({format_bytes(t['bytes_in'])}){refused},"
             f" {t['skipped']} other records skipped, {t['corrupt']} corrupt"
         )
     for product in record["products"]:
@@ -137,7 +138,7 @@ def product_line(product: dict[str, Any]) -> str:
     if product["makes"] == "tokenizer":
         cards = product.get("cards", [product["card"]])
         vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
-        text = amount(cards[0].get("bytes", 0))
+        text = format_bytes(cards[0].get("bytes", 0))
         return f"{product['label']}: {vocab} tokens from {text} of text"
     if product["makes"] == "shards":
         ratio = product["bytes"] / max(1, product["tokens"])
@@ -163,18 +164,20 @@ def product_line(product: dict[str, Any]) -> str:
         measured = "nothing held out" if right is None else f"{100 * right:.2f} % of held-out right"
         return (
             f"{product['label']}: {len(card['labels'])} labels, {card['lines']['train']} lines,"
-            f" {amount(card['bytes'])}, {measured}"
+            f" {format_bytes(card['bytes'])}, {measured}"
         )
     if product["makes"] == "perplexity_model":
         card = product["card"]
         return (
             f"{product['label']}: {sum(card['counts'])} n-grams to order {card['order']} over"
-            f" {card['vocabulary']} words, from {card['tokens']} words, {amount(card['bytes'])}"
+            f" {card['vocabulary']} words, from {card['tokens']} words,"
+            f" {format_bytes(card['bytes'])}"
         )
     if product["makes"] == "corpus":
         return (
-            f"{product['label']}: {product['documents']} documents ({amount(product['bytes'])} of"
-            f" text) in {len(product['files']) - 1} parts under {product['folder']}/"
+            f"{product['label']}: {product['documents']} documents"
+            f" ({format_bytes(product['bytes'])} of text) in {len(product['files']) - 1} parts"
+            f" under {product['folder']}/"
         )
     if product["makes"] == "export":
         return (

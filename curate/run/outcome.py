@@ -32,35 +32,6 @@ class Options:
         return os.cpu_count() or 1
 
 
-@dataclass(frozen=True)
-class Measured:
-    """How many documents a stage's steps saw in this run, and of how many it made sketches; the
-    others are as an earlier run left them. documents: that reached the stage; taken: over from
-    there; why, why_sketched: why an earlier run did not help."""
-
-    stage: str
-    documents: int
-    measured: int
-    taken: int
-    sketched: int
-    why: str
-    why_sketched: str
-
-    @classmethod
-    def of(cls, stage: MapStage, record: dict[str, Any], counted: Counter[str]) -> Measured:
-        """From the stage's record and the counts of the partitions that were worked on."""
-        measured, sketched = counted["measured"], counted["sketched"]
-        return cls(
-            stage.folder_name,
-            record["read"],
-            measured,
-            record["read"] - measured,
-            sketched,
-            stage.why if measured else "",
-            stage.why_sketched if sketched else "",
-        )
-
-
 @dataclass
 class Outcome:
     """What a run did, for `run.json`, `--json` and the terminal."""
@@ -75,7 +46,6 @@ class Outcome:
     driver: dict[str, float] = field(default_factory=dict)
     published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
-    measured: list[Measured] = field(default_factory=list)  # of each stage
 
     def totals(self) -> dict[str, Any]:
         """The counts of the whole run; by_rule counts documents by the rule that dropped them."""

@@ -7,13 +7,13 @@ are applied and where the recipe says `cut`; the first one also before a step th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from curate.disk.digests import text_digest
 from curate.disk.inside import inside
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
@@ -24,23 +24,19 @@ LAYOUT = 3  # raised when stage files of older versions can no longer be read
 
 
 def _hash(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps([LAYOUT, *parts]).encode()).hexdigest()[:16]
+    return text_digest(json.dumps([LAYOUT, *parts]))[:16]
 
 
 @dataclass
 class MapStage:
-    """Documents to documents. apply: decided before it; sketch: resolved after it; reuse: where an
-    earlier run with other settings stored what its steps measure (inspect/whatif/apply.py); why:
-    why there is no such place; why_sketched: why its sketches there are of no help."""
+    """Documents to documents. apply: the corpus step whose decisions it begins with; sketch: the
+    one whose sketches it writes, which is resolved after it."""
 
     index: int
     key: str
     apply: CorpusStep | None
     steps: list[Step]
     sketch: CorpusStep | None = None
-    reuse: dict[str, Any] | None = None
-    why: str = ""
-    why_sketched: str = ""
 
     @property
     def folder_name(self) -> str:

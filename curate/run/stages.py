@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from curate.disk.inside import inside
 from curate.engines.base import Engine, Task
 from curate.run import deaths
 from curate.run.ledger import Ledger
-from curate.run.outcome import Measured, Options, Outcome, sum_up
+from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
 from curate.run.worker.specification import named_files, relative_paths
 from curate.terminal.progress import Progress, say
@@ -48,9 +47,8 @@ class Stages:
         done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
         missing = [p for p in range(self.parts) if p not in done]
         sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
-        unread = [] if stage.reuse else self._prepare(stage, folder)
-        tasks = self._tasks(stage, spec, missing)
-        measured: Counter[str] = Counter()
+        unread = self._prepare(stage, folder)
+        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in missing]
         with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
             progress.update(len(done))
             for task, result in engine.map(
@@ -59,7 +57,6 @@ class Stages:
                 deaths.search(self.plan, stage, self.options.quiet),
             ):
                 done[task["part"]] = result
-                measured.update({k: result[k] for k in ("measured", "sketched")})
                 self.ledger.commit_part(stage.key, task["part"], result)
                 if stage.sketch:
                     self.ledger.commit_part(stage.sketch_key, task["part"], {})
@@ -73,7 +70,6 @@ class Stages:
             for task, result in engine.map(
                 "curate.run.worker.partition:sketch_partition", left, again
             ):
-                measured["sketched"] += result["sketched"]
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
         clear_temporary(folder)  # what workers that died left
         record = sum_up(stage, [done[p] for p in range(self.parts)])
@@ -101,7 +97,6 @@ class Stages:
                 record["seconds"][f"{stage.sketch.label}: deciding"] = decided
         self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
         self.outcome.stages.append(record)
-        self.outcome.measured.append(Measured.of(stage, record, measured))
 
     def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
         """What steps do once for all workers; what could not be read."""
@@ -112,14 +107,6 @@ class Stages:
                 work = partial(step.prepare, file)
                 found.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
         return found
-
-    def _tasks(self, stage: MapStage, spec: Path, parts: list[int]) -> list[Task]:
-        """A stage that is decided anew without its input needs what was recorded of that."""
-        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in parts]
-        if stage.reuse and stage.index == 0:
-            was = self.ledger.done_parts(stage.reuse["key"])
-            tasks = [t | {"was": was.get(t["part"])} for t in tasks]
-        return tasks
 
     def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
@@ -146,7 +133,6 @@ class Stages:
             "steps": [s.identity() for s in stage.steps],
             "sketch": stage.sketch.identity() if stage.sketch else None,
             "sketch_kind": sketch_kind(stage),
-            "reuse": stage.reuse,
         }
         path = folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
         write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))

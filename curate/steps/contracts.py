@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from curate.disk.digests import file_digest
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +37,6 @@ class Settings(BaseModel):
     # Whether it leaves texts as they are, and marks a document whatever else marked it.
     only_measures: ClassVar[bool] = False
     _label: str | None = PrivateAttr(default=None)
-
-    @property
-    def whole_batch(self) -> bool:
-        """Whether what it makes of a document depends on others of its batch, in the last digit
-        at least: then a document is never measured alone in the place of its batch."""
-        return False
 
     @property
     def label(self) -> str:
@@ -102,26 +97,18 @@ class Settings(BaseModel):
 def digest(label: str, location: str) -> str:
     """xxh3-128 of a local file's content; of a URL, whose content is pinned by its own sha256 in
     the settings, the URL. UsageError where the file cannot be read."""
-    import xxhash
-
     if "://" in location:
         return location
-    state = xxhash.xxh3_128()
     try:
-        with open(location, "rb") as f:
-            while block := f.read(1 << 20):
-                state.update(block)
+        return file_digest(location, "xxh3-128")
     except OSError as error:
         raise UsageError(f"{label}: cannot read {location}: {error.strerror}") from None
-    return state.hexdigest()
 
 
 def sha256(path: Path) -> str:
     """Of a small file's content. UsageError where it cannot be read."""
-    import hashlib
-
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return file_digest(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
 
@@ -210,11 +197,6 @@ class CorpusStep(Settings):
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         """The batch after the decisions on its documents (rows of this batch only)."""
         raise NotImplementedError
-
-    def applied(self, decisions: pa.Table) -> pa.Table:
-        """What `apply` reads of decisions, a row each, all but part and n: where another run with
-        the same settings has the same of a document, `apply` makes the same of it."""
-        return decisions.drop_columns(["part", "n"])
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from curate.disk.digests import text_digest
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step, step_class
@@ -78,7 +78,7 @@ class Recipe:
         """A hash of everything that decides the output."""
         parts = [s.identity() for s in self.steps]
         read = self.read.model_dump(mode="json")
-        return hashlib.sha256(json.dumps([parts, read, sorted(self.cuts)]).encode()).hexdigest()
+        return text_digest(json.dumps([parts, read, sorted(self.cuts)]))
 
 
 class _Place:

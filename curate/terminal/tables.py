@@ -51,12 +51,3 @@ def _console(colours: bool) -> Any:
     from rich.console import Console
 
     return Console(width=WIDTH, force_terminal=False, legacy_windows=False)
-
-
-def percent(share: float | None) -> str:
-    """`5.3 %`, and `-` of nothing."""
-    if share is None:
-        return "-"
-    if 0 < share < 0.0005:
-        return "< 0.1 %"
-    return f"{100 * share:.1f} %"

@@ -13,7 +13,10 @@ writes it, says what they cannot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from train.data.part import Foreign, Ints, Part
+from train.data.readers import datatrove, megatron, nanogpt, olmo, own
 from train.errors import TrainError
+from train.files import sha256
 
 # Names published tokenizers give to the token that ends a document, in the order we look.
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
@@ -125,6 +130,272 @@ def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None =
     ``foreign`` says what files without a manifest do not. Raises ``TrainError``, naming the file,
     where nothing is known of the layout or the files do not fit each other.
     """
-    from train.data.opening import open_shards
-
     return open_shards(folder, verify=verify, foreign=foreign or Foreign())
+
+
+# Find out what a folder of tokens is, open it with its reader, and check that all fits.
+
+_TYPES = ("uint8", "uint16", "uint32", "uint64", "int32")
+_SAMPLES, _SAMPLE = 256, 1 << 12
+_EDGE = 1 << 20
+
+# In the order in which files without a manifest are tried: those with marks of their own first.
+_FOREIGN: dict[str, Callable[[Path, set[str]], list[str]]] = {
+    "datatrove": lambda folder, names: datatrove.files(names),
+    "megatron": megatron.files,
+    "olmo": lambda folder, names: olmo.files(names),
+    "nanogpt": lambda folder, names: nanogpt.files(names),
+}
+
+
+def _read(form: str, path: Path, foreign: Foreign) -> Part:
+    if form == "datatrove":
+        return datatrove.read(path)
+    if form == "megatron":
+        return megatron.read(path)
+    return olmo.read(path, foreign) if form == "olmo" else nanogpt.read(path, foreign)
+
+
+def open_shards(path: Path, *, verify: bool, foreign: Foreign) -> Shards:
+    """See ``read_shards``."""
+    if path.is_file():
+        return _without_manifest(path.parent, {path.name}, foreign, path)
+    if (path / "manifest.json").is_file():
+        return _with_manifest(path, verify)
+    names = {file.name for file in path.iterdir() if file.is_file()} if path.is_dir() else set()
+    return _without_manifest(path, names, foreign, path)
+
+
+def _with_manifest(folder: Path, verify: bool) -> Shards:
+    path = folder / "manifest.json"
+    raw = path.read_bytes()
+    try:
+        manifest = json.loads(raw)
+    except ValueError as error:
+        raise TrainError(f"{path}: not JSON ({error}); encode again") from error
+    if not isinstance(manifest, dict) or manifest.get("version") != 1:
+        raise TrainError(f"{path}: not a version 1 manifest of token shards; encode again")
+    form = manifest.get("format", "llmcurate")
+    if form not in ("llmcurate", "megatron", "nanogpt", "olmo"):
+        raise TrainError(f"{path}: the format {form!r} is not read here; encode again")
+    tokenizer = manifest.get("tokenizer", "tokenizer.json")
+    if tokenizer != "tokenizer.json":
+        raise TrainError(f"{folder}: encoded with {tokenizer}; training takes a tokenizer.json")
+    if not (folder / tokenizer).is_file():
+        raise TrainError(f"{folder / tokenizer}: missing; encode again")
+    dtype = manifest.get("dtype")
+    if dtype not in ("uint16", "uint32") and (form, dtype) != ("megatron", "int32"):
+        raise TrainError(f"{path}: dtype {dtype!r}, expected uint16 or uint32; encode again")
+    vocab_size = _field(manifest, "vocab_size", int, path)
+    special = _field(manifest, "special_ids", dict, path)
+    if not all(isinstance(value, int) for value in special.values()):
+        raise TrainError(f"{path}: special_ids must be whole numbers; encode again")
+    files = _field(manifest, "files", dict, path)
+    for name, digest in files.items():
+        # No name from a manifest may leave the folder.
+        if name != Path(name).name or not (folder / name).is_file():
+            raise TrainError(f"{folder / name}: missing; encode again")
+        if verify and sha256(folder / name) != digest:
+            raise TrainError(f"{folder / name}: not what the manifest says; encode again")
+    masked = "loss_mask" in manifest
+    found = own.files(set(files))
+    if form in ("nanogpt", "olmo"):
+        found = nanogpt.files(set(files)) if form == "nanogpt" else olmo.files(set(files))
+    parts = []
+    for name in found:
+        table = _table(folder, name)
+        for needed in [table, *_beside(folder / name, form, masked)]:
+            if needed.name not in files:
+                raise TrainError(f"{needed}: missing; encode again")
+        try:
+            parts.append(_described(folder / name, form, np.dtype(dtype), masked, table))
+        except TrainError as error:
+            again = str(error).removesuffix("; encode again")
+            raise TrainError(f"{again}; encode again") from error
+    documents, tokens = sum(len(p.length) for p in parts), sum(int(p.length.sum()) for p in parts)
+    if documents != manifest.get("documents") or tokens != manifest.get("tokens"):
+        raise TrainError(
+            f"{path}: says {manifest.get('documents')} documents and {manifest.get('tokens')} "
+            f"tokens, the files hold {documents} and {tokens}; encode again"
+        )
+    return _joined(
+        folder,
+        parts,
+        form=form,
+        vocab_size=vocab_size,
+        special_ids=dict(special),
+        end=end_of_text(special),
+        fingerprint=hashlib.sha256(raw).hexdigest(),
+        tokenizer=folder / tokenizer,
+    )
+
+
+def _beside(path: Path, form: str, masked: bool) -> list[Path]:
+    """The files that go with one of tokens."""
+    found = [path.with_suffix(".idx")] if form in ("llmcurate", "megatron") else []
+    if masked:
+        found.append(path.with_name(path.name.replace("tokens-", "loss-")).with_suffix(".mask"))
+    return found
+
+
+def _table(folder: Path, name: str) -> Path:
+    """The documents table of a file of tokens."""
+    label = "train" if name == "train.bin" else Path(name).stem.removeprefix("tokens-")
+    return folder / f"documents-{label}.parquet"
+
+
+def _described(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table: Path) -> Part:
+    """A file whose documents a table lists: it knows their lengths where the layout does not."""
+    if form == "llmcurate":
+        part = own.read(path, dtype.newbyteorder("<"), masked=masked)
+    else:
+        part = _read(form, path, Foreign(dtype=dtype.name))
+    size = read_column(table, "bytes").to_numpy().astype(np.int64)
+    if form in ("nanogpt", "olmo"):
+        length = read_column(table, "tokens").to_numpy().astype(np.int64)
+        if (length < 0).any() or int(length.sum()) != len(part.tokens):
+            raise TrainError(f"{table}: its documents do not fit {path.name}; encode again")
+        part = replace(part, start=np.cumsum(length) - length, length=length, notes=())
+    if len(size) != len(part.length):
+        raise TrainError(
+            f"{table}: {len(size)} rows for {len(part.length)} documents; encode again"
+        )
+    return replace(part, bytes=size, table=table)
+
+
+def _without_manifest(folder: Path, names: set[str], foreign: Foreign, given: Path) -> Shards:
+    beside = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+    single = given.is_file()
+    form, found = "nanogpt", []
+    # Of one file, what lies beside it decides what it is.
+    for layout, files in _FOREIGN.items():
+        if found := [name for name in files(folder, beside) if name in names]:
+            form = layout
+            break
+    if not found and single and nanogpt.is_val(given.name):
+        found = [given.name]  # named itself, so it is meant
+    # An index of ours beside it: an encoding that was not finished, whose bounds must not be lost.
+    unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in found)
+    if not found or unfinished:
+        raise TrainError(
+            f"{given}: no manifest.json, so no finished token shards, and no files of another "
+            "layout (.bin, .npy, .ds); encode them first",
+            exit_code=2,
+        )
+    foreign, special, tokenizer = _known(foreign, given)
+    parts = [_read(form, folder / name, foreign) for name in found]
+    notes = []
+    left_out = sorted(name for name in names - set(found) if form == "nanogpt" and ".bin" in name)
+    if left_out:
+        notes.append(f"{', '.join(left_out)}: not trained on")
+    digest = hashlib.sha256()
+    for name in found:
+        _sample(folder / name, digest)
+    ends = f"{form} {foreign.vocab_size} {foreign.end_of_text} {foreign.dtype}"
+    digest.update(ends.encode())
+    for part in parts:
+        digest.update(part.start.tobytes() + part.length.tobytes())
+    assert foreign.vocab_size is not None
+    return _joined(
+        given,
+        parts,
+        form=form,
+        vocab_size=foreign.vocab_size,
+        special_ids=special,
+        end=foreign.end_of_text,
+        fingerprint=digest.hexdigest(),
+        tokenizer=tokenizer,
+        notes=notes,
+    )
+
+
+def _known(foreign: Foreign, given: Path) -> tuple[Foreign, dict[str, int], Path | None]:
+    """Vocabulary, end of text and special ids, from what is given or from the tokenizer."""
+    special: dict[str, int] = {}
+    path = None
+    if foreign.tokenizer is not None:
+        path = Path(foreign.tokenizer)
+        path = path / "tokenizer.json" if path.is_dir() else path
+        from train.data.tokenizer import load_tokenizer
+
+        loaded = load_tokenizer(path)
+        added = loaded.get_added_tokens_decoder()
+        special = {token.content: number for number, token in added.items() if token.special}
+        largest = max(loaded.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        foreign = replace(
+            foreign,
+            vocab_size=foreign.vocab_size or largest,
+            end_of_text=foreign.end_of_text
+            if foreign.end_of_text is not None
+            else end_of_text(special),
+        )
+    if foreign.vocab_size is None:
+        raise TrainError(
+            f"{given}: nothing here says how large the vocabulary is; give vocab_size and "
+            "end_of_text, or tokenizer (a tokenizer.json)",
+            exit_code=2,
+        )
+    if foreign.vocab_size < 1 or not -1 < (foreign.end_of_text or 0) < foreign.vocab_size:
+        raise TrainError(
+            f"vocab_size {foreign.vocab_size}, end_of_text {foreign.end_of_text}: the id lies "
+            "within the vocabulary",
+            exit_code=2,
+        )
+    if foreign.dtype is not None and foreign.dtype not in _TYPES:
+        raise TrainError(f"dtype {foreign.dtype!r}: one of {', '.join(_TYPES)}", exit_code=2)
+    return foreign, special, path
+
+
+def _joined(
+    folder: Path,
+    parts: list[Part],
+    *,
+    tokenizer: Path | None,
+    notes: list[str] | None = None,
+    **known: Any,
+) -> Shards:
+    """The parts as one run of documents."""
+
+    def joined(name: str) -> Any:
+        return np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)])
+
+    masks = None
+    if any(part.mask is not None for part in parts):
+        masks = [
+            np.ones(len(part.tokens), np.uint8) if part.mask is None else part.mask
+            for part in parts
+        ]
+    return Shards(
+        folder=folder,
+        tokens=[part.tokens for part in parts],
+        shard=np.repeat(np.arange(len(parts)), [len(part.length) for part in parts]),
+        start=joined("start"),
+        length=joined("length"),
+        bytes=None if any(part.bytes is None for part in parts) else joined("bytes"),
+        masks=masks,
+        tokenizer=tokenizer,
+        tokenizer_sha256=None if tokenizer is None else sha256(tokenizer),
+        parts=tuple(parts),
+        notes=(*(notes or ()), *(note for part in parts for note in part.notes)),
+        **known,
+    )
+
+
+def _sample(path: Path, digest: Any) -> None:
+    """Name, size, both ends and pieces from all over a file: reading terabytes at every start costs
+    more than the risk that a change falls between them."""
+    size = path.stat().st_size
+    digest.update(f"{path.name} {size} ".encode())
+    inner = max(0, size - 2 * _EDGE)
+    places = [0, max(0, size - _EDGE), *(_EDGE + inner * k // _SAMPLES for k in range(_SAMPLES))]
+    with path.open("rb") as file:
+        for number, place in enumerate(places if inner else places[:2]):
+            file.seek(place)
+            digest.update(file.read(_EDGE if number < 2 else _SAMPLE))
+
+
+def _field(manifest: dict[str, Any], name: str, kind: type, where: Path) -> Any:
+    value = manifest.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TrainError(f"{where}: {name} is missing or not {kind.__name__}; encode again")
+    return value

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from train.data.shards import end_of_text
+from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.generate.sampling import Chooser, Sampling
 from train.loop.checkpoint import load_model, load_plan, newest
@@ -114,16 +115,6 @@ def load(model_dir: Path) -> tuple[Decoder, Tokenizer]:
     if largest >= config.vocab:
         raise TrainError(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")
     return model.eval(), tokenizer
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Read ``tokenizer.json`` so that the spelling of a special token in a text stays text."""
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise TrainError(f"{path}: cannot be read ({error})") from error
-    tokenizer.encode_special_tokens = True
-    return tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

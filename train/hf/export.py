@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from train.data.shards import end_of_text
+from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.files import encode_json, remove, sync
-from train.generate.generate import load_tokenizer
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
 from train.loop.checkpoint import load_plan, newest, weights_of

@@ -17,9 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.files import write_atomic
-from train.generate.generate import load_tokenizer
 from train.hf.families import FAMILIES
 from train.hf.family import Family
 from train.hf.settings import read_json

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.data.feed import Feed
-from train.errors import TrainError
 from train.files import VERSION
-from train.loop.attends import attends
 from train.loop.config import TrainConfig
-from train.loop.device import pick_device
-from train.loop.metrics import need_tensorboard
-from train.loop.stages import stages_of
 from train.model.config import ModelConfig
-from train.model.presets import PRESETS, preset
-from train.objectives.objectives import objective
-from train.optim.registry import check
 from train.optim.schedules import schedule
 from train.settings import to_dict
 
@@ -80,42 +70,3 @@ def _placeless(settings: Any) -> Any:
     if not isinstance(settings, dict):
         return settings
     return {name: _placeless(value) for name, value in settings.items() if name != "shards"}
-
-
-def make_plan(
-    shards: Path | None, model: ModelConfig | str, train: TrainConfig
-) -> tuple[Plan, Feed]:
-    """Open the shards and check that model, settings and shards fit; raises ``TrainError``.
-    ``model``: a configuration, a preset's name, or the folder of a model to go on from.
-    """
-    for stage in stages_of(train):
-        schedule(stage.schedule)
-    context = max(stage.context for stage in stages_of(train))
-    data = Feed(shards, train)
-    start = None
-    if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
-        from train.loop.start import start_of
-
-        start = start_of(Path(model), data.tokenizer)
-        model = start.config
-    elif isinstance(model, str):
-        model = preset(model, vocab=data.vocab_size, context=context)
-    if model.vocab < data.vocab_size:
-        raise TrainError(
-            f"vocab is {model.vocab}, the shards use {data.vocab_size} tokens: raise vocab",
-            exit_code=2,
-        )
-    if model.context < context:
-        raise TrainError(
-            f"the model's context is {model.context}, training uses rows of {context}: "
-            "make one fit the other",
-            exit_code=2,
-        )
-    objective(train.objective)
-    check(train.optimizer)
-    if train.tensorboard:
-        need_tensorboard()
-    attends(model, train, pick_device(train.device))  # refuse before anything is written
-    weights = "" if start is None else start.digest
-    plan = Plan(model=model, train=train, shards=data.fingerprint, weights=weights, start=start)
-    return plan, data

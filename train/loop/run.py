@@ -22,8 +22,7 @@ from train.loop.checkpoint import (
     load_state,
     newest,
 )
-from train.loop.device import autocast
-from train.loop.distributed import Ranks, settle, split_model
+from train.loop.distributed import Ranks, autocast, settle, split_model
 from train.loop.evaluate import HeldOut, evaluate, scored
 from train.loop.metrics import Log, Pending
 from train.loop.plan import Plan

@@ -8,13 +8,24 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from train.data.feed import Feed
+from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.files import sha256
-from train.generate.generate import load_tokenizer
 from train.hf.load import load, look
+from train.loop.attends import attends
 from train.loop.checkpoint import load_plan, newest, weights_of
+from train.loop.config import TrainConfig
+from train.loop.distributed import pick_device
+from train.loop.metrics import need_tensorboard
+from train.loop.plan import Plan
+from train.loop.stages import stages_of
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.model.presets import PRESETS, preset
+from train.objectives.objectives import objective
+from train.optim.registry import check
+from train.optim.schedules import schedule
 from train.optim.whole import fill
 
 
@@ -74,3 +85,40 @@ def _same_ids(own: Path, theirs: Path) -> None:
                 "the text with the model's",
                 exit_code=2,
             )
+
+
+def make_plan(
+    shards: Path | None, model: ModelConfig | str, train: TrainConfig
+) -> tuple[Plan, Feed]:
+    """Open the shards and check that model, settings and shards fit; raises ``TrainError``.
+    ``model``: a configuration, a preset's name, or the folder of a model to go on from.
+    """
+    for stage in stages_of(train):
+        schedule(stage.schedule)
+    context = max(stage.context for stage in stages_of(train))
+    data = Feed(shards, train)
+    start = None
+    if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
+        start = start_of(Path(model), data.tokenizer)
+        model = start.config
+    elif isinstance(model, str):
+        model = preset(model, vocab=data.vocab_size, context=context)
+    if model.vocab < data.vocab_size:
+        raise TrainError(
+            f"vocab is {model.vocab}, the shards use {data.vocab_size} tokens: raise vocab",
+            exit_code=2,
+        )
+    if model.context < context:
+        raise TrainError(
+            f"the model's context is {model.context}, training uses rows of {context}: "
+            "make one fit the other",
+            exit_code=2,
+        )
+    objective(train.objective)
+    check(train.optimizer)
+    if train.tensorboard:
+        need_tensorboard()
+    attends(model, train, pick_device(train.device))  # refuse before anything is written
+    weights = "" if start is None else start.digest
+    plan = Plan(model=model, train=train, shards=data.fingerprint, weights=weights, start=start)
+    return plan, data

@@ -12,8 +12,7 @@ from train.data.feed import Feed
 from train.data.prefetch import Ahead
 from train.data.rows import Batch
 from train.loop.config import TrainConfig
-from train.loop.device import autocast
-from train.loop.distributed import Ranks, averaging, parallel
+from train.loop.distributed import Ranks, autocast, averaging, parallel
 from train.loop.losses import chunk_of, loss_sums
 from train.loop.stages import stages_of
 from train.model.decoder import Decoder

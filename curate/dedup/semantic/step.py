@@ -86,11 +86,6 @@ class DedupSemantic(DedupStep):
         """Whether the distance to the centroid is what documents are preferred by."""
         return self.survivor == "hard"
 
-    @property
-    def whole_batch(self) -> bool:
-        """A model is given texts of about the same length together, which moves its last digits."""
-        return not self.hashed
-
     def resources(self) -> list[str]:
         if self.hashed:
             return []

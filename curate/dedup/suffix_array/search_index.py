@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.disk.atomic import clear_temporary, replacing, write_text
+from curate.disk.digests import text_digest
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError
 
@@ -37,10 +38,8 @@ def _name(kind: str, chunk: int) -> str:
 
 
 def _digest(record: dict[str, Any]) -> str:
-    import xxhash
-
     text = json.dumps({k: v for k, v in record.items() if k != "digest"}, sort_keys=True)
-    return xxhash.xxh3_128_hexdigest(text.encode())
+    return text_digest(text, "xxh3-128")
 
 
 def _holds(path: Path, text: np.ndarray) -> bool:

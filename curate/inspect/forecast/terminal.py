@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curate.disk.units import amount, scaled
+from curate.disk.units import format_bytes, format_scaled
 from curate.inspect.forecast.forecast import Forecast, StageForecast
 
 NONE = "?"
@@ -43,21 +43,21 @@ def money(value: float | None) -> str:
 
 
 def _size(value: float | None) -> str:
-    return NONE if value is None else amount(value)
+    return NONE if value is None else format_bytes(value)
 
 
 def cells(stage: StageForecast) -> list[str]:
     """The columns of a stage; blank where a column means nothing for it."""
     map_ = not stage.single and stage.text_in > 0
     return [
-        scaled(stage.documents_in).strip(),
+        format_scaled(stage.documents_in).strip(),
         _size(stage.text_in) if map_ else "",
         _size(stage.bytes_in) if map_ or stage.shuffled is not None else "",
         _size(stage.bytes_out) if map_ or stage.shuffled is not None else "",
         hours(stage.cpu),
         _size(stage.peak_bytes) if map_ else "",
         _size(stage.shuffled) if stage.shuffled is not None else "",
-        scaled(stage.objects).strip() if stage.objects else "",
+        format_scaled(stage.objects).strip() if stage.objects else "",
         clock(stage.wall),
         money(stage.cost),
     ]
@@ -73,9 +73,9 @@ def title(stage: StageForecast) -> str:
 def total_cells(found: Forecast) -> list[str]:
     """The last row."""
     return [
-        "", "", "", amount(found.total("bytes_out")), hours(found.total("cpu")),
-        amount(found.total("peak_bytes")), amount(found.total("shuffled")),
-        scaled(found.total("objects")).strip(), clock(found.total("wall")),
+        "", "", "", format_bytes(found.total("bytes_out")), hours(found.total("cpu")),
+        format_bytes(found.total("peak_bytes")), format_bytes(found.total("shuffled")),
+        format_scaled(found.total("objects")).strip(), clock(found.total("wall")),
         money(found.total("cost")),
     ]  # fmt: skip
 
@@ -85,7 +85,8 @@ def text(found: Forecast) -> str:
     prices = found.prices
     wide = max(len("total"), *(len(title(s)) for s in found.stages), 28)
     lines = [
-        f"forecast for {amount(found.bytes)} of input, {scaled(found.documents).strip()} documents,"
+        f"forecast for {format_bytes(found.bytes)} of input,"
+        f" {format_scaled(found.documents).strip()} documents,"
         f" {found.partitions:,} partitions, {found.workers:,} workers; figures of {found.source}",
         "  " + " " * wide + "".join(f"{c:>{w}}" for c, w in zip(COLUMNS, WIDTHS, strict=True)),
     ]
@@ -96,7 +97,7 @@ def text(found: Forecast) -> str:
     lines.append(_row("total", total_cells(found), wide))
     lines += [f"  {line}" for line in found.missing]
     lines += [f"  note: {line}" for line in found.notes]
-    puts, gets = (scaled(found.total(n)).strip() for n in ("objects", "gets"))
+    puts, gets = (format_scaled(found.total(n)).strip() for n in ("objects", "gets"))
     lines.append(f"  requests to a store: {puts} writes, {gets} reads, at least")
     lines.append(
         f"  prices in USD: {prices.cpu_hour:g} a CPU hour; 1,000 writes {prices.put:g}, reads"

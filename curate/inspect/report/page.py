@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from curate.disk.units import format_bytes
 from curate.inspect.report.duplicates import SIZES
 from curate.inspect.report.figures import Figures
 from curate.inspect.report.unsure import LEAST
 from curate.pages.html import percent
 from curate.pages.templates import render as render_template
 from curate.run import funnel
-from curate.disk.units import amount
 
 # Where no tokenizer has counted: the rule of thumb for English and a vocabulary of some ten
 # thousand tokens.
@@ -66,7 +66,7 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
     ratio, measured = bytes_a_token(record)
     about = {s["label"]: s["about"] for s in record.get("steps", [])}
     functions: tuple[Callable[..., Any], ...] = (
-        by_count, corrupt_examples, decision_notes, drop_reasons, held_out_points,
+        by_count, corrupt_examples, decision_notes, held_out_points,
         largest_groups, left_out, mix_rows, mix_unit, peak_bytes, points, product_values,
         settings_text, similarity_meaning, size_range, step_times, training_values,
     )  # fmt: skip
@@ -84,6 +84,7 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
         "steps": funnel.rows(record) if record.get("stages") else [],
         "totals": _totals(record, ratio, measured) if "totals" in record else [],
         "product_line": funnel.product_line,
+        "reasons": funnel.reasons,
         **{function.__name__: function for function in functions},
     }
 
@@ -107,7 +108,7 @@ def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[
         (f"{totals['read']:,}", "documents read"),
         (f"{totals['kept']:,}", f"kept ({percent(share)})"),
         (f"{totals['rejected']:,}", "rejected, each with a reason"),
-        (amount(totals["bytes_out"]), "of text kept"),
+        (format_bytes(totals["bytes_out"]), "of text kept"),
         (tokens, "tokens") if measured else (f"about {tokens}", "tokens (estimate)"),
         time,
     ]
@@ -119,16 +120,6 @@ def _duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"
-
-
-def drop_reasons(row: funnel.Row) -> str:
-    """The three most frequent reasons of a step, and what it cut."""
-    reasons = ", ".join(f"{rule} {n:,}" for rule, n in list(row.rules.items())[:3])
-    if len(row.rules) > 3:
-        reasons += f" and {len(row.rules) - 3} more"
-    if row.cut_bytes:
-        reasons += f"{'; ' if reasons else ''}cut {amount(row.cut_bytes)}"
-    return reasons
 
 
 def by_count(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -390,7 +390,7 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
         reach = int(np.count_nonzero(_reaches(question, now, at)))
         notes.append(
             f"{setting}: {why}, so stored scores do not decide it; it may keep or drop each of the"
-            f" {reach:,} documents that reach {question.steps[at]}; --apply measures them again"
+            f" {reach:,} documents that reach {question.steps[at]}; --apply runs it again"
         )
     for one in others:
         notes.append(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curate.inspect.whatif.figures import Amount, Answer, Point, RuleFigures
 from curate.pages.charts import short
 from curate.pages.html import number, plain
 from curate.run.funnel import amount
-
-if TYPE_CHECKING:
-    from curate.run.outcome import Measured
 
 MOST_RULES = 40
 MATRIX = 10
@@ -31,19 +28,6 @@ def text(found: Answer) -> str:
     lines += _languages(found)
     lines += [f"\n{note}" for note in found.notes]
     return "\n".join(lines)
-
-
-def measured(stages: list[Measured]) -> list[str]:
-    """Of each stage how many documents `--apply` measured anew, took over and sketched."""
-    lines = []
-    for one in stages:
-        line = f"{one.stage}: measured {one.measured:,} of {one.documents:,} documents"
-        line += f" ({one.why})" if one.why else f", took over {one.taken:,}"
-        if one.sketched:
-            line += f", sketched {one.sketched:,}"
-            line += f" ({one.why_sketched})" if one.why_sketched else ""
-        lines.append(line)
-    return lines
 
 
 def _asked(found: Answer) -> str:

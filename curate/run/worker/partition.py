@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,6 @@ from curate.documents.documents import EDIT, NUMBER, Documents
 from curate.engines import worker
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
 from curate.run.worker.specification import Work, load_spec, ready, sketch_rows, written_kinds
-
-if TYPE_CHECKING:
-    from curate.inspect.whatif.reused import Reused
 
 READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
@@ -60,7 +57,7 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
         for table in read_kept(folder, part, spec["read"].batch_rows):
             writer.write(sketch_rows(spec["sketch"], table, part))
     seconds = {spec["sketch"].label: round(time.perf_counter() - start, 4)}
-    return {"seconds": seconds, "sketched": writer.rows}
+    return {"seconds": seconds}
 
 
 def _with_edits(docs: Documents) -> Documents:
@@ -114,10 +111,6 @@ def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
     reads += [spec["ids"]] if spec["ids"] else []
     reads += [spec["decisions"]] if spec["decisions"] else []
     reads += [str(file) for step in spec["steps"] if (file := step.prepared(folder)) is not None]
-    if spec.get("reuse"):
-        from curate.inspect.whatif.reused import stored_files
-
-        reads += stored_files(spec, part)
     kinds = written_kinds(spec).values()
     corrupt = [str(part_path(folder, part, "corrupt"))] if spec["plan"] else []
     return {
@@ -137,27 +130,17 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
     work = Work(spec, part, cpu_began)
-    reuse = _reused(spec, payload) if spec.get("reuse") and not careful else None
     account: dict[str, Any] = {"bytes_in": 0, "skipped": {}, "corrupt": 0, "corrupt_examples": []}
     done = False
     began = time.perf_counter()
     try:
-        if reuse is None:
-            work.commit(work.steps(_with_edits(_empty(spec, part))))
-        else:
-            reuse.begin(work)
+        work.commit(work.steps(_with_edits(_empty(spec, part))))
         work.started()
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
-        if reuse is not None and reuse.unread is not None:
-            account = reuse.write(work)
-        else:
-            for docs in _read(work, account, quarantine):
-                if reuse is not None:
-                    reuse.decide(work, docs)
-                else:
-                    work.commit(_single(work, docs, careful) if careful else work.steps(docs))
-                worker.beat(*READING)
+        for docs in _read(work, account, quarantine):
+            work.commit(_single(work, docs, careful) if careful else work.steps(docs))
+            worker.beat(*READING)
         done = True
     finally:
         work.close(failed=not done)
@@ -168,8 +151,6 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         "read": work.read,
         "kept": work.kept,
         "rejected": work.rejected,
-        "measured": work.measured,
-        "sketched": work.sketched,
         "bytes_out": work.bytes_out,
         **account,
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
@@ -186,14 +167,12 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
     spec, part = work.spec, work.part
     reader = PartitionReader(spec["plan"], part, spec["read"]) if spec["plan"] else None
     changed = changed_ids(spec["ids"], part)
-    sizes = []
     batches: Iterator[Any] = (
         iter(reader) if reader else read_kept(Path(spec["input"]), part, spec["read"].batch_rows)
     )
     for batch in batches:
         if isinstance(batch, Batch):
             work.writers["ids"].write(batch.ids)
-            sizes.append(len(batch.ids))
             if batch.refused is not None:
                 work.commit(_keep_marks(batch.refused), reading=True)
             docs = batch.docs
@@ -220,14 +199,7 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
         "skipped": found.skipped,
         "corrupt": len(found.corrupt),
         "corrupt_examples": found.corrupt[:20],
-        "batches": sizes,
     }
-
-
-def _reused(spec: dict[str, Any], payload: dict[str, Any]) -> Reused:
-    from curate.inspect.whatif.reused import Reused
-
-    return Reused(spec, payload)
 
 
 def _keep_marks(docs: Documents) -> Documents:

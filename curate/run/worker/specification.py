@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import keys, part_path, public
-from curate.disk.parquet_writer import TableWriter, conform
+from curate.disk.parquet_writer import TableWriter
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.rejected import counts
 from curate.errors import RunFailed
@@ -39,13 +39,8 @@ def relative_paths(spec: dict[str, Any], folder: Path, join: Callable[..., str])
     """The specification with its paths as from its own folder (`os.path.relpath`), or back again
     (`absolute`): so it holds wherever the stages' folders lie."""
 
-    def moved(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-        return {k: join(v, folder) if k in names and v else v for k, v in found.items()}
-
-    found = moved(spec, ("input", "ids", "decisions"))
-    if found.get("reuse"):
-        found["reuse"] = moved(found["reuse"], ("folder", "input", "decisions"))
-    return found
+    paths = ("input", "ids", "decisions")
+    return {k: join(v, folder) if k in paths and v else v for k, v in spec.items()}
 
 
 def absolute(path: str, folder: Path) -> str:
@@ -96,8 +91,6 @@ def _load(path: str, stamp: int) -> dict[str, Any]:
     for kind in ("apply", "sketch"):
         spec[kind] = _made(spec[kind]) if spec[kind] else None
     spec["closed"] = ["apply", "steps", "sketch"]
-    if spec.get("reuse"):  # the same steps under other limits; nothing measures with them
-        spec["reuse"]["steps"] = [_made(s) for s in spec["reuse"]["steps"]]
     spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
     spec["read"] = ReadSettings(**spec["read"])
     return spec
@@ -152,20 +145,18 @@ class Work:
             k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
         }
         self.read = self.kept = self.rejected = self.bytes_out = 0
-        self.measured = self.sketched = 0  # documents
-        self.schemas: tuple[pa.Schema, pa.Schema] | None = None  # of kept and rejected rows
         self.traces = Traces(part)
         self.writers = {
             k: TableWriter(part_path(self.folder, part, kind))
             for k, kind in written_kinds(spec).items()
         }
 
-    def steps(self, docs: Documents, traced: bool = True, first: int = 0) -> Documents:
-        """The batch through every step of the stage from place `first` on."""
+    def steps(self, docs: Documents, traced: bool = True) -> Documents:
+        """The batch after every step of the stage."""
         ready(self.spec, "apply", "steps")
         corpus_step: CorpusStep | None = self.spec["apply"]
         chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
-        for step in (*chain, *self.spec["steps"])[first:]:
+        for step in (*chain, *self.spec["steps"]):
             start = time.perf_counter()
             self.lap("read")
             before = docs
@@ -203,33 +194,16 @@ class Work:
             sketch_rows(self.spec["sketch"], kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
-        """Splits the batch and writes both streams."""
+        """Splits the batch, writes both streams and the sketches of kept documents. reading: the
+        reader or the engine refused all of them, so no stream but the rejected one gets any."""
         start = time.perf_counter()
         kept, rejected = docs.split()
-        if self.schemas is None:
-            self.schemas = kept.schema, rejected.schema
-        self.write(kept, rejected, counts(docs, rejected), len(docs), start, reading)
-        if not reading:
-            self.measured += len(docs)
-            self.sketch(kept)
-
-    def write(
-        self,
-        kept: pa.Table,
-        rejected: pa.Table,
-        counted: dict[str, dict[str, int]],
-        read: int,
-        start: float,
-        reading: bool,
-    ) -> None:
-        """Writes documents of both streams, or those alone that are refused in reading; counted: as
-        verdicts.counts has it; read: how many there are; start: since when they are worked on."""
-        self.read += read
+        self.read += len(docs)
         self.kept += kept.num_rows
         self.rejected += rejected.num_rows
-        if kept.num_rows + rejected.num_rows != read:
+        if kept.num_rows + rejected.num_rows != len(docs):
             raise RunFailed(f"partition {self.part}: documents were lost between two steps")
-        for key, values in counted.items():
+        for key, values in counts(docs, rejected).items():
             self.totals[key].update(values)
         self.writers["rejected"].write(rejected)
         if reading:
@@ -239,22 +213,15 @@ class Work:
         self.bytes_out += _text_size(kept)
         self.seconds["write"] += time.perf_counter() - start
         self.lap("write")
+        self._sketch(kept)
 
-    def sketch(self, kept: pa.Table, others: Sequence[pa.Table] = ()) -> None:
-        """Writes the sketches of kept documents, among others that there are already."""
+    def _sketch(self, kept: pa.Table) -> None:
         step: CorpusStep | None = self.spec["sketch"]
         if step is None:
             return
         start = time.perf_counter()
-        tables = list(others)
-        if kept.num_rows or not tables:
-            ready(self.spec, "sketch")
-            tables.insert(0, sketch_rows(step, kept, self.part))
-        rows = pa.concat_tables([conform(t, tables[0].schema) for t in tables])
-        if len(tables) > 1:
-            rows = rows.sort_by("n").combine_chunks()
-        self.writers["sketch"].write(rows)
-        self.sketched += kept.num_rows
+        ready(self.spec, "sketch")
+        self.writers["sketch"].write(sketch_rows(step, kept, self.part))
         self.seconds[step.label] += time.perf_counter() - start
         self.lap(step.label)
         self.traces.counters["worked"][step.label] += _text_size(kept)

@@ -10,7 +10,6 @@ Format: fastText's `FastText::loadModel`, `Dictionary::load`, `DenseMatrix::load
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import struct
 from dataclasses import dataclass
@@ -119,15 +118,6 @@ def _checked(path: str, size: int, changed: int) -> tuple[Header, Layout]:
         raise UsageError(f"model {path} {what}: fetch or train it again") from None
     except OSError as error:
         raise UsageError(f"model {path}: {error.strerror}") from None
-
-
-def sha256(path: str | Path) -> str:
-    """Of a file's content, in hexadecimal."""
-    state = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            state.update(block)
-    return state.hexdigest()
 
 
 class _Reader:

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator
 
+from curate.disk.digests import file_digest
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.errors import RunFailed, UsageError
-from curate.fetch.offline import OFFLINE
-from curate.scoring.fasttext.model_file import read_header, sha256
+from curate.fetch.download import OFFLINE
+from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language import codes
 from curate.scoring.language.lines import fasttext_lines
 from curate.scoring.language.native import Model
@@ -178,7 +179,7 @@ class Language(Step):
     def resolved(self) -> dict[str, Any]:
         """The settings as given, and what the model was: a recipe that is run elsewhere finds its
         model there, and finds out when it is another."""
-        return super().resolved() | {"model_sha256": sha256(self._path())}
+        return super().resolved() | {"model_sha256": file_digest(self._path())}
 
     def resources(self) -> list[str]:
         return [self._path()]
@@ -194,7 +195,7 @@ class Language(Step):
     def _check(self) -> None:
         """UsageError where the model is another than the one meant, or lacks a label to keep."""
         path = self._path()
-        if self.model_sha256 and sha256(path) != self.model_sha256.lower():
+        if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
             raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
         try:
             codes.chosen(self.keep, read_header(path).labels)

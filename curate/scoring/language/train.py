@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from curate.disk.atomic import TEMPORARY, clear_temporary, replacing, write_text
+from curate.disk.digests import file_digest
 from curate.errors import UsageError
-from curate.scoring.fasttext.model_file import sha256
 from curate.scoring.language.examples import BATCH, Lines
 from curate.scoring.language.fit import fit_apart
 from curate.scoring.language.native import Model
@@ -51,7 +51,7 @@ def train(examples: Iterable[tuple[str, str]], folder: Path, training: Training)
         scores = _held_out(Model(target), lines)
     card = {"version": 1, **lines.counts(), "settings": asdict(training), "held_out": scores}
     card |= {"file": target.name, "bytes": target.stat().st_size}
-    card["sha256"] = sha256(target)
+    card["sha256"] = file_digest(target)
     write_text(folder / CARD, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
     return card
 

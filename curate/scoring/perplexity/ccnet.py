@@ -7,7 +7,6 @@ KenLM reads them: pip install kenlm.
 
 from __future__ import annotations
 
-import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from curate.disk.digests import file_digest
 from curate.errors import RunFailed, UsageError
 from curate.scoring.perplexity.model_file import is_kenlm
 from curate.scoring.perplexity.normal import ccnet_text
@@ -88,11 +88,8 @@ def check_own(label: str, models: dict[str, Path], sha256: dict[str, str]) -> No
         if lang not in sha256:
             raise UsageError(f"{meant}: give its sha256, ccnet_sha256: {{{lang}: ...}}")
         try:
-            with open(path, "rb") as f:
-                digest = hashlib.sha256()
-                while block := f.read(1 << 20):
-                    digest.update(block)
+            digest = file_digest(path)
         except OSError as error:
             raise RunFailed(f"cannot read {path}: {error.strerror}") from None
-        if digest.hexdigest() != sha256[lang].lower():
+        if digest != sha256[lang].lower():
             raise UsageError(f"{label}: {path} has another sha256 than ccnet_sha256 says")

@@ -189,10 +189,6 @@ class Perplexity(CorpusStep):
 
         return resolve(self, sketches)
 
-    def applied(self, decisions: pa.Table) -> pa.Table:
-        """Without the cuts, which change with any document: what counts is the bucket."""
-        return decisions.select(["score", "bucket", *(["first"] if self.repeats else [])])
-
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(decisions["n"].to_numpy(), docs.table[NUMBER].to_numpy())
         mine = decisions.take(pa.array(at))

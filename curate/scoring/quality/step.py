@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -23,10 +22,10 @@ from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.ranks import ALL, find_ranks, seen_in, write_counts
 from curate.corpus.shuffle.groups import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
+from curate.disk.digests import file_digest
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
 from curate.errors import UsageError
-from curate.scoring.fasttext.model_file import sha256
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.model import VARIABLE, Classifier, effective, good_label
 from curate.steps.contracts import CorpusStep, Settings, Step
@@ -92,14 +91,14 @@ class Scored(Settings):
         """UsageError where the model is no such file as the settings say, or has no such label."""
         path = self._path()
         label = good_label(path, self.score_label)  # says what is wrong with a file that is none
-        if self.model_sha256 and sha256(path) != self.model_sha256.lower():
+        if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
             raise UsageError(
                 f"{self.label}: {path} (label {label}) has another sha256 than model_sha256 says"
             )
 
     def resolved(self) -> dict[str, Any]:
         """The settings as given, and what the model was."""
-        return super().resolved() | {"model_sha256": sha256(self._path())}
+        return super().resolved() | {"model_sha256": file_digest(self._path())}
 
     def resources(self) -> list[str]:
         return [self._path()]
@@ -195,12 +194,6 @@ class QualityShare(Scored, CorpusStep):
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         return resolve(self, sketches)
-
-    def applied(self, decisions: pa.Table) -> pa.Table:
-        """The score, and the threshold of those below it, whose reasons name it."""
-        score, threshold = decisions["score"], decisions["threshold"]
-        named = pc.if_else(pc.less(score, threshold), threshold, None)
-        return pa.table({"score": score, "threshold": named})
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         score = np.zeros(len(docs))

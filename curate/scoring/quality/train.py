@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from curate.disk.atomic import TEMPORARY, clear_temporary, replacing, write_text
+from curate.disk.digests import file_digest
 from curate.errors import UsageError
-from curate.scoring.fasttext.model_file import sha256
 from curate.scoring.language.examples import BATCH, Example, Lines
 from curate.scoring.language.fit import fit_apart
 from curate.scoring.language.training import Training
@@ -95,7 +95,7 @@ def train(
         "held_out": scores,
         "file": target.name,
         "bytes": target.stat().st_size,
-        "sha256": sha256(target),
+        "sha256": file_digest(target),
     }
     write_text(folder / CARD, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
     return card

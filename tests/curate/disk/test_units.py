@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.disk.units import amount, parse_size, scaled
+from curate.disk.units import format_bytes, format_scaled, parse_size
 from curate.errors import UsageError
 
 
@@ -29,9 +29,9 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 @given(st.integers(1, 10**20))
 def test_an_amount_reads_back_within_a_hundredth(size: int) -> None:
-    assert parse_size(amount(size)) == pytest.approx(size, rel=0.01)
+    assert parse_size(format_bytes(size)) == pytest.approx(size, rel=0.01)
 
 
 def test_three_figures() -> None:
-    found = [scaled(n) for n in (1.0, 999, 999.6, 12_345, 5.96e6, 1e14)]
+    found = [format_scaled(n) for n in (1.0, 999, 999.6, 12_345, 5.96e6, 1e14)]
     assert found == ["1 ", "999 ", "1.00 k", "12.3 k", "5.96 M", "100 T"]

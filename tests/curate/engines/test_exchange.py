@@ -173,7 +173,7 @@ def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, clu
     assert "write_keys" in done and len(bench.ids("there")) < 30
 
 
-def test_other_settings_reuse_what_was_measured(bench, cluster):
+def test_other_settings_give_the_same_bytes_on_a_cluster(bench, cluster):
     source = bench.jsonl("in.jsonl", pages(45))
     bench.run(["document_length", C4, "dedup_exact"], source, out="out", read=SMALL)
     sets = ("document_length.min=20", "c4.min_sentences=5")

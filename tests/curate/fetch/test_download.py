@@ -17,11 +17,11 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from curate.disk.units import parse_rate
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import Outcome, download, fetch_one
-from curate.fetch.rate import Rate, parse_rate
 from curate.fetch.sources import Refused, _checked_redirects
-from curate.fetch.transfer import Wanted
+from curate.fetch.transfer import Rate, Wanted
 from tests.curate.fetch.web import Web
 
 DATA = random.Random(5).randbytes(5000)

@@ -107,6 +107,6 @@ def test_a_manifest_names_parts_alone(sent, name):
     manifest = json.loads(path.read_text())
     (entry,) = list(manifest["files"].values())[:1]
     path.write_text(json.dumps(manifest | {"files": {name: entry}}))
-    with pytest.raises(RunFailed, match=r"has no manifest that can be read .it names "):
+    with pytest.raises(RunFailed, match=r"has no manifest that can be read \(it names "):
         home.refresh(file)
     assert untouched(victim)

@@ -93,7 +93,7 @@ def test_a_product_is_not_put_through_a_link(case):
     case.refuses("jsonl", "through a link", sets=("export.compression=gz",))
 
 
-@pytest.mark.parametrize("link", ["stages", "stages/*export*", "stages/*export*/jsonl"])
+@pytest.mark.parametrize("link", ["stages", "stages/*export*"])
 def test_stages_that_are_links_are_not_followed(case, link):
     (path,) = case.out.glob(link)
     shutil.rmtree(path)
@@ -105,6 +105,15 @@ def test_stages_that_are_links_are_not_followed(case, link):
     done = case.run()
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
     assert (case.victim / ".spill-x").is_dir() and (case.victim / ".part-x").exists()
+
+
+def test_a_product_empties_no_folder_that_a_link_leads_to(case):
+    (path,) = case.out.glob("stages/*export*/jsonl")
+    shutil.rmtree(path)
+    path.symlink_to(case.victim / "deep")
+    case.sql("DELETE FROM stages WHERE stage NOT LIKE 'published%'")
+    case.sql("UPDATE runs SET done = 0")
+    case.refuses("jsonl/file is not removed", sets=())
 
 
 @pytest.mark.parametrize("name", ["corpus", "rejected", ".corpus-new", ".corpus-old"])

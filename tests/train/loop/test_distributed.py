@@ -170,7 +170,7 @@ def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp
 def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
     shard_folder, processes, accumulate, each, step
 ):
-    from train.loop.plan import make_plan
+    from train.loop.start import make_plan
     from train.loop.step import Stepper
 
     config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)

@@ -112,8 +112,8 @@ def test_bf16_is_near_and_fp32_is_what_a_cpu_takes_by_itself(shard_folder, tmp_p
 def test_the_gradient_is_clipped_and_its_norm_before_that_logged(shard_folder, tmp_path, plain):
     from train.data.shards import read_shards
     from train.loop.distributed import Ranks
-    from train.loop.plan import make_plan
     from train.loop.run import Run
+    from train.loop.start import make_plan
 
     settings = dataclasses.replace(TRAIN, clip=0.01)
     plan, data = make_plan(shard_folder, MODEL, settings)

@@ -188,8 +188,8 @@ def test_amounts_are_readable() -> None:
     assert [amount(n) for n in (0, 999, 1000, 123_456, 5_600_000, 7e12)] == [
         "0 B",
         "999 B",
-        "1.0 kB",
+        "1.00 kB",
         "123 kB",
-        "5.6 MB",
-        "7000 GB",
+        "5.60 MB",
+        "7.00 TB",
     ]

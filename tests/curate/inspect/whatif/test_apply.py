@@ -1,4 +1,4 @@
-"""`whatif --apply` leaves the bytes of a run with these settings and measures only what it must."""
+"""`whatif --apply` leaves the bytes of a run with these settings and reuses whole stages."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from curate.corpus.stage_files import part_path
-from curate.documents.documents import NUMBER, Documents
 from curate.errors import LockHeld, UsageError
 from curate.inspect.whatif.apply import apply
-from curate.inspect.whatif.stored import Stored
+from curate.run.driver import Options
 from curate.run.ledger import Ledger
-from curate.run.outcome import Options
-from curate.steps.recipe import make_step
 from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
@@ -93,33 +87,15 @@ def test_in_place_it_resumes_and_goes_back_to_the_first_bytes(home: Any) -> None
     assert home.bytes_of("p") == before
 
 
-def test_only_documents_that_pass_or_fail_anew_before_an_edit_are_measured_again(
-    home: Any,
-) -> None:
-    folder = next((home.folder / "out" / "stages").glob("00-*"))
-    record = json.loads((home.folder / "out" / "run.json").read_text())
-    was = [make_step(s["name"], s["settings"]) for s in record["steps"][:4]]
-
-    def again(place: int, **settings: Any) -> tuple[int, int]:
-        now = list(was)
-        now[place] = make_step(was[place].name, was[place].model_dump() | settings)
-        stored = Stored(folder, 0, was, now)  # type: ignore[arg-type]
-        numbers = np.sort(
-            np.concatenate([t[NUMBER].to_numpy() for t in (stored.kept, stored.gone)])
-        )
-        docs = Documents(pa.table({NUMBER: numbers}))
-        found = stored.decide(docs)
-        taken = [t.num_rows for t in (*found.kept, *found.rejected)]
-        assert found.again.sum() + sum(taken) == len(numbers)
-        words = np.concatenate(
-            [t["gopher_quality.words"].to_numpy() for t in (stored.kept, stored.gone)]
-        )
-        return int(found.again.sum()), int(((words >= 20) & (words < 30)).sum())
-
-    measured, flipped = again(0, min_words=20)
-    assert 0 < measured <= flipped
-    assert again(3, min=20, max=300)[0] == 0
-    assert part_path(folder, 0, "kept").exists()
+def test_stages_before_the_change_are_reused_and_the_command_says_so(home: Any) -> None:
+    setting = "gopher_repetition.max_top_n_gram_chars={2: 0.15}"
+    done = home.command("whatif", "out", "--set", setting, "--apply", "-o", "late")
+    assert done.returncode == 0, done.stderr
+    assert "reusing 00-gopher_quality" in done.stderr
+    assert "computing 01-dedup_exact" in done.stderr
+    first = next((home.folder / "out" / "stages").glob("00-*"))
+    for path in sorted(first.glob("part-*.parquet")):
+        assert path.samefile(home.folder / "late" / "stages" / first.name / path.name)
 
 
 def test_a_changed_input_other_files_and_a_busy_folder_are_refused(bench: Any) -> None:

@@ -1,0 +1,95 @@
+"""Write the floor plan of docs/architecture.md from the docstrings of packages and modules.
+
+    python scripts/floor_plan.py            # writes it
+    python scripts/floor_plan.py --check    # exit status 1 where the document differs
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "architecture.md"
+# Rooms of curate in the order of import-linter's layers: each may import those below it.
+ROOMS = (
+    "cli", "api.py", "refresh", "demo", "inspect", "run", "engines", "products", "mix", "dedup",
+    "scoring", "extract", "filters", "corpus", "steps", "formats", "fetch", "documents", "text",
+    "pages", "terminal", "disk", "errors.py", "version.py",
+)  # fmt: skip
+PACKAGES = ("curate", "tokenize_kit", "train", "kernel_cache")
+
+
+def first_sentence(path: Path) -> str:
+    """The first paragraph of a module's docstring up to its first full stop."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".")
+
+
+def described(path: Path) -> str:
+    """A module's or a package's first sentence."""
+    return first_sentence(path / "__init__.py" if path.is_dir() else path)
+
+
+def entries(folder: Path) -> list[Path]:
+    """Packages and modules of a folder: those of curate in the order of layers."""
+    paths = [p for p in folder.iterdir() if (p / "__init__.py").exists() or p.suffix == ".py"]
+    order = {name: place for place, name in enumerate(ROOMS)} if folder.name == "curate" else {}
+    names = sorted(paths, key=lambda p: (order.get(p.name, len(order)), p.is_file(), p.name))
+    return [p for p in names if p.name != "__init__.py"]
+
+
+def rooms(folder: Path, depth: int = 0) -> list[str]:
+    """One line a package, those within it indented."""
+    name = f"{'  ' * depth}{folder.name}/"
+    lines = [f"{name:<22} {described(folder)}"]
+    for path in entries(folder):
+        if path.is_dir():
+            lines += rooms(path, depth + 1)
+        elif depth == 0 and folder.name == "curate":
+            lines.append(f"{'  ' + path.name:<22} {described(path)}")
+    return lines
+
+
+def modules(folder: Path) -> list[str]:
+    """Markdown: a heading a package, a line a module."""
+    files = [p for p in entries(folder) if p.is_file()]
+    lines = []
+    if files:
+        lines += ["", f"**{folder.relative_to(ROOT)}/**: {described(folder)}.", ""]
+        lines += [f"- `{path.name}`: {described(path)}." for path in files]
+    for path in entries(folder):
+        if path.is_dir():
+            lines += modules(path)
+    return lines
+
+
+def written(document: str) -> str:
+    """The document with both generated parts as the tree has them."""
+    parts = {
+        "rooms": ["```", *(line for name in PACKAGES for line in rooms(ROOT / name)), "```"],
+        "modules": [line for name in PACKAGES for line in modules(ROOT / name)][1:],
+    }
+    for part, lines in parts.items():
+        begin, end = f"<!-- {part}: made by scripts/floor_plan.py -->", f"<!-- end of {part} -->"
+        before, _, rest = document.partition(begin)
+        _, _, after = rest.partition(end)
+        document = f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{after}"
+    return document
+
+
+def main() -> int:
+    before = DOCUMENT.read_text(encoding="utf-8")
+    after = written(before)
+    if "--check" in sys.argv:
+        if after != before:
+            print("docs/architecture.md differs: run python scripts/floor_plan.py")
+        return int(after != before)
+    DOCUMENT.write_text(after, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

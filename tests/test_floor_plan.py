@@ -1,0 +1,25 @@
+"""docs/architecture.md lists the rooms and modules that there are."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_floor_plan_is_that_of_the_docstrings() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "floor_plan.py"))
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert script["written"](document) == document, "run python scripts/floor_plan.py"
+
+
+def test_every_module_says_what_it_is() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "floor_plan.py"))
+    silent = [
+        path
+        for package in script["PACKAGES"]
+        for path in (ROOT / package).rglob("*.py")
+        if not script["first_sentence"](path)
+    ]
+    assert silent == []
