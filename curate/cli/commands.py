@@ -84,22 +84,18 @@ def evaluate_language(
 ) -> None:
     """`llmcurate language evaluate`: prints the figures; nothing is written without OUT."""
     from curate.corpus.direct import DirectInput
-    from curate.inspect.evaluate.language import evaluate, write
+    from curate.inspect import results
+    from curate.inspect.evaluate.language import evaluate, render
     from curate.scoring.language.scores import table
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
-
+    results.check_folder(out)
     plan = make_plan(build("evaluate", []), inputs)
     for notice in plan.inputs.notices:
         say(notice)
     direct = DirectInput(plan.inputs, plan.recipe.read)
     result = evaluate(model, direct.batches(None), label, max_chars)
-    result["corrupt"] = direct.tally["corrupt"]
-    if out is not None:
-        for path in write(result, inputs, out):
-            say(f"wrote {path}", as_json)
-    print(json.dumps(result, ensure_ascii=False) if as_json else table(result))
+    figures = {"inputs": inputs, **result, "corrupt": direct.tally["corrupt"]}
+    results.show(figures, lambda: table(figures), lambda: render(figures, inputs), out, as_json)
 
 
 def pretrain(
@@ -196,15 +192,18 @@ def compare(
 ) -> int:
     """`llmcurate dedup compare`; 1 where a method failed."""
     from curate.inspect.compare import compare as comparing
-    from curate.inspect.compare import terminal as compare_text
 
     inputs, out = _inputs(inputs), _folder(how, "compare")
     found = comparing.compare(inputs, methods, sets, out, tokenizer, how.workers, how.quiet)
     if not how.quiet or not how.as_json:
-        print(compare_text.text(found))
+        print(comparing.text(found))
         print(f"page: {out / 'compare.html'}")
     if how.as_json:
-        print(json.dumps({**found.dump(), "paths": _paths(out, "compare")}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {**found.dump(), "paths": _paths(out, "compare", "compare")}, ensure_ascii=False
+            )
+        )
     return 1 if found.failed else 0
 
 
@@ -217,15 +216,18 @@ def evaluate_dedup(
 ) -> None:
     """`llmcurate dedup evaluate`; plants: of each kind, seed, most documents."""
     from curate.inspect.evaluate import dedups as evaluating
-    from curate.inspect.evaluate import dedups_terminal as evaluate_text
 
     inputs, out = _inputs(inputs), _folder(how, "evaluate")
     found = evaluating.evaluate(inputs, methods, sets, out, *plants, how.workers, how.quiet)
     if not how.quiet or not how.as_json:
-        print(evaluate_text.text(found))
-        print(f"page: {out / 'evaluate.html'}")
+        print(evaluating.text(found))
+        print(f"page: {out / 'evaluation.html'}")
     if how.as_json:
-        print(json.dumps({**found.dump(), "paths": _paths(out, "evaluate")}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {**found.dump(), "paths": _paths(out, "evaluate", "evaluation")}, ensure_ascii=False
+            )
+        )
 
 
 def _inputs(inputs: list[str]) -> list[str]:
@@ -240,29 +242,29 @@ def _folder(how: How, title: str) -> Path:
     return _workspace("-o OUT").out_for(title, "")
 
 
-def _paths(out: Path, title: str) -> dict[str, str]:
-    return {title: str(out / f"{title}.json"), "page": str(out / f"{title}.html")}
+def _paths(out: Path, key: str, name: str) -> dict[str, str]:
+    return {key: str(out / f"{name}.json"), "page": str(out / f"{name}.html")}
 
 
 def stats(inputs: list[str], out: Path | None, as_json: bool) -> None:
     """`llmcurate stats`; nothing is written without OUT."""
     import sys
 
-    from curate.inspect.stats import statistics
-    from curate.inspect.stats import terminal as stats_text
+    from curate.inspect import results
+    from curate.inspect import stats as statistics
 
     if not inputs:
         inputs = [str(_workspace("IN").need("corpus", "llmcurate run RECIPE IN..."))]
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
-    found = statistics.gather(inputs)
-    if not as_json:
-        print(stats_text.text(found, sys.stdout.encoding))
-    if out is not None:
-        for path in statistics.write(found, inputs, out):
-            say(f"wrote {path}", as_json)
-    if as_json:
-        print(json.dumps(found, ensure_ascii=False))
+    results.check_folder(out)
+    figures = {"inputs": inputs, **statistics.gather(inputs)}
+    results.show(
+        figures,
+        lambda: statistics.text(figures, sys.stdout.encoding),
+        lambda: statistics.render(figures, inputs),
+        out,
+        as_json,
+        name="stats",
+    )
 
 
 def _workspace(missing: str) -> workspace.Workspace:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from curate.errors import UsageError
-from curate.terminal.progress import say
 
 NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
 
@@ -61,15 +60,14 @@ def evaluate(
     label: str | None,
     as_json: bool,
 ) -> None:
-    """Prints the figures; with OUT also evaluate.json and evaluate.html."""
+    """Prints the figures; with OUT also evaluation.json and evaluation.html."""
+    from curate.inspect import results
     from curate.inspect.evaluate.quality import evaluate as run
-    from curate.inspect.evaluate.quality import write
+    from curate.inspect.evaluate.quality import render
 
-    found = run(model, positive, negative, label, as_json)
-    if out is not None:
-        for path in write(found, out):
-            say(f"wrote {path}", as_json)
-    print(json.dumps(found, ensure_ascii=False) if as_json else text(found))
+    results.check_folder(out)
+    figures = run(model, positive, negative, label, as_json)
+    results.show(figures, lambda: text(figures), lambda: render(figures), out, as_json)
 
 
 def threshold(

@@ -25,7 +25,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24
 # Colours that stand for CSS variables until the SVG is written.
 INK, MUTED, ACCENT, GONE, GRID = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", ACCENT: "accent", GONE: "gone", GRID: "line"}
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "llmcurate",
     "text.parse_math": False,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from curate.disk.units import format_percent
 
-
 if TYPE_CHECKING:
     from markupsafe import Markup
 
@@ -77,9 +76,10 @@ def without_texts(page: str) -> str:
     )
 
 
-def percent(part: float, whole: float = 1) -> str:
-    """A share, with a space that no line breaks at; 0 % of nothing."""
-    return format_percent(part / whole if whole else 0.0).replace(" ", "\u00a0")
+def percent(part: float | None, whole: float = 1) -> str:
+    """A share, with a space that no line breaks at; 0 % of nothing, `-` for None."""
+    share = part if part is None else part / whole if whole else 0.0
+    return format_percent(share).replace(" ", "\u00a0")
 
 
 def number(value: float | None) -> str:

@@ -23,8 +23,8 @@ def render(template: str, **values: Any) -> str:
 
     `contents` collects (anchor, title) of the sections that hold anything, for the navigation.
     """
-    page: str = _environment().get_template(template).render(
-        {"contents": [], "policy": POLICY, **values}
+    page: str = (
+        _environment().get_template(template).render({"contents": [], "policy": POLICY, **values})
     )
     return page.encode("utf-8", "replace").decode("utf-8")
 

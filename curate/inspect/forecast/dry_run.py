@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.run import funnel
+from curate.disk.units import format_bytes
 from curate.run.driver import done_before
 from curate.run.outcome import Options
 from curate.run.plan import RunPlan, stage_folder
@@ -65,7 +65,7 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
 def describe(plan: RunPlan, out: Path) -> str:
     """The plan for people: stages, partitions, what is reused."""
     found = plan_record(plan, out)
-    files, parts, size = found["files"], found["partitions"], funnel.amount(found["bytes"])
+    files, parts, size = found["files"], found["partitions"], format_bytes(found["bytes"])
     lines = [f"{plan.recipe.name} -> {out}", f"  input: {files} files, {size}, {parts} partitions"]
     for stage in found["stages"]:
         done = stage["partitions_done"]

@@ -81,7 +81,7 @@ def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
             "engine": "Set aside by the engine.",
         }
         | about,
-        "steps": funnel.rows(record) if record.get("stages") else [],
+        "steps": funnel.rows(record) if "totals" in record else [],
         "totals": _totals(record, ratio, measured) if "totals" in record else [],
         "product_line": funnel.product_line,
         "reasons": funnel.reasons,
