@@ -24,7 +24,7 @@ def measure(ours: bool) -> dict[str, float]:
     import torch
     import torch.nn.functional as F
 
-    from train.loop.losses import chunk_of, loss_sums
+    from train.objectives.losses import chunk_of, loss_sums
 
     def loss(features: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         if ours:

@@ -55,7 +55,7 @@ def ours(data: str, name: str, context: int, rows: int, steps: int) -> None:
 
     import torch
 
-    from train.loop.config import TrainConfig
+    from train.config import TrainConfig
     from train.loop.pretrain import pretrain
     from train.model.presets import preset
 

@@ -33,7 +33,7 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
     """Estimate and measured bytes of one case, in this process."""
     import torch
 
-    from train.loop.config import TrainConfig
+    from train.config import TrainConfig
     from train.loop.step import Sums
     from train.measure.estimate import training_memory
     from train.model.decoder import Decoder

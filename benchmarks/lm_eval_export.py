@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from curate.cli.trained_commands import export
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
+from train.config import TrainConfig
 from train.data.shards import end_of_text
 from train.generate.generate import load
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
 

@@ -76,13 +76,13 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
     """In a process of its own: train, print the figures."""
     import torch
 
+    from train.config import TrainConfig
     from train.data.feed import Feed
     from train.loop.attends import attends
-    from train.loop.config import TrainConfig
     from train.loop.distributed import Ranks
-    from train.loop.plan import Plan
     from train.loop.run import Run
     from train.model.presets import preset
+    from train.runs.plan import Plan
 
     gpu = torch.cuda.is_available()
     if not gpu:

@@ -78,9 +78,7 @@ def execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
     if how.scratch is not None and not url:
         raise UsageError(f"--scratch is for an OUT that is a URL; {out} is a folder")
     if how.dry_run:
-        from curate.inspect.forecast.dry_run import show
-
-        show(plan, out, how, space)
+        _show_plan(plan, out, how, space)
         return Outcome(out, plan)
     store = Store(url) if url else None
     if store is not None:
@@ -92,6 +90,31 @@ def execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
         outcome.published = {"url": store.url, **publish(out, store)}
     tell(outcome, how)
     return outcome
+
+
+def _show_plan(plan: RunPlan, out: Path, how: How, space: workspace.Workspace | None) -> None:
+    """Prints the plan, and a forecast where documents go through stages."""
+    from curate.run.preview import describe, plan_record
+
+    if not plan.stages:
+        print(describe(plan, out))
+        if how.as_json and all(p.makes != "corpus" for p in plan.recipe.products):
+            print(json.dumps(plan_record(plan, out), ensure_ascii=False))  # a mix prints its own
+        return
+    from curate.inspect.forecast.figures import find_figures
+    from curate.inspect.forecast.forecast import forecast, parse_prices
+    from curate.inspect.forecast.terminal import text
+
+    prices = parse_prices(how.scale.prices)
+    sources = find_figures(plan.recipe, how.scale.sample, out, space)
+    workers = how.options(how.workers or (space.workers if space else 0)).count()
+    result = forecast(plan, sources, workers, prices, how.scale.as_if)
+    if not (how.as_json and how.quiet):
+        if plan.inputs.files:
+            print(describe(plan, out))
+        print(text(result))
+    if how.as_json:
+        print(json.dumps({**plan_record(plan, out), "forecast": result.dump()}, ensure_ascii=False))
 
 
 def _plan(

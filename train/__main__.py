@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.settings import from_dict
 
 
@@ -62,7 +62,7 @@ def _settings(sets: list[str]) -> dict[str, Any]:
 
 
 def _print(line: dict[str, Any]) -> None:
-    from train.loop.metrics import finite
+    from train.runs.metrics import finite
 
     print(json.dumps(finite(line)), flush=True)
 

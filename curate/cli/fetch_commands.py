@@ -9,8 +9,8 @@ from pathlib import Path
 from curate.disk.units import format_bytes, parse_rate
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import download, fetch_one, forbid_offline
+from curate.fetch.file_lists import wanted_files
 from curate.fetch.transfer import Wanted
-from curate.fetch.wanted import wanted_files
 from curate.terminal.progress import Progress, say
 
 

@@ -56,8 +56,8 @@ def _config(model: str, vocab: int | None) -> ModelConfig:
     """A preset, or the configuration of a trained model."""
     import dataclasses
 
-    from train.loop.checkpoint import load_plan, newest
     from train.model.presets import PRESETS, preset
+    from train.runs.checkpoint import load_plan, newest
 
     folder = Path(model)
     if model not in PRESETS and folder.is_dir():

@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.corpus.shuffle import groups as shuffle_groups
-from curate.corpus.shuffle.groups import MOST
-from curate.corpus.shuffle.slices import read_slice, write_slices
+from curate.corpus.shuffle import tasks as shuffle_tasks
+from curate.corpus.shuffle.tasks import MOST, read_slice, write_slices
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.disk.atomic import TEMPORARY, replacing
@@ -50,7 +49,7 @@ def members_query(source: str, survivor: str) -> str:
 
 def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    found = shuffle_groups.groups(sketches.files)
+    found = shuffle_tasks.groups(sketches.files)
     if not AT_ONCE < sum(group.rows for group in found) < MOST:
         query = members_query("sketches", step.survivor)
         sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
@@ -65,11 +64,11 @@ def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
     return counts
 
 
-def phases(step: DedupExact, sketches: Sketches, found: list[shuffle_groups.Group]) -> list[Phase]:
+def phases(step: DedupExact, sketches: Sketches, found: list[shuffle_tasks.Group]) -> list[Phase]:
     """The phases before decisions, of a corpus of several groups."""
     from curate.corpus.shuffle.buckets import find_buckets
     from curate.corpus.shuffle.candidates import picked
-    from curate.corpus.shuffle.keys import part_keys
+    from curate.corpus.shuffle.partitions import part_keys
 
     columns = ["key", *survivors.preferred_by(step.survivor)]
 
@@ -82,14 +81,14 @@ def phases(step: DedupExact, sketches: Sketches, found: list[shuffle_groups.Grou
     def rows(folder: Path, done: Done) -> dict[str, Any]:
         slices = max(1, -(-done.facts["candidates"] // SLICE))
         tasks = picked(found, done.folder("buckets"), folder, columns=columns, slices=slices)
-        shuffle_groups.run_tasks(sketches.run, f"{__name__}:write_rows", tasks)
+        shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_rows", tasks)
         return {"slices": slices}
 
     def members(folder: Path, done: Done) -> dict[str, Any]:
         told = {"rows": str(done.folder("rows")), "groups": done.facts["groups"]}
         told |= {"folder": str(folder), "survivor": step.survivor}
         tasks = [{"part": part, **told} for part in range(done.facts["slices"])]
-        shuffle_groups.run_tasks(sketches.run, f"{__name__}:write_members", tasks)
+        shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_members", tasks)
         return {}
 
     return [
@@ -125,7 +124,7 @@ def _picked(task: Task) -> Picked:
 
 def write_rows(task: Task) -> dict[str, Any]:
     """A task: the rows of a group's candidates, cut into slices by their keys. Held are all."""
-    from curate.corpus.shuffle.keys import fixed_rows
+    from curate.corpus.shuffle.partitions import fixed_rows
 
     mine, slices = _picked(task), task["slices"]
     table = pa.Table.from_batches(mine.batches(task["columns"]), mine.schema(task["columns"]))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from curate.corpus.direct import DirectInput
 from curate.disk.database import database, literal
-from curate.disk.parquet_writer import TableWriter
+from curate.disk.parquet_writer import TableWriter, one_array
 from curate.disk.units import format_bytes, format_percent, format_scaled
 from curate.documents.documents import Documents
 from curate.errors import UsageError
@@ -28,7 +28,7 @@ from curate.formats.reading import ReadSettings
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
 from curate.pages.html import plain
 from curate.terminal.tables import table
-from curate.text.buffers import as_large_string, one_array
+from curate.text.buffers import as_large_string
 from curate.text.tables import segments
 
 LENGTHS = ("characters", "words", "bytes")  # words: runs without white space

@@ -18,7 +18,7 @@ from curate.errors import RunFailed, UsageError, as_failure
 from curate.steps.contracts import Product, ProductContext, sha256
 
 if TYPE_CHECKING:
-    from train.loop.config import TrainConfig
+    from train.config import TrainConfig
 
 
 # Training in several processes: torchrun starts them, this one reports.
@@ -197,8 +197,8 @@ class PretrainProduct(Product):
 
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
+        from train.config import stages_of
         from train.errors import TrainError
-        from train.loop.stages import stages_of
 
         try:
             stages_of(self._config())
@@ -207,7 +207,7 @@ class PretrainProduct(Product):
         return self
 
     def _config(self) -> TrainConfig:
-        from train.loop.config import TrainConfig
+        from train.config import TrainConfig
         from train.settings import from_dict
 
         return from_dict(TrainConfig, self._settings(), "pretrain")
@@ -230,7 +230,7 @@ class PretrainProduct(Product):
     def identity(self) -> dict[str, Any]:
         """Without what changes no result, so that a run stopped goes on under other such settings,
         after a spike for instance."""
-        from train.loop.config import TrainConfig
+        from train.config import TrainConfig
         from train.model.presets import PRESETS
 
         digests = [_shards_digest(Path(path)) for path in self._own()]

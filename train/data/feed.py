@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from train.config import Source, TrainConfig, locate, names, stages_of
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.part import Foreign, Ints
 from train.data.permutation import key_of, permuted
 from train.data.rows import Batch, Rows, split
 from train.data.shards import Shards, read_shards
-from train.data.sources import Source
 from train.errors import TrainError
-from train.loop.config import TrainConfig
-from train.loop.stages import locate, names, stages_of
 
 # Which rows a step takes: a pure function of (seed, step), whoever asks and however often.
 #

@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import torch
 
+from train.config import Source
 from train.data.rows import Batch, Rows
 from train.data.shards import Shards
-from train.data.sources import Source
 from train.errors import TrainError
 
 

@@ -14,11 +14,11 @@ from train.data.shards import end_of_text
 from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.generate.sampling import Chooser, Sampling
-from train.loop.checkpoint import load_model, load_plan, newest
 from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.runs.checkpoint import load_model, load_plan, newest
 
 # Texts that grow by a token at a time, with a cache of what the model has read.
 

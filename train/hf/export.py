@@ -22,10 +22,10 @@ from train.errors import TrainError
 from train.files import encode_json, remove, sync
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
-from train.loop.checkpoint import load_plan, newest, weights_of
-from train.loop.plan import Plan
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
+from train.runs.checkpoint import load_plan, newest, weights_of
+from train.runs.plan import Plan
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SHARD_BYTES = 5 * 10**9  # what transformers' save_pretrained takes

@@ -17,13 +17,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from train.config import TrainConfig
 from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.files import write_atomic
 from train.hf.families import FAMILIES
 from train.hf.family import Family
 from train.hf.settings import read_json
-from train.loop.checkpoint import (
+from train.measure.accounting import parameters
+from train.model.config import ModelConfig
+from train.runs.checkpoint import (
     Keep,
     Snapshot,
     State,
@@ -33,10 +36,7 @@ from train.loop.checkpoint import (
     weights_of,
     write,
 )
-from train.loop.config import TrainConfig
-from train.loop.plan import Plan
-from train.measure.accounting import parameters
-from train.model.config import ModelConfig
+from train.runs.plan import Plan
 
 _FILE = re.compile(r"[\w.-]+\.safetensors")
 _FLOATS = ("F64", "F32", "F16", "BF16")

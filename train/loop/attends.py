@@ -9,7 +9,7 @@ import torch
 
 from train.attention import BACKENDS, Alibi, Mask, Relative
 from train.attention.choice import resolve
-from train.loop.config import TrainConfig
+from train.config import TrainConfig
 from train.loop.distributed import computes_in
 from train.model.config import ModelConfig
 

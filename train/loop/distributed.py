@@ -18,9 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from train.config import TrainConfig, stages_of
 from train.errors import TrainError
-from train.loop.config import TrainConfig
-from train.loop.stages import stages_of
 from train.model.decoder import Decoder
 
 # Where a run computes, and in which precision.

@@ -17,18 +17,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.files import encode_json, remove, write_atomic
 from train.generate.generate import continue_text
 from train.loop.attends import attends, said
-from train.loop.checkpoint import best, complete, load_plan, load_state, newest, no_link, step_of
-from train.loop.config import TrainConfig
 from train.loop.distributed import Ranks, ranks
 from train.loop.evaluate import HeldOut
-from train.loop.metrics import read_lines
-from train.loop.plan import Plan
 from train.loop.run import Progress, Run
 from train.loop.start import make_plan
 from train.measure.accounting import parameters
@@ -36,6 +33,9 @@ from train.measure.which import remember
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.whole import fill, whole
+from train.runs.checkpoint import best, complete, load_plan, load_state, newest, no_link, step_of
+from train.runs.metrics import read_lines
+from train.runs.plan import Plan
 
 if TYPE_CHECKING:
     from train.loop.run import Run

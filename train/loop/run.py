@@ -12,20 +12,8 @@ import torch
 
 from train.data.feed import Feed
 from train.errors import TrainError
-from train.loop.average import Average
-from train.loop.checkpoint import (
-    Saver,
-    State,
-    load_average,
-    load_model,
-    load_optimizer,
-    load_state,
-    newest,
-)
 from train.loop.distributed import Ranks, autocast, settle, split_model
 from train.loop.evaluate import HeldOut, evaluate, scored
-from train.loop.metrics import Log, Pending
-from train.loop.plan import Plan
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over
 from train.loop.step import Stepper
@@ -34,6 +22,18 @@ from train.measure.describe import peak_of
 from train.model.decoder import Decoder
 from train.optim.registry import optimizers
 from train.optim.schedules import learning_rate
+from train.runs.average import Average
+from train.runs.checkpoint import (
+    Saver,
+    State,
+    load_average,
+    load_model,
+    load_optimizer,
+    load_state,
+    newest,
+)
+from train.runs.metrics import Log, Pending
+from train.runs.plan import Plan
 
 Progress = Callable[[dict[str, Any]], None]
 

@@ -22,9 +22,9 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import encode_json, write_atomic
-from train.loop.config import TrainConfig
 
 LEAST_MAD = 0.001
 MOST = 10  # spikes in a window: more are not accidents, and the run stops

@@ -8,18 +8,14 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
 from train.data.tokenizer import load_tokenizer
 from train.errors import TrainError
 from train.files import sha256
 from train.hf.load import load, look
 from train.loop.attends import attends
-from train.loop.checkpoint import load_plan, newest, weights_of
-from train.loop.config import TrainConfig
 from train.loop.distributed import pick_device
-from train.loop.metrics import need_tensorboard
-from train.loop.plan import Plan
-from train.loop.stages import stages_of
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset
@@ -27,6 +23,9 @@ from train.objectives.objectives import objective
 from train.optim.registry import check
 from train.optim.schedules import schedule
 from train.optim.whole import fill
+from train.runs.checkpoint import load_plan, newest, weights_of
+from train.runs.metrics import need_tensorboard
+from train.runs.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,55 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
 from train.data.prefetch import Ahead
 from train.data.rows import Batch
-from train.loop.config import TrainConfig
 from train.loop.distributed import Ranks, autocast, averaging, parallel
-from train.loop.losses import chunk_of, loss_sums
-from train.loop.stages import stages_of
 from train.model.decoder import Decoder
+from train.objectives.losses import Sums
 from train.objectives.objectives import Example, objective
 from train.optim.part import Optimizers
 from train.optim.whole import whole
+from train.runs.metrics import Measured
 
 Allow = Callable[[float, float], bool]
-
-
-class Sums(nn.Module):
-    """Of a micro-batch's targets: the sums of the loss, of nats, of squared log normalisers."""
-
-    def __init__(self, model: Decoder, config: TrainConfig) -> None:
-        super().__init__()
-        self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
-
-    def forward(
-        self, inputs: Tensor, targets: Tensor, documents: Tensor | None, prefix: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        features = self.model.features(inputs, documents=documents, prefix=prefix)
-        return loss_sums(
-            features.flatten(0, 1),
-            targets.flatten(),
-            *self.model.head_weights(),
-            chunk=chunk_of(self.model.config.vocab, self.chunk, inputs.device.type),
-            z_loss=self.z_loss,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What a step was, on the device: nobody has waited for it. ``values``, float64: loss (nats a
-    token), z-loss, norm of the gradient before clipping, tokens that counted, and tokens that were
-    read. ``updated``: the weights were.
-    """
-
-    values: Tensor
-    updated: bool = True
 
 
 class Stepper:

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from train.errors import TrainError
-from train.loop.losses import chunk_of
 from train.measure.accounting import attended, cache_bytes_per_token, flops_per_token, parts
 from train.measure.architecture import row
 from train.measure.estimate import training_memory
 from train.model.config import MLPS, ModelConfig
+from train.objectives.losses import chunk_of
 
 # What GPUs can do: for the share of a peak that training uses (MFU), and for what bounds it.
 

@@ -18,10 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from train.loop.config import TrainConfig
-from train.loop.step import Sums
+from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.objectives.losses import Sums
 
 # Bytes of optimiser state a parameter: (in matrices of the blocks, in all else).
 STATES = {"adamw": (8, 8), "muon": (4, 8), "lion": (4, 4), "adafactor": (0, 0)}

@@ -11,14 +11,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from train.config import Source, TrainConfig, locate, names
 from train.data.feed import Feed
-from train.data.sources import Source
 from train.errors import TrainError
 from train.files import encode_json, write_atomic
-from train.loop.checkpoint import load_plan, newest
-from train.loop.config import TrainConfig
-from train.loop.metrics import read_lines
-from train.loop.stages import locate, names
+from train.runs.checkpoint import load_plan, newest
+from train.runs.metrics import read_lines
 
 
 def remember(out: Path, feed: Feed) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.loop.config import TrainConfig
+from train.config import TrainConfig
 from train.optim.groups import Groups
 from train.optim.part import Part
 from train.optim.whole import like, whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from train.loop.config import TrainConfig
+from train.config import TrainConfig
 from train.optim.groups import Groups
 from train.optim.part import Part
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.loop.config import TrainConfig
+from train.config import TrainConfig
 from train.optim import adamw
 from train.optim.groups import Groups
 from train.optim.part import Part

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from torch import nn
 
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.optim.adafactor import adafactor
 from train.optim.adamw import adamw
 from train.optim.groups import Groups, group

@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from train.config import TrainConfig, locate, stages_of
 from train.errors import TrainError
-from train.loop.config import TrainConfig
-from train.loop.stages import locate, stages_of
 
 
 @dataclass(frozen=True, kw_only=True)

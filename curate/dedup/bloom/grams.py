@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.text.buffers import as_large_string, text_buffers
-from curate.text.hash128 import hash128
-from curate.text.hashing import mix
-from curate.text.pieces import newline_lines, strip_space
+from curate.text.hashing import hash128, mix
+from curate.text.lines import newline_lines, strip_space
 from curate.text.uax29 import class_table, state_table, uax_hashes
 from kernel_cache import njit
 

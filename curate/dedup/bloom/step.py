@@ -23,7 +23,7 @@ from curate.dedup.bloom.ordered_pass import Tally
 from curate.dedup.step import DedupStep
 from curate.documents.cutting import cut
 from curate.documents.documents import NUMBER, Documents, Spans
-from curate.text.pieces import strip_space
+from curate.text.lines import strip_space
 from kernel_cache import njit
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.corpus.shuffle.arrays import map_array, new_array, unmap
 from curate.corpus.shuffle.candidates import Picked, picked
-from curate.corpus.shuffle.groups import Group, run_tasks
-from curate.corpus.shuffle.room import mapped, release, room
+from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.disk.atomic import replacing
@@ -88,7 +88,7 @@ def write_candidates(
     columns = survivors.preferred_by(policy)
     tasks = picked(found, bits, folder, columns=columns)
     run_tasks(sketches.run, "curate.dedup.minhash.candidates:write_rows", tasks)
-    order = room(count, np.uint32, folder)
+    order = new_array(count, np.uint32, folder)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)
         k = total = 0
@@ -133,8 +133,8 @@ class Ids:
     """The candidates' ids by k, from files that are mapped into memory."""
 
     def __init__(self, folder: Path) -> None:
-        self._ends = mapped(folder / ENDS, np.int64)
-        self._data = mapped(folder / NAMES, np.uint8)
+        self._ends = map_array(folder / ENDS, np.int64)
+        self._data = map_array(folder / NAMES, np.uint8)
 
     def of(self, which: np.ndarray) -> pa.LargeStringArray:
         """Their ids; an empty text for a number that no candidate has."""
@@ -142,8 +142,8 @@ class Ids:
 
     def forget(self) -> None:
         """Gives the memory of what was read back to the system."""
-        release(self._ends)
-        release(self._data)
+        unmap(self._ends)
+        unmap(self._data)
 
 
 def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:

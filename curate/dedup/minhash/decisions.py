@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.decisions import COLUMNS
+from curate.corpus.shuffle.arrays import load_array, map_array, new_array, unmap
 from curate.corpus.shuffle.candidates import set_bits
-from curate.corpus.shuffle.room import loaded, mapped, release, room
 from curate.dedup.minhash.candidates import (
     BATCH,
     ORDER,
@@ -55,8 +55,8 @@ def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
     """(values by k, what makes similarities of them): of verified pairs the values themselves,
     else shared buckets, whose share of the bands estimates s^rows."""
     if (edges / SIMILARITY).exists():
-        return mapped(edges / SIMILARITY, np.float64), lambda found: found
-    shared = loaded(edges / SHARED, np.uint16)
+        return map_array(edges / SIMILARITY, np.float64), lambda found: found
+    shared = load_array(edges / SHARED, np.uint16)
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
     return shared, lambda found: of[found]
 
@@ -75,9 +75,9 @@ def write_decisions(
 
     The folders are those of the phases `candidates`, in so many pieces, and `edges`.
     """
-    root = loaded(edges / ROOTS, np.uint32)
-    partner = room(len(root), np.uint32, path.parent)
-    partner[:] = loaded(edges / PARTNERS, np.uint32)
+    root = load_array(edges / ROOTS, np.uint32)
+    partner = new_array(len(root), np.uint32, path.parent)
+    partner[:] = load_array(edges / PARTNERS, np.uint32)
     values, similarity_of = _similarities(edges, *banding)
     member = members_of_two(root)
     ids = Ids(candidates)
@@ -114,6 +114,6 @@ def write_decisions(
             ]
             writer.write_table(pa.table(columns, schema=COLUMNS))
             members += len(k)
-            release(values)
+            unmap(values)
             ids.forget()
     return {"clusters": count, "members": members, "dropped": members - count}, histogram

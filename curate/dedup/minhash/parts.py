@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from curate.corpus.shuffle.arrays import count_up, load_array, new_array
 from curate.corpus.shuffle.buckets import bucket_files, chunks
 from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
 from curate.corpus.shuffle.candidates import BITS, number_of, ones_before
-from curate.corpus.shuffle.room import count_up, loaded, room
 from curate.dedup.minhash.forest import flatten, union
 from curate.dedup.minhash.ordered import renumber
 from kernel_cache import njit
@@ -85,17 +85,17 @@ def write_parts(
     """
     count = len(order)
     most = max(most or PART, -(-count // MOST_PARTS))
-    bits = loaded(buckets / BITS, np.uint64)
+    bits = load_array(buckets / BITS, np.uint64)
     before = ones_before(bits)
     files = bucket_files(buckets, pieces)
     place, begins = order, np.array([0, count])
     if count > most:
-        parent = room(count, np.uint32, folder)
+        parent = new_array(count, np.uint32, folder)
         count_up(parent)
         for members, sizes in chunks(files):
             join(members, sizes, bits, before, parent)
         flatten(parent)
-        part, place = room(count, np.uint32, folder), room(count, np.uint32, folder)
+        part, place = new_array(count, np.uint32, folder), new_array(count, np.uint32, folder)
         begins = part_components(parent, most, part)
         place_candidates(order, part, begins, parent, place)
     place.tofile(folder / PLACES)

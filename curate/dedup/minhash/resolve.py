@@ -4,7 +4,7 @@ keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Wh
 makes shingles, sorts keys or verifies pairs is split into tasks. The order of candidates, the
 forest over buckets and the merging of what tasks found are one process's: beside fixed buffers its
 memory is for a bit a document, and arrays of up to 20 bytes a candidate, which shares a bucket;
-each of them lies in a mapped file from 64 MB on (shuffle/room.py).
+each of them lies in a mapped file from 64 MB on (shuffle/arrays.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.shuffle.arrays import load_array
 from curate.corpus.shuffle.buckets import find_buckets
 from curate.corpus.shuffle.candidates import picked
-from curate.corpus.shuffle.groups import groups, run_tasks
-from curate.corpus.shuffle.keys import part_keys
-from curate.corpus.shuffle.room import loaded
+from curate.corpus.shuffle.partitions import part_keys
+from curate.corpus.shuffle.tasks import groups, run_tasks
 from curate.corpus.sketches import Sketches
 from curate.dedup.minhash.bits import packed_bytes, standard_error
 from curate.dedup.minhash.candidates import ORDER, write_candidates
@@ -54,7 +54,7 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
         return write_candidates(folder, sketches, found, bits, count, step.survivor)
 
     def ordered(folder: Path, done: Done) -> dict[str, Any]:
-        order = loaded(done.file("candidates", ORDER), np.uint32)
+        order = load_array(done.file("candidates", ORDER), np.uint32)
         found = done.folder("buckets"), done.facts["pieces"], order
         return (write_ordered if step.verify is None else write_parts)(folder, *found)
 

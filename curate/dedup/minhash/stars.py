@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from curate.corpus.shuffle.arrays import count_up, new_array
 from curate.corpus.shuffle.buckets import bucket_files, chunks
 from curate.corpus.shuffle.partitions import (
     PairFiles,
@@ -18,7 +19,6 @@ from curate.corpus.shuffle.partitions import (
     partition_bits,
     read_partitions,
 )
-from curate.corpus.shuffle.room import count_up, room
 from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, union
 from curate.disk.atomic import TEMPORARY
 from kernel_cache import njit
@@ -94,7 +94,7 @@ def write_stars(
 ) -> dict[str, Any]:
     """Phase `edges`: root, partner and shared buckets of each k. members: of all buckets; first:
     only to more preferred documents, and each document goes with its partner alone."""
-    parent, partner = (room(candidates, np.uint32, folder) for _ in range(2))
+    parent, partner = (new_array(candidates, np.uint32, folder) for _ in range(2))
     count_up(parent)
     spread, gather = np.uint64(SPREAD), np.uint64(GATHER)
     scratch = folder.with_name(f"{TEMPORARY}scratch")
@@ -105,7 +105,7 @@ def write_stars(
         writer.add(star_pairs(mine, sizes, parent, first, spread))
     writer.close()
     partner[:] = NONE
-    weight = room(candidates, np.uint16, folder)
+    weight = new_array(candidates, np.uint16, folder)
     weight[:] = 0
     for part in range(1 << writer.bits):
         (((keys,), _room),) = read_partitions([files], part, part + 1, scratch, valued=False)

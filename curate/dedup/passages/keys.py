@@ -14,8 +14,8 @@ import numpy as np
 
 from curate.dedup.hashes import digests
 from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
-from curate.text.hash128 import hash128
-from curate.text.pieces import Pieces, newline_lines, strip_space
+from curate.text.hashing import hash128
+from curate.text.lines import Extents, newline_lines, strip_space
 from curate.text.sentences import sentences
 from kernel_cache import njit
 
@@ -39,7 +39,7 @@ class Unit:
     bytes and as Python has it; span: pieces a passage, where the settings do not say; lines:
     whether a piece is a line with its newline."""
 
-    pieces: Callable[[Documents], Pieces]
+    pieces: Callable[[Documents], Extents]
     folding: Callable[[], Folding]
     normal: Callable[[str], str]
     span: int

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.groups import Group
-from curate.corpus.shuffle.slices import write_slices
+from curate.corpus.shuffle.tasks import Group, write_slices
 from curate.corpus.sketches import Task, sketch_batches
 from curate.dedup import survivors
 from curate.dedup.passages.packed import unpacked

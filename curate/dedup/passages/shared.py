@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from curate.corpus.shuffle import partitions
 from curate.corpus.shuffle.buckets import BUNDLE, buckets_of
-from curate.corpus.shuffle.groups import Group, run_tasks
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
@@ -30,6 +29,7 @@ from curate.corpus.shuffle.partitions import (
     read_partitions,
     sort_pairs,
 )
+from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.passages.packed import unpacked
 from curate.disk.atomic import TEMPORARY, replacing

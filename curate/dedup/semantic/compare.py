@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.corpus.shuffle.groups import run_tasks
+from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.semantic import clusters, pairs
 from curate.disk.atomic import TEMPORARY, replacing

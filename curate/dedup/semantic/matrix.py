@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.semantic import embeddings_basis
 from curate.dedup.semantic.embeddings import BATCH, Counts, counts_of, whole_numbers

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.suffix_array import decide
 from curate.dedup.suffix_array.regions import Regions, RegionsWriter, preferred

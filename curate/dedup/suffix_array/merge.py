@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.corpus.shuffle.groups import run_tasks
+from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.ranges import Passages, join, passages
 from curate.dedup.suffix_array.regions import Regions

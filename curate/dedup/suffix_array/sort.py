@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.corpus.shuffle.groups import run_tasks
+from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.regions import Regions
 from curate.dedup.suffix_array.windows import continues, same_window

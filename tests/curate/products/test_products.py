@@ -199,7 +199,7 @@ def test_every_setting_of_training_can_be_given_in_a_recipe():
     from dataclasses import fields
 
     from curate.products.pretraining import PretrainProduct
-    from train.loop.config import TrainConfig
+    from train.config import TrainConfig
 
     ours = PretrainProduct.model_fields
     for field in fields(TrainConfig):

@@ -10,9 +10,9 @@ import torch
 from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, positions_of
 from train.attention.backends import lengths_of
 from train.attention.choice import choose
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.loop.attends import attends, said
-from train.loop.config import TrainConfig
 from train.model.positions import alibi_slopes
 from train.model.presets import preset
 

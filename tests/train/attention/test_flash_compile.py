@@ -14,7 +14,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from train.loop.config import TrainConfig
+from train.config import TrainConfig
 from train.loop.step import Sums
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder

@@ -14,12 +14,10 @@ from safetensors.torch import load_file
 
 from tests.train.conftest import sentences
 from tokenize_kit.shards.writer import encode_shards
+from train.config import Source, Stage, TrainConfig, locate, stages_of
 from train.data.feed import Feed
-from train.data.sources import Source, Stage
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
-from train.loop.stages import locate, stages_of
 from train.model.config import ModelConfig
 from train.optim.schedules import learning_rate
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from train.config import Source
 from train.data.feed import Sampler
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.rows import Rows
 from train.data.shards import read_shards
-from train.data.sources import Source
 from train.errors import TrainError
 
 SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=9)

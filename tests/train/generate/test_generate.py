@@ -7,9 +7,9 @@ import shutil
 import pytest
 import torch
 
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import continue_ids, generate, load
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from train.loop.checkpoint import Keep, Snapshot, State, write
-from train.loop.config import TrainConfig
-from train.loop.plan import Plan
+from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.runs.checkpoint import Keep, Snapshot, State, write
+from train.runs.plan import Plan
 
 
 def build(config: ModelConfig) -> Decoder:

@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from train.data.sources import Stage
+from train.config import Stage, TrainConfig
 from train.errors import TrainError
-from train.loop.checkpoint import complete
-from train.loop.config import TrainConfig
 from train.loop.distributed import Ranks, ranks
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
+from train.runs.checkpoint import complete
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(
@@ -65,7 +64,7 @@ CODE = """
 import json, pathlib, sys
 import torch
 import torch.distributed as dist
-from train.loop.config import TrainConfig
+from train.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
 from train.settings import from_dict

@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.generate.generate import load
-from train.loop.average import Average
-from train.loop.checkpoint import best, complete, load_state
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.runs.average import Average
+from train.runs.checkpoint import best, complete, load_state
 
 MODEL = ModelConfig(
     vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
@@ -188,7 +188,7 @@ def test_checkpoints_written_beside_training_are_the_same(shard_folder, tmp_path
 def test_a_full_disk_stops_the_run_in_a_line_and_leaves_what_was_whole(
     shard_folder, tmp_path, monkeypatch, beside
 ):
-    import train.loop.checkpoint as checkpoint
+    import train.runs.checkpoint as checkpoint
 
     plain = checkpoint.save_file
 

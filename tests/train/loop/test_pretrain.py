@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from train.config import TrainConfig
 from train.data.rows import Rows, split
 from train.data.shards import read_shards
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.loop.evaluate import choose
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
@@ -76,9 +76,9 @@ def test_the_folder_holds_what_generation_needs(trained):
 
 
 def test_a_batch_in_which_nothing_is_a_number_stops_the_run(shard_folder, tmp_path, monkeypatch):
-    import train.loop.step
+    import train.objectives.losses
 
-    sums = train.loop.step.loss_sums
+    sums = train.objectives.losses.loss_sums
     calls = []
 
     def poisoned(*arguments, **named):
@@ -87,7 +87,7 @@ def test_a_batch_in_which_nothing_is_a_number_stops_the_run(shard_folder, tmp_pa
         times = float("nan") if len(calls) == 8 else 1.0
         return loss * times, nats * times, squares
 
-    monkeypatch.setattr(train.loop.step, "loss_sums", poisoned)
+    monkeypatch.setattr(train.objectives.losses, "loss_sums", poisoned)
     plan = dataclasses.replace(TRAIN, checkpoint_every=3)
     with pytest.raises(TrainError, match=r"step 8: loss nan.*lower lr.*doc-\d+") as caught:
         pretrain(shard_folder, tmp_path, model=MODEL, train=plan)

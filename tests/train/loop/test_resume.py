@@ -14,11 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.checkpoint import complete
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
+from train.runs.checkpoint import complete
 
 MODEL = ModelConfig(
     vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
@@ -54,7 +54,7 @@ def train_and_die(
     shards: Path, out: Path, when: str, plan: TrainConfig, model: ModelConfig
 ) -> None:
     """Train, and be killed: at the end of a step, or between or within the files of a save."""
-    import train.loop.checkpoint as checkpoint
+    import train.runs.checkpoint as checkpoint
 
     torch.set_num_threads(1)
 

@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 import train.loop.step
+import train.objectives.losses
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.checkpoint import complete
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.loop.spikes import MOST, Guard
 from train.model.config import ModelConfig
+from train.runs.checkpoint import complete
 
 MODEL = ModelConfig(
     vocab=300, layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp_hidden=64, context=32
@@ -39,7 +40,7 @@ BAD = (9, 12)  # steps, counted from 0, whose batches are poisoned
 def poisoned(monkeypatch):
     """The loss of some batches is twenty times as large."""
     torch.set_num_threads(1)
-    stepped, sums = train.loop.step.Stepper.step, train.loop.step.loss_sums
+    stepped, sums = train.loop.step.Stepper.step, train.objectives.losses.loss_sums
     now = []
 
     def noted(self, step, *arguments):
@@ -52,7 +53,7 @@ def poisoned(monkeypatch):
         return loss * times, nats * times, squares
 
     monkeypatch.setattr(train.loop.step.Stepper, "step", noted)
-    monkeypatch.setattr(train.loop.step, "loss_sums", bad)
+    monkeypatch.setattr(train.objectives.losses, "loss_sums", bad)
 
 
 def run(shards, out, **changes):
@@ -173,13 +174,13 @@ def test_a_run_stopped_after_a_spike_goes_on_with_the_same_bits(
 
 @pytest.mark.parametrize("policy", ["skip", "rollback"])
 def test_spike_after_spike_stops_whatever_the_policy(shard_folder, tmp_path, monkeypatch, policy):
-    sums = train.loop.step.loss_sums
+    sums = train.objectives.losses.loss_sums
 
     def broken(*arguments, **named):
         loss, nats, squares = sums(*arguments, **named)
         return loss * math.nan, nats * math.nan, squares
 
-    monkeypatch.setattr(train.loop.step, "loss_sums", broken)
+    monkeypatch.setattr(train.objectives.losses, "loss_sums", broken)
     with pytest.raises(TrainError, match=f"{MOST + 1} of the last 16 steps were spikes: lower lr"):
         run(shard_folder, tmp_path, spike=policy, spike_window=16)
 

@@ -10,12 +10,12 @@ from safetensors.torch import load_file, save_file
 
 from curate.cli.app import invoke
 from tests.train.loop.small_runs import build, trained
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.hf.export import export
-from train.loop.checkpoint import complete, load_plan
-from train.loop.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
+from train.runs.checkpoint import complete, load_plan
 
 TRAIN = TrainConfig(
     steps=4, rows=2, context=32, warmup=0, eval_every=4, eval_tokens=512, checkpoint_every=2,

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from train.attention import BACKENDS
+from train.config import TrainConfig
 from train.data.feed import Feed
-from train.loop import losses
-from train.loop.config import TrainConfig
 from train.loop.distributed import Ranks
 from train.loop.step import Stepper
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
+from train.objectives import losses
 from train.optim.registry import optimizers
 
 MODEL = ModelConfig(

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 import torch
 
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.loop.step import Sums
 from train.measure.architecture import row
 from train.measure.describe import GPUS, decoding, describe, find_gpu, gpu, peak, training

@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from tests.train.data.test_feed import MODEL, PLAIN
+from train.config import Source, Stage
 from train.data.feed import Feed
 from train.data.shards import read_shards
-from train.data.sources import Source, Stage
 from train.errors import TrainError
 from train.loop.pretrain import pretrain
 from train.measure.which import which

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.layers import RMSNorm

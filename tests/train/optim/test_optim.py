@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.groups import group

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from train.config import TrainConfig
 from train.errors import TrainError
-from train.loop.config import TrainConfig
 from train.optim.schedules import SCHEDULES, decay_begins, learning_rate, schedule
 
 configs = st.builds(

@@ -6,7 +6,7 @@ import pytest
 
 from train.errors import TrainError
 from train.files import remove
-from train.loop.checkpoint import no_link
+from train.runs.checkpoint import no_link
 
 
 def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):

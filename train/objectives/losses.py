@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from train.config import TrainConfig
 from train.data.rows import IGNORED
+from train.model.decoder import Decoder
 
 LOGITS = 1 << 26  # of a chunk at most: 256 MiB in float32
 TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
@@ -149,3 +151,23 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
         total.addmm_(a.t(), b)
     else:
         total += a.t() @ b
+
+
+class Sums(nn.Module):
+    """Of a micro-batch's targets: the sums of the loss, of nats, of squared log normalisers."""
+
+    def __init__(self, model: Decoder, config: TrainConfig) -> None:
+        super().__init__()
+        self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
+
+    def forward(
+        self, inputs: Tensor, targets: Tensor, documents: Tensor | None, prefix: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        features = self.model.features(inputs, documents=documents, prefix=prefix)
+        return loss_sums(
+            features.flatten(0, 1),
+            targets.flatten(),
+            *self.model.head_weights(),
+            chunk=chunk_of(self.model.config.vocab, self.chunk, inputs.device.type),
+            z_loss=self.z_loss,
+        )

@@ -24,16 +24,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from train.config import TrainConfig
 from train.errors import TrainError
 from train.files import VERSION, encode_json, remove, sync
-from train.loop.average import Average
-from train.loop.config import TrainConfig
-from train.loop.plan import Plan
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.part import Optimizers
 from train.optim.schedules import decay_begins
 from train.optim.whole import fill, whole
+from train.runs.average import Average
+from train.runs.plan import Plan
 from train.settings import from_dict
 
 _NAME = re.compile(r"step-(\d{7,})")

@@ -2,12 +2,71 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 
-from train.data.sources import Source, Stage
 from train.errors import TrainError
 from train.settings import positive
+
+# Settings of what a run trains on: sources and how much of each.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A folder of shards and its part of the training text.
+
+    At most one of ``weight`` (relative to the other sources' weights), ``tokens`` and ``epochs``
+    (how much is taken in the run, or in its stage); with none, a source has the part that its size
+    gives it. ``name`` is what the summary calls it; the folder's name by default.
+    """
+
+    shards: str
+    name: str | None = None
+    weight: float | None = None
+    tokens: int | None = None
+    epochs: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("weight", "tokens", "epochs") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise TrainError(f"source {self.label}: give {' or '.join(given)}", exit_code=2)
+        for name in given:
+            if not 0 < getattr(self, name) < math.inf:
+                value = getattr(self, name)
+                raise TrainError(
+                    f"source {self.label}: {name} is {value}: it must be over 0 and finite",
+                    exit_code=2,
+                )
+
+    @property
+    def label(self) -> str:
+        return self.name or self.shards.rstrip("/").rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stretch of the run, with what differs in it from the run's own settings.
+
+    ``warmup`` is 0 after the first stage unless given. A schedule goes over the stage's own steps.
+    """
+
+    steps: int
+    name: str | None = None
+    context: int | None = None
+    rows: int | None = None
+    packing: str | None = None
+    lr: float | None = None
+    lr_floor: float | None = None
+    schedule: str | None = None
+    warmup: int | None = None
+    decay: float | None = None
+    sources: tuple[Source, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise TrainError(f"stage {self.name or ''}: steps is {self.steps}: give 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +88,7 @@ class TrainConfig:
     keep no activations inside blocks. ``spike``: stop, skip or rollback, by the rule of spikes.py.
 
     ``packing``: data/packing.py. ``sources`` in place of one folder of shards, ``stages`` whose
-    steps add up to ``steps``: data/sources.py; ``max_epochs``: no source may be gone through more
+    steps add up to ``steps``: config.py; ``max_epochs``: no source may be gone through more
     often. ``vocab_size, end_of_text, tokenizer, token_dtype``: of shards that do not say so
     themselves (data/part.py).
 
@@ -140,3 +199,40 @@ class TrainConfig:
             raise TrainError(
                 f"held_out is {self.held_out}: a share between 0 and 1, such as 0.05", exit_code=2
             )
+
+
+# A run in stages: which stage a step belongs to is a function of the step and the settings.
+
+
+@functools.lru_cache(maxsize=16)
+def stages_of(config: TrainConfig) -> tuple[TrainConfig, ...]:
+    """The settings of each stage, ``steps`` those of the stage; of a run without, its own."""
+    if not config.stages:
+        return (config,)
+    found = []
+    for number, stage in enumerate(config.stages):
+        given = {
+            field.name: value
+            for field in dataclasses.fields(stage)
+            if field.name != "name" and (value := getattr(stage, field.name)) not in (None, ())
+        }
+        first = {"warmup": config.warmup if number == 0 else 0}
+        found.append(dataclasses.replace(config, **(first | given), stages=()))
+    return tuple(found)
+
+
+def locate(config: TrainConfig, step: int) -> tuple[int, int]:
+    """(stage, step within it) of a step of the run, all from 0; a step after the last is one of
+    the last stage."""
+    stages = stages_of(config)
+    for number, stage in enumerate(stages):
+        if step < stage.steps or number == len(stages) - 1:
+            break
+        step -= stage.steps
+    return number, step
+
+
+def names(config: TrainConfig) -> list[str]:
+    """What the stages are called: by number where they have no name."""
+    given = [stage.name for stage in config.stages] or [None]
+    return [name or f"stage {number + 1}" for number, name in enumerate(given)]

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from train.config import TrainConfig
 from train.files import VERSION
-from train.loop.config import TrainConfig
 from train.model.config import ModelConfig
 from train.optim.schedules import schedule
 from train.settings import to_dict

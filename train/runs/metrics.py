@@ -5,14 +5,26 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from train.errors import TrainError
 from train.files import sync, write_atomic
-from train.loop.step import Measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a step was, on the device: nobody has waited for it. ``values``, float64: loss (nats a
+    token), z-loss, norm of the gradient before clipping, tokens that counted, and tokens that were
+    read. ``updated``: the weights were.
+    """
+
+    values: Tensor
+    updated: bool = True
 
 
 class Pending:

@@ -2,6 +2,10 @@
 
 `text/tables.py` cuts lines as `str.splitlines()` does; here a line ends at `\\n` only. Each kind is
 computed once while the text is unchanged.
+
+Newlines are found eight bytes at a time, without a branch at each boundary, which no processor can
+predict: flags are computed in loops that become vector instructions, and eight flags at once are an
+index into a table of positions.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.text.scan import PADDING, count_flags, flag_positions
+from curate.text.hashing import load8
 from curate.text.unicode import space_bytes
 from kernel_cache import njit
 
@@ -19,10 +23,50 @@ if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
 
+PADDING = 8  # bytes behind the flags that are read and must be 0; entries of `out` to spare
+
+# Eight bytes of 0 or 1 times this number have them as the upper eight bits.
+_GATHER = np.uint64(0x0102040810204080)
+_SHIFT = np.uint64(56)
+_EIGHT = np.uint64(8)
+_POSITIONS = np.zeros((256, 8), np.uint8)
+_COUNTS = np.zeros(256, np.uint64)
+for _mask in range(256):
+    _set = [k for k in range(8) if _mask >> k & 1]
+    _POSITIONS[_mask, : len(_set)] = _set
+    _COUNTS[_mask] = len(_set)
+
+
+@njit(nogil=True)
+def count_flags(flags):
+    """How many of flags: uint8[n], each 0 or 1, are set."""
+    n = np.int64(0)
+    for f in flags:
+        n += f
+    return n
+
+
+@njit(nogil=True)
+def flag_positions(flags, n, base, out):
+    """Writes base + the positions of the flags that are set into out: int64[set + PADDING], and
+    returns their number. flags: uint8[n + PADDING], each 0 or 1, 0 from n on."""
+    count = np.uint64(0)
+    i, stop = np.uint64(0), np.uint64(n)
+    while i < stop:
+        eight = load8(flags, i)
+        if eight != 0:
+            mask = (eight * _GATHER) >> _SHIFT
+            for k in range(np.uint64(8)):
+                out[count + k] = base + np.int64(i) + _POSITIONS[mask, k]
+            count += _COUNTS[mask]
+        i += _EIGHT
+    return np.int64(count)
+
+
 @dataclass(frozen=True)
-class Pieces:
-    """Lines or paragraphs. rows: int64[rows + 1], the first piece of each row; start, end:
-    int64[pieces], absolute byte positions."""
+class Extents:
+    """Lines or paragraphs. rows: int64[rows + 1], the first one of each row; start, end:
+    int64[extents], absolute byte positions."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -38,8 +82,8 @@ def _newlines(data, offsets):
     for i in range(size):
         flags[i] = text[i] == np.uint8(10)
     count = count_flags(flags)
-    found = np.empty(count + PADDING, np.int64)
-    flag_positions(flags, size, base, found)
+    newlines = np.empty(count + PADDING, np.int64)
+    flag_positions(flags, size, base, newlines)
     out = np.empty(rows + 1, np.int64)
     start = np.empty(count + rows, np.int64)
     end = np.empty(count + rows, np.int64)
@@ -47,9 +91,9 @@ def _newlines(data, offsets):
     for r in range(rows):
         out[r] = n
         start[n] = offsets[r]
-        while k < count and found[k] < offsets[r + 1]:
-            end[n] = found[k]
-            start[n + 1] = found[k] + 1
+        while k < count and newlines[k] < offsets[r + 1]:
+            end[n] = newlines[k]
+            start[n + 1] = newlines[k] + 1
             n += 1
             k += 1
         end[n] = offsets[r + 1]
@@ -78,7 +122,7 @@ def strip_space(data, a, z):
 
 @njit(cache=True, nogil=True)
 def _without_blanks(data, rows, start, end, strip):
-    """The pieces with more than white space, stripped or as they are."""
+    """Those with more than white space, stripped or as they are."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     n = 0
@@ -96,7 +140,7 @@ def _without_blanks(data, rows, start, end, strip):
 
 @njit(cache=True, nogil=True)
 def _not_empty(rows, start, end):
-    """The pieces of at least one byte."""
+    """Those of at least one byte."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     n = 0
@@ -135,39 +179,39 @@ def _paragraphs(data, offsets, rows, start, end):
     return out_rows, out_start[:n], out_end[:n]
 
 
-def newline_lines(docs: Documents) -> Pieces:
+def newline_lines(docs: Documents) -> Extents:
     """`text.split("\\n")` of every row."""
-    return docs.table_of("newline_lines", lambda: Pieces(*_newlines(*docs.buffers())))
+    return docs.table_of("newline_lines", lambda: Extents(*_newlines(*docs.buffers())))
 
 
-def filled_lines(docs: Documents) -> Pieces:
+def filled_lines(docs: Documents) -> Extents:
     """Lines of at least one character: `re.split(r"\\n+", text)` without its empty ends."""
     lines = newline_lines(docs)
-    build = lambda: Pieces(*_not_empty(lines.rows, lines.start, lines.end))  # noqa: E731
+    build = lambda: Extents(*_not_empty(lines.rows, lines.start, lines.end))  # noqa: E731
     return docs.table_of("filled_lines", build)
 
 
-def written_lines(docs: Documents, strip: bool) -> Pieces:
+def written_lines(docs: Documents, strip: bool) -> Extents:
     """Lines with more than white space, stripped or as they are."""
     lines = newline_lines(docs)
     data, _ = docs.buffers()
 
-    def build() -> Pieces:
-        return Pieces(*_without_blanks(data, lines.rows, lines.start, lines.end, strip))
+    def build() -> Extents:
+        return Extents(*_without_blanks(data, lines.rows, lines.start, lines.end, strip))
 
     return docs.table_of(f"written_lines.{strip}", build)
 
 
-def paragraphs(docs: Documents, strip: bool) -> Pieces:
+def paragraphs(docs: Documents, strip: bool) -> Extents:
     """Paragraphs, cut at two and more newlines; strip: each without white space at its ends, blank
     ones gone."""
     lines = newline_lines(docs)
     data, offsets = docs.buffers()
 
-    def build() -> Pieces:
+    def build() -> Extents:
         rows, start, end = _paragraphs(data, offsets, lines.rows, lines.start, lines.end)
         if strip:
             rows, start, end = _without_blanks(data, rows, start, end, True)
-        return Pieces(rows, start, end)
+        return Extents(rows, start, end)
 
     return docs.table_of(f"paragraphs.{strip}", build)

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from train.data.rows import IGNORED
-from train.loop.losses import chunk_of, loss_sums
+from train.objectives.losses import chunk_of, loss_sums
 
 TOKENS, HIDDEN, VOCAB = 50, 8, 97
 

@@ -1,5 +1,5 @@
-"""Arrays that no memory need hold: large ones lie in files that are mapped, which the system may
-write out and read again as it likes."""
+"""Arrays larger than memory: from 64 MB on they lie in mapped files, which the system may write out
+and read again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOME = 1_000_000  # numbers that are made at once
 LARGE = 64 << 20  # bytes from which on an array is a file's
 
 
-def room(shape: int | tuple[int, ...], dtype: Any, folder: Path) -> np.ndarray:
+def new_array(shape: int | tuple[int, ...], dtype: Any, folder: Path) -> np.ndarray:
     """An array to be written to, of any values; a large one lies in a file of the folder that has
     no name any more, so that nothing of it stays."""
     count = int(np.prod(shape, dtype=np.int64))
@@ -29,29 +29,29 @@ def room(shape: int | tuple[int, ...], dtype: Any, folder: Path) -> np.ndarray:
 
 
 def count_up(array: np.ndarray) -> None:
-    """Makes them 0, 1, ... in place."""
+    """Writes 0, 1, ... into the array."""
     for begin in range(0, len(array), SOME):
         stop = min(begin + SOME, len(array))
         array[begin:stop] = np.arange(begin, stop, dtype=array.dtype)
 
 
-def loaded(path: Path, dtype: Any) -> np.ndarray:
+def load_array(path: Path, dtype: Any) -> np.ndarray:
     """The numbers in a file; a large one is mapped. What is written to them the file never sees."""
     if path.stat().st_size < max(1, LARGE):
         return np.fromfile(path, dtype)
     return np.memmap(path, dtype, "c").view(np.ndarray)
 
 
-def mapped(path: Path, dtype: Any) -> np.ndarray:
+def map_array(path: Path, dtype: Any) -> np.ndarray:
     """The numbers in a file, mapped into memory to be read."""
     if path.stat().st_size == 0:  # which cannot be mapped
         return np.empty(0, dtype)
     return np.memmap(path, dtype, "r")
 
 
-def release(array: np.ndarray) -> None:
-    """Unmaps what was read of a large array of `room` or `mapped`, or written to it; the system may
-    keep it cached."""
+def unmap(array: np.ndarray) -> None:
+    """Unmaps the pages of a large array of `new_array` or `map_array`; the system may keep them
+    cached."""
     held: Any = array
     while isinstance(held, np.ndarray):
         held = held.base

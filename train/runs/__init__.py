@@ -1,0 +1,1 @@
+"""A run on disk: its plan, checkpoints, averaged weights and log."""
