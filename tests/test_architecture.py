@@ -14,7 +14,6 @@ KNOWN = {
     "curate.documents.documents",
     "curate.filters.gopher_quality",
     "curate.filters.gopher_repetition",
-    "tokenize_kit.learn.training",
 }
 
 

@@ -264,7 +264,7 @@ REGISTRY: dict[str, str] = {
     "tokenizer": "curate.products.tokenizers:TokenizerProduct",
     "shards": "curate.products.tokenizers:ShardsProduct",
     "pretrain": "curate.products.pretraining:PretrainProduct",
-    "search_index": "curate.products.search_index:SearchIndexProduct",
+    "search_index": "curate.products.export:SearchIndexProduct",
     "language_model": "curate.products.language_model:LanguageModel",
     "perplexity_model": "curate.products.perplexity_model:PerplexityModel",
 }

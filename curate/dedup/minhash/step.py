@@ -16,8 +16,14 @@ from pydantic import Field, model_validator
 
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
-from curate.dedup.minhash.presets import PRESETS, curve_text, midpoint
-from curate.dedup.minhash.text import normal_form, shingle_sets
+from curate.dedup.minhash.banding import (
+    PERMUTATIONS,
+    PRESETS,
+    curve_text,
+    least_error,
+    midpoint,
+    with_recall,
+)
 from curate.dedup.step import DedupStep, dropped
 from curate.documents.documents import Documents
 from curate.text.buffers import as_large_string, text_buffers
@@ -125,13 +131,11 @@ class DedupMinhash(DedupStep):
     def banding(self) -> tuple[int, int]:
         """(bands, rows) in force."""
         if self.threshold is not None:
-            from curate.dedup.minhash import presets as choice
-
-            permutations = self.permutations or choice.PERMUTATIONS
+            permutations = self.permutations or PERMUTATIONS
             if self.recall is not None:
-                return choice.with_recall(self.threshold, self.recall, permutations)
+                return with_recall(self.threshold, self.recall, permutations)
             weight = self.false_positive_weight or 0.5
-            return choice.least_error(self.threshold, permutations, weight)
+            return least_error(self.threshold, permutations, weight)
         bands, rows = PRESETS[self.preset]
         return self.bands or bands, self.rows or rows
 
@@ -156,12 +160,14 @@ class DedupMinhash(DedupStep):
 
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(uint32[rows, permutations], int64[rows] shingles) of texts."""
-        from curate.dedup.minhash import kernel
+        from curate.dedup.minhash import signatures
 
         bands, rows = self.banding
-        data, offsets = text_buffers(normal_form(text, self.normalize, self._unit))
-        a, b = kernel.permutations(bands * rows, self.seed)
-        return kernel.text_signatures(kernel.KINDS[self._unit], data, offsets, self._size, a, b)
+        data, offsets = text_buffers(signatures.normal_form(text, self.normalize, self._unit))
+        a, b = signatures.permutations(bands * rows, self.seed)
+        return signatures.text_signatures(
+            signatures.KINDS[self._unit], data, offsets, self._size, a, b
+        )
 
     def shingling(self) -> dict[str, Any]:
         """What `shingle_sets` needs, as JSON has it."""
@@ -169,10 +175,12 @@ class DedupMinhash(DedupStep):
 
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+        from curate.dedup.minhash.signatures import shingle_sets
+
         return shingle_sets(text, **self.shingling())
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.minhash.kernel import band_keys
+        from curate.dedup.minhash.signatures import band_keys, pack
 
         bands, rows = self.banding
         text = as_large_string(pc.fill_null(docs.text, ""))
@@ -183,8 +191,6 @@ class DedupMinhash(DedupStep):
             **survivors.columns(docs, self.survivor, self.label),
         }
         if self.kept_bits:
-            from curate.dedup.minhash.bits import pack
-
             columns["signature"] = binary_rows(pack(signature, self.kept_bits), count > 0)
         elif self.verify is not None:
             columns["text"] = text  # smaller than its shingles, which candidates alone need

@@ -87,8 +87,7 @@ class DedupPassages(DedupStep):
         return self.unit == "paragraph" and self.keep == "none"
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.passages.keys import passages
-        from curate.dedup.passages.packed import packed
+        from curate.dedup.passages.keys import packed, passages
 
         found = passages(docs, self.unit, self._span, self.hash, self._blank)
         columns = {

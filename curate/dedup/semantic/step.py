@@ -23,7 +23,7 @@ from curate.dedup.step import DedupStep, dropped
 from curate.documents.documents import Documents
 
 if TYPE_CHECKING:
-    from curate.dedup.semantic.embeddings_model import Embedder
+    from curate.dedup.semantic.model import Embedder
 
 HASHED = "hashed"
 
@@ -89,7 +89,7 @@ class DedupSemantic(DedupStep):
     def resources(self) -> list[str]:
         if self.hashed:
             return []
-        from curate.dedup.semantic.embeddings_model import model_files
+        from curate.dedup.semantic.model import model_files
 
         return [str(path) for path in model_files(Path(self.embedding), self.label)]
 
@@ -114,7 +114,7 @@ class DedupSemantic(DedupStep):
 
     def open(self) -> None:
         if not self.hashed:
-            from curate.dedup.semantic.embeddings_model import load
+            from curate.dedup.semantic.model import load
 
             self._embedder = load(Path(self.embedding), self.max_tokens, self.label)
 
@@ -125,7 +125,7 @@ class DedupSemantic(DedupStep):
                 self.open()
             assert self._embedder is not None
             return pa.table({"vector": self._embedder.column(docs.text), **order})
-        from curate.dedup.semantic.embeddings_hashed import hashed_counts
+        from curate.dedup.semantic.hashed import hashed_counts
         from curate.text.words import words
 
         table = words(docs)

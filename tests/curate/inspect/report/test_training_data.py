@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curate.cli.trained_commands import step_text
+from curate.cli.training import step_text
 from curate.inspect.report.figures import Figures
 from curate.inspect.report.page import render_chapter
 from curate.run import funnel
