@@ -151,11 +151,11 @@ def cpu() -> float:
 def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process. tiny:
     so few documents that tasks must be small for there to be several."""
-    from curate.corpus.shuffle import groups
+    from curate.corpus.shuffle import tasks
     from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-    from curate.dedup import exact_resolve
+    from curate.dedup import exact as exact_resolve
     from curate.dedup.exact import DedupExact
-    from curate.dedup.minhash import parts
+    from curate.dedup.minhash import candidates as parts
     from curate.dedup.minhash.step import DedupMinhash
     from curate.dedup.passages import resolve as passages
     from curate.dedup.passages.step import DedupPassages
@@ -170,7 +170,7 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     step: Any = kinds.get(name, DedupMinhash)(**given)
     exact_resolve.AT_ONCE = 0 if workers else 10**12
     if tiny:
-        groups.GROUP = parts.PART = TINY // 3
+        tasks.GROUP = parts.PART = TINY // 3
         exact_resolve.SLICE = passages.PASSAGES = passages.SLICE = TINY // 3
     own, path = folder / "own", folder / f"decisions-{workers}.parquet"
     own.mkdir(exist_ok=True)

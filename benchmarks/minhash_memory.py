@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.shared_texts import last_json, peak_mib
-from curate.corpus.shuffle import room
+from curate.corpus.shuffle import arrays
 
 BANDS, GROUP, PARTS = 14, 100_000, 4
 VERIFY = {"verify": 0.8, "verify_by": "signature", "bits": 1}
@@ -94,7 +94,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
     from curate.dedup.minhash.step import DedupMinhash
     from curate.disk.database import database
 
-    room.LARGE = large
+    arrays.LARGE = large
     files = tuple(
         SketchFile(part, path, part) for part, path in enumerate(sorted(folder.glob("part-*")))
     )
@@ -142,7 +142,7 @@ def main() -> None:
         place, told, large = options.decide
         return decide(Path(place), told, int(large))
     settings = json.dumps({"survivor": options.survivor, **(VERIFY if options.verify else {})})
-    large = str(int((options.large or room.LARGE / 2**20) * 2**20))
+    large = str(int((options.large or arrays.LARGE / 2**20) * 2**20))
     peaks, candidates = [], []
     for count in options.documents:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.groups import Group, run_tasks
+from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.disk.atomic import replacing
 from curate.disk.database import paths_literal

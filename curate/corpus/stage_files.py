@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.disk.parquet_writer import one_array
 from curate.documents.documents import NUMBER, PAYLOAD
-from curate.text.buffers import one_array
 
 INNER = (NUMBER, *(name for name, _ in PAYLOAD))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.text.hash128 import hash128
+from curate.text.hashing import hash128
 from kernel_cache import njit
 
 Digest = Callable[[memoryview], bytes]
@@ -56,7 +56,7 @@ def _blake2b(size: int) -> Digest:
 
 HASHES: dict[str, Hash] = {
     "xxh3-128": Hash(128, _xxh3, "fast; documents by default"),
-    # MurmurHash3_x64_128 is text/hash128.py, which kernels call on parts of a batch; mmh3 has the
+    # MurmurHash3_x64_128 is text/hashing.py, which kernels call on parts of a batch; mmh3 has the
     # same function behind a call from Python for each text, so it would add a dependency, not
     # speed.
     "murmur3-128": Hash(128, None, "fast on short texts; passages by default"),

@@ -13,11 +13,19 @@ import pyarrow.parquet as pq
 
 from curate.disk.atomic import replacing
 from curate.errors import name_file
-from curate.text.buffers import one_array
 
 GROUP_ROWS = 10_000
 GROUP_BYTES = 16 << 20
 DISTINCT = {"text", "id", "url", "html"}
+
+
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column as one array, without a copy where it already is one."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.disk.parquet_writer import one_array
 from curate.documents.documents import EDIT, NUMBER, PAYLOAD, REASON
-from curate.text.buffers import one_array
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents, Spans

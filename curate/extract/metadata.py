@@ -192,7 +192,7 @@ def language_tag(value: str | None) -> str | None:
 
 def published(value: str | None) -> datetime | None:
     """A stated date as a time, UTC where it names no zone; None for what is not ISO 8601."""
-    from curate.formats.dates import parse_date
+    from curate.formats.columns import parse_date
 
     found = parse_date(value)
     if found is None and value is not None and (day := _DAY.match(value)):

@@ -14,7 +14,7 @@ from pydantic import Field
 from curate.documents.documents import Documents
 from curate.filters.repeats import piece_chars
 from curate.steps.contracts import Step
-from curate.text.pieces import newline_lines
+from curate.text.lines import newline_lines
 
 
 class C4Paragraphs(Step):

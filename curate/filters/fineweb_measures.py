@@ -9,7 +9,7 @@ from curate.filters.gopher_quality import ratio
 from curate.filters.punctuation import TERMINAL
 from curate.filters.repeats import duplicates, last_code_points, piece_chars
 from curate.filters.tokens import symbol_tokens
-from curate.text.pieces import newline_lines, written_lines
+from curate.text.lines import newline_lines, written_lines
 from curate.text.unicode import row_chars
 
 

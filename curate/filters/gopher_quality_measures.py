@@ -17,7 +17,7 @@ from curate.filters.tokens import (
     split_tokens_exact,
     symbol_tokens,
 )
-from curate.text.pieces import Pieces, newline_lines, written_lines
+from curate.text.lines import Extents, newline_lines, written_lines
 from curate.text.tables import segments
 from kernel_cache import njit
 
@@ -181,7 +181,7 @@ def _tokens(docs: Documents, variant: Variant) -> Tokens:
     return split_tokens_exact(docs) if variant == "dolma" else split_tokens(docs)
 
 
-def _lines(docs: Documents, variant: Variant) -> Pieces:
+def _lines(docs: Documents, variant: Variant) -> Extents:
     """The lines that are looked at: dolma's with their white space, the others' without it;
     datatrove's and dolma's with blank ones."""
     if variant == "dolma":
@@ -190,7 +190,7 @@ def _lines(docs: Documents, variant: Variant) -> Pieces:
         return written_lines(docs, strip=True)
     lines = segments(docs).lines
     if variant == "datatrove":
-        return Pieces(lines.rows, lines.start, lines.end)
+        return Extents(lines.rows, lines.start, lines.end)
     filled = lines.end > lines.start
     before = np.concatenate(([0], np.cumsum(filled)))
-    return Pieces(before[lines.rows], lines.start[filled], lines.end[filled])
+    return Extents(before[lines.rows], lines.start[filled], lines.end[filled])

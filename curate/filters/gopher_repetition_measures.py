@@ -24,7 +24,7 @@ from curate.filters.tokens import (
     split_tokens_exact,
     symbol_tokens,
 )
-from curate.text.pieces import Pieces, filled_lines, newline_lines, paragraphs, written_lines
+from curate.text.lines import Extents, filled_lines, newline_lines, paragraphs, written_lines
 from curate.text.unicode import row_chars
 
 
@@ -102,7 +102,7 @@ def _tokens(docs: Documents, variant: Variant) -> Tokens:
     return split_tokens_exact(docs) if variant == "dolma" else split_tokens(docs)
 
 
-def _chars(docs: Documents, pieces: Pieces) -> np.ndarray:
+def _chars(docs: Documents, pieces: Extents) -> np.ndarray:
     data, _ = docs.buffers()
     found: np.ndarray = piece_chars(data, pieces.rows, pieces.start, pieces.end)
     return found

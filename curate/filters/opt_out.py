@@ -318,8 +318,9 @@ class OptOut(Step):
         stated: list[tuple[bool, str] | None],
     ) -> None:
         """Fills in what the pages' own heads say."""
+        from curate.disk.parquet_writer import one_array
         from curate.filters import opt_out_meta as page
-        from curate.text.buffers import one_array, text_buffers
+        from curate.text.buffers import text_buffers
 
         names = ("x-robots-tag", "robots", "tdm-reservation", *(a.lower() for a in self.agents))
         table, ends = page.names_table(names)

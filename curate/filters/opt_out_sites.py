@@ -25,10 +25,10 @@ from curate.filters.opt_out_robots import (
     policy_of,
     signals_of,
 )
+from curate.formats.compression import open_input
 from curate.formats.events import Corrupt
 from curate.formats.heads import Record
 from curate.formats.http import decode_body, parse_head
-from curate.formats.opening import open_input
 from curate.formats.records import ReadLimits, records
 from curate.formats.warc import parse_date
 

@@ -17,7 +17,7 @@ from curate.documents.cutting import cut_marked
 from curate.documents.documents import Documents
 from curate.filters.gopher_quality import ratio
 from curate.steps.contracts import Step
-from curate.text.pieces import newline_lines
+from curate.text.lines import newline_lines
 from curate.text.unicode import character_flags
 
 

@@ -24,7 +24,7 @@ from curate.filters.refinedweb_kernel import (
     words_of,
     written_ends,
 )
-from curate.text.pieces import strip_space
+from curate.text.lines import strip_space
 from curate.text.unicode import char_bytes, space_bytes
 from kernel_cache import njit
 

@@ -1,4 +1,4 @@
-"""Pieces and word n-grams that a document repeats, as numba kernels.
+"""Extents and word n-grams that a document repeats, as numba kernels.
 
 Equality is equality of 64-bit hashes of the bytes within one document. An n-gram can repeat only
 where both its (n-1)-grams do, so every pass over n looks at what the pass before it left: in prose
@@ -13,7 +13,7 @@ import numpy as np
 
 from curate.filters.tokens import Tokens
 from curate.text.hashing import hash_bytes
-from curate.text.pieces import Pieces
+from curate.text.lines import Extents
 from curate.text.unicode import code_point, count_chars
 from kernel_cache import njit
 
@@ -78,7 +78,7 @@ def _duplicates(data, rows, start, end, every):
     return out
 
 
-def duplicates(docs: Documents, pieces: Pieces, every: bool) -> tuple[np.ndarray, np.ndarray]:
+def duplicates(docs: Documents, pieces: Extents, every: bool) -> tuple[np.ndarray, np.ndarray]:
     """(number: int64[rows], characters: int64[rows]) of pieces that stand more than once: the
     copies behind the first, or every copy."""
     data, _ = docs.buffers()

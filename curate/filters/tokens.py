@@ -24,7 +24,7 @@ import numpy as np
 
 from curate.filters.punctuation import PUNCTUATION
 from curate.text.hashing import hash_bytes, load8, load_few, stir
-from curate.text.scan import PADDING, count_flags, flag_positions
+from curate.text.lines import PADDING, count_flags, flag_positions
 from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, char_bytes, code_point, space_bytes
 from curate.text.words import CLUSTER, DIGIT, LETTER, OTHER, character_tables, words

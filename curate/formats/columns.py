@@ -8,6 +8,7 @@ of JSON files, so that every partition writes the same schema. What does not fit
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -84,3 +85,18 @@ def split_extra(record: dict[str, Any], columns: dict[str, str]) -> dict[str, An
 def schema(columns: dict[str, str]) -> list[tuple[str, pa.DataType]]:
     """All columns that readers give, in their order."""
     return [*CORE, *PAYLOAD, *((name, arrow_type(kind)) for name, kind in columns.items())]
+
+
+def parse_date(value: Any) -> datetime | None:
+    """A time from ISO text or from seconds since 1970; UTC where no zone is given."""
+    try:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, timezone.utc)
+        if isinstance(value, str) and value:
+            text = value.strip().replace("Z", "+00:00")
+            when = datetime.fromisoformat(text)
+            when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+            return when.astimezone(timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None

@@ -25,6 +25,17 @@ from curate.formats.codecs import (
 )
 from curate.formats.heads import begins_record
 
+
+def open_input(path: str) -> BinaryIO:
+    """A seekable binary file of a local path or of any URL that fsspec knows."""
+    if "://" not in path:
+        return open(path, "rb")
+    import fsspec
+
+    file: BinaryIO = fsspec.open(path, "rb").open()
+    return file
+
+
 START, DATA, END, BREAK = "start", "data", "end", "break"
 _SKIPPABLE = b"\x2a\x4d\x18"
 _PROBE = 1 << 20

@@ -18,9 +18,9 @@ import xxhash
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError
 from curate.fetch.download import download
+from curate.fetch.file_lists import listed_files, place_of
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
 from curate.fetch.transfer import Wanted, is_there
-from curate.fetch.wanted import listed_files, place_of
 from curate.formats.input_lists import LISTS, listed
 from curate.formats.inputs import format_by_name
 from curate.terminal.progress import Progress, say

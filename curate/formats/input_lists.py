@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from curate.errors import RunFailed, UsageError
-from curate.formats.opening import open_input
+from curate.formats.compression import open_input
 
 LISTS = (".paths", ".paths.gz")
 COMMON_CRAWL = "https://data.commoncrawl.org/"
@@ -56,7 +56,7 @@ def _lines(path: str) -> list[str]:
 def listed(path: str, base: str = "") -> list[str]:
     """The paths in a list, one a line; relative ones begin at `base`, by default Common Crawl's
     server where they begin as its lists do, else the folder of the list."""
-    from curate.fetch.wanted import check_elsewhere
+    from curate.fetch.file_lists import check_elsewhere
 
     found = []
     for number, line in enumerate(_lines(path), 1):

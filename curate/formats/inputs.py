@@ -18,8 +18,7 @@ from typing import Any
 from curate.disk.digests import text_digest
 from curate.disk.threads import in_order
 from curate.errors import UsageError
-from curate.formats.compression import sniff, verified_boundaries
-from curate.formats.opening import open_input
+from curate.formats.compression import open_input, sniff, verified_boundaries
 
 FORMATS = {
     "archive": (".warc", ".wet", ".wat", ".arc"),
@@ -359,7 +358,7 @@ def plan_files(
 def _planned(
     files: list[InputFile], notices: list[str], partition_bytes: int, sample_lines: int
 ) -> InputPlan:
-    from curate.formats.carried import carried_columns
+    from curate.formats.column_plan import carried_columns
 
     partitions: list[tuple[Slice, ...]] = []
     group: list[Slice] = []

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
-from curate.formats.columns import KNOWN, split_extra
-from curate.formats.dates import parse_date
+from curate.formats.columns import KNOWN, parse_date, split_extra
+from curate.formats.compression import open_input
 from curate.formats.events import Corrupt, Event, Row
-from curate.formats.opening import open_input
 
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"

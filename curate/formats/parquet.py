@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 
 from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.errors import UsageError
-from curate.formats.columns import KNOWN, arrow_type, column_name
-from curate.formats.dates import parse_date
-from curate.formats.opening import open_input
+from curate.formats.columns import KNOWN, arrow_type, column_name, parse_date
+from curate.formats.compression import open_input
 
 
 def read_schema(path: str) -> pa.Schema:

@@ -14,10 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.formats import jsonl, parquet
 from curate.formats.columns import schema
-from curate.formats.compression import decompressed_chunks
+from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.inputs import InputFile, InputPlan, Slice
-from curate.formats.opening import open_input
 
 # One file, one document: plain text and HTML files of a folder.
 

@@ -58,7 +58,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
     UsageError for an input that cannot be read, or that holds web pages.
     """
     from curate.corpus.direct import DirectInput
-    from curate.formats.carried import carried_columns
+    from curate.formats.column_plan import carried_columns
     from curate.formats.inputs import plan_inputs
     from curate.formats.reading import ReadSettings
 

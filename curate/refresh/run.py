@@ -16,7 +16,7 @@ from curate.corpus.indexes import link
 from curate.disk.digests import text_digest
 from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError, disk_error, name_file
-from curate.formats.carried import join_columns
+from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
 from curate.inspect.report.write import write_records
 from curate.refresh import incremental, keeping, snapshot

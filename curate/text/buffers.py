@@ -6,15 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 
-def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column as one array, without a copy where it already is one."""
-    if isinstance(column, pa.Array):
-        return column
-    if column.num_chunks == 0:
-        return pa.array([], column.type)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
 def as_large_string(column: pa.Array | pa.ChunkedArray) -> pa.LargeStringArray:
     """One contiguous large_string array of the column; copies only where it must."""
     if isinstance(column, pa.ChunkedArray):

@@ -72,13 +72,13 @@ class Folding(NamedTuple):
 def folding(table: np.ndarray) -> Folding:
     """The folding of a table that folds ASCII as `str.lower()` does, with digits as 0 or not, with
     control characters or without; other tables are folded character by character."""
-    found = table[:128].tolist()
+    ascii_codes = table[:128].tolist()
     for zeros in (False, True):
         for floor in (0, 32):
-            want = [48 if zeros and 48 <= c < 58 else ord(chr(c).lower()) for c in range(128)]
+            expected = [48 if zeros and 48 <= c < 58 else ord(chr(c).lower()) for c in range(128)]
             if floor:
-                want[:floor], want[127] = [GONE] * floor, GONE
-            if want == found:
+                expected[:floor], expected[127] = [GONE] * floor, GONE
+            if expected == ascii_codes:
                 return Folding(table, floor, zeros)
     return Folding(table, 128, False)
 

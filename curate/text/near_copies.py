@@ -30,9 +30,9 @@ def word_5grams(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + NGRAM]) for i in range(len(words) - NGRAM + 1)}
 
 
-def jaccard(left: str, right: str) -> float:
+def jaccard(first: str, second: str) -> float:
     """Intersection over union of the word 5-grams of two texts; 1.0 for two texts without any."""
-    a, b = word_5grams(left), word_5grams(right)
+    a, b = word_5grams(first), word_5grams(second)
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
@@ -44,12 +44,12 @@ def nearest(
     similarity: of states 0 to count - 1; it falls from one to the next. above: the nearest among
     those that are not below the target, state 0 where all are.
     """
-    known: dict[int, float] = {}
+    similarities: dict[int, float] = {}
 
     def at(state: int) -> float:
-        if state not in known:
-            known[state] = similarity(state)
-        return known[state]
+        if state not in similarities:
+            similarities[state] = similarity(state)
+        return similarities[state]
 
     states = range(count)
     below = bisect_left(states, True, key=lambda s: at(s) < target)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.text.pieces import Pieces
+from curate.text.lines import Extents
 from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, is_lower_ascii, space_bytes
 from kernel_cache import njit
@@ -277,15 +277,15 @@ def _sentences(data, row_lines, line_words, word_start, word_end, word_chars):
     return rows, start[:n].copy(), end[:n].copy()
 
 
-def sentences(docs: Documents) -> Pieces:
+def sentences(docs: Documents) -> Extents:
     """The sentences of every row, without white space at their ends; computed once while the text
     is unchanged."""
 
-    def build() -> Pieces:
+    def build() -> Extents:
         tables = segments(docs)
         lines, words = tables.lines, tables.words
         data, _ = docs.buffers()
-        return Pieces(
+        return Extents(
             *_sentences(data, lines.rows, words.lines, words.start, words.end, words.chars)
         )
 

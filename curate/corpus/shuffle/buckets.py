@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from curate.corpus.shuffle.candidates import BITS, ones_before
-from curate.corpus.shuffle.groups import run_tasks
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     maybe_shared,
@@ -24,6 +23,7 @@ from curate.corpus.shuffle.partitions import (
     read_partitions,
     sort_pairs,
 )
+from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
@@ -73,19 +73,19 @@ def find_buckets(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> d
     facts: what `part_keys` returned, whose files are in `keys`. Held is a bit a document.
     """
     count = 1 << facts["partition_bits"]
-    told = {"keys": str(keys), "folder": str(folder)}
-    told |= {name: facts[name] for name in ("groups", "partition_bits")}
+    settings = {"keys": str(keys), "folder": str(folder)}
+    settings |= {name: facts[name] for name in ("groups", "partition_bits")}
     begins = range(0, count, BUNDLE)
     tasks = [
-        {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **told}
+        {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **settings}
         for p, begin in enumerate(begins)
     ]
     done = run_tasks(run, "curate.corpus.shuffle.buckets:write_buckets", tasks)
     bits = np.zeros(facts["documents"] // 64 + 1, np.uint64)
     for members, _ in bucket_files(folder, len(tasks)):
         with members.open("rb") as file:
-            while len(some := np.fromfile(file, np.uint32, CHUNK)):
-                mark(bits, some)
+            while len(chunk := np.fromfile(file, np.uint32, CHUNK)):
+                mark(bits, chunk)
     bits.tofile(folder / BITS)
     return {
         "pieces": len(tasks),
@@ -121,14 +121,14 @@ def write_buckets(task: Task) -> dict[str, Any]:
         files = [stack.enter_context(path.open("wb")) for path in asides]
         waiting = read_partitions(read, begin, stop, scratch)
         while waiting:
-            (key, value), room = waiting.pop(0)
+            (key, value), make_array = waiting.pop(0)
             # Four times as many counters as keys, so that few of those that stand once stay.
             counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
-            left = maybe_shared(key, value, np.zeros(counters, np.uint8))
-            key, value = sort_pairs(key[:left], value[:left], high, room)
-            found = room(np.uint32), room(np.uint32)
-            counts = buckets_of(key, value, *found)
-            for file, array, size in zip(files, found, counts, strict=True):
+            count = maybe_shared(key, value, np.zeros(counters, np.uint8))
+            key, value = sort_pairs(key[:count], value[:count], high, make_array)
+            arrays = make_array(np.uint32), make_array(np.uint32)
+            counts = buckets_of(key, value, *arrays)
+            for file, array, size in zip(files, arrays, counts, strict=True):
                 file.write(array[:size].data)
             members += int(counts[0])
             buckets += int(counts[1])
@@ -150,5 +150,5 @@ def chunks(
                         break
                 ends = np.cumsum(waiting, dtype=np.int64)
                 take = max(1, int(np.searchsorted(ends, most, "right")))
-                mine, waiting = waiting[:take], waiting[take:]
-                yield np.fromfile(members, np.uint32, int(ends[take - 1])), mine
+                part, waiting = waiting[:take], waiting[take:]
+                yield np.fromfile(members, np.uint32, int(ends[take - 1])), part

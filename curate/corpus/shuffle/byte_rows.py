@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from curate.corpus.shuffle.room import room
+from curate.corpus.shuffle.arrays import new_array
 from curate.text.buffers import text_buffers
 
 SEGMENT = 32 << 20  # bytes that are ordered at once; three times as many are held
@@ -22,7 +22,7 @@ ROW = 40  # bytes that a row takes by itself while it is ordered: slice, place, 
 
 
 class SliceFiles(NamedTuple):
-    """rows: uint32[rows, columns], what is told of each; data: their bytes, one after the other;
+    """rows: uint32[rows, columns], the numbers of each; data: their bytes, one after the other;
     starts: int64[segments, slices + 1, 2], before which row and byte each slice begins."""
 
     rows: Path
@@ -49,11 +49,11 @@ class SliceWriter:
         self._rows, self._data = files.rows.open("wb"), files.data.open("wb")
 
     def add(
-        self, mine: np.ndarray, rows: np.ndarray, offsets: np.ndarray, data: np.ndarray
+        self, slices: np.ndarray, rows: np.ndarray, offsets: np.ndarray, data: np.ndarray
     ) -> None:
-        """Takes more rows, as they are until the next call or `close`. mine: the slice of each;
+        """Takes more rows, as they are until the next call or `close`. slices: the slice of each;
         rows: uint32[rows, columns]; offsets: int64[rows + 1], into `data`: uint8."""
-        self._waiting.append((mine, rows, offsets, data))
+        self._waiting.append((slices, rows, offsets, data))
         self._held += rows.nbytes + ROW * len(rows) + int(offsets[-1] - offsets[0])
         if self._held >= SEGMENT or self.slices == 1:
             self._flush()
@@ -61,7 +61,7 @@ class SliceWriter:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        mine, rows = (np.concatenate([w[i] for w in self._waiting]) for i in (0, 1))
+        slices, rows = (np.concatenate([w[i] for w in self._waiting]) for i in (0, 1))
         arrays = [
             pa.LargeBinaryArray.from_buffers(
                 pa.large_binary(), len(w[1]), [None, pa.py_buffer(w[2]), pa.py_buffer(w[3])]
@@ -73,10 +73,10 @@ class SliceWriter:
         del arrays
         if self.slices > 1:
             # Of 16 bits numpy's stable sort is one by counting.
-            order = np.argsort(mine.astype(np.uint16), kind="stable")
+            order = np.argsort(slices.astype(np.uint16), kind="stable")
             rows, held = rows[order], held.take(pa.array(order))
         data, offsets = text_buffers(held)
-        ends = np.cumsum(np.bincount(mine, minlength=self.slices))
+        ends = np.cumsum(np.bincount(slices, minlength=self.slices))
         starts = np.zeros((self.slices + 1, 2), np.int64)
         starts[1:, 0], starts[1:, 1] = ends, offsets[ends] - offsets[0]
         self._rows.write(np.ascontiguousarray(rows).data)
@@ -100,20 +100,20 @@ def read_slice(
     files: Sequence[SliceFiles], part: int, columns: int, scratch: Path
 ) -> tuple[np.ndarray, np.ndarray]:
     """(uint32[rows, columns], uint8 data) of a slice, of all writers in order. scratch: a folder
-    for what is large (`room`)."""
+    for what is large (`new_array`)."""
     # Of a table as wide as there are slices only the part in question.
     tables = [np.load(each.starts, mmap_mode="r")[:, part : part + 2].copy() for each in files]
     total = sum((np.diff(t, axis=1).sum(axis=(0, 1)) for t in tables), np.zeros(2, np.int64))
-    rows = room((int(total[0]), columns), np.uint32, scratch)
-    data = room(int(total[1]), np.uint8, scratch)
+    rows = new_array((int(total[0]), columns), np.uint32, scratch)
+    data = new_array(int(total[1]), np.uint8, scratch)
     filled = np.zeros(2, np.int64)
     for each, table in zip(files, tables, strict=True):
-        with each.rows.open("rb") as told, each.data.open("rb") as held:
+        with each.rows.open("rb") as row_file, each.data.open("rb") as data_file:
             for begin, end in table:
                 stop = filled + end - begin
-                told.seek(int(begin[0]) * columns * 4)
-                held.seek(int(begin[1]))
-                told.readinto(rows[filled[0] : stop[0]].reshape(-1).view(np.uint8).data)
-                held.readinto(data[filled[1] : stop[1]].data)
+                row_file.seek(int(begin[0]) * columns * 4)
+                data_file.seek(int(begin[1]))
+                row_file.readinto(rows[filled[0] : stop[0]].reshape(-1).view(np.uint8).data)
+                data_file.readinto(data[filled[1] : stop[1]].data)
                 filled = stop
     return rows, data

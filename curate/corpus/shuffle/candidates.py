@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.groups import Group
+from curate.corpus.shuffle.tasks import Group
 from curate.corpus.sketches import SketchFile, Task, sketch_batches
 from kernel_cache import njit
 
@@ -79,10 +79,10 @@ def candidate_batches(
     """The sketches of candidates in order of (part, n), as `sketch_batches` gives them. first: the
     bit of the first sketch."""
     for batch in sketch_batches(files, columns, rows):
-        mine = set_bits(bits, first, first + len(batch))
+        chosen = set_bits(bits, first, first + len(batch))
         first += len(batch)
-        if len(mine):
-            yield batch if len(mine) == len(batch) else batch.take(pa.array(mine))
+        if len(chosen):
+            yield batch if len(chosen) == len(batch) else batch.take(pa.array(chosen))
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ class Picked:
 
     def schema(self, columns: list[str]) -> pa.Schema:
         """Of what `batches` gives."""
-        known = pq.read_schema(self.group.files[0].path)
-        fields = [known.field(name) for name in columns]
-        number, name = known.field("n"), pa.field("id", pa.string())
+        sketches = pq.read_schema(self.group.files[0].path)
+        fields = [sketches.field(name) for name in columns]
+        number, name = sketches.field("n"), pa.field("id", pa.string())
         return pa.schema([*fields, pa.field("part", pa.int32()), number, name])
 
     def batches(self, columns: list[str], rows: int = BATCH) -> Iterator[pa.RecordBatch]:
@@ -116,16 +116,16 @@ class Picked:
         yield from candidate_batches(self.group.files, columns, bits, first, rows)
 
 
-def picked(found: list[Group], bits: Path, folder: Path, **told: Any) -> list[Task]:
-    """A task a group, on its candidates, which writes into `folder`; told: what else it is told.
-    bits: the folder of the phase that found them."""
+def picked(groups: list[Group], bits: Path, folder: Path, **settings: Any) -> list[Task]:
+    """A task a group, on its candidates, which writes into `folder`. bits: the folder of the phase
+    that wrote their bits; settings: further keys of the task."""
     path = bits / BITS
     all_bits = np.fromfile(path, np.uint64)
     before = ones_before(all_bits)
     tasks = []
-    for group in found:
+    for group in groups:
         word = group.first // 64
         count = int(before[word]) + len(set_bits(all_bits, 64 * word, group.first))
-        mine = {"bits": str(path), "before": count, "folder": str(folder)}
-        tasks.append({**group.dump(), **mine, **told})
+        paths = {"bits": str(path), "before": count, "folder": str(folder)}
+        tasks.append({**group.dump(), **paths, **settings})
     return tasks

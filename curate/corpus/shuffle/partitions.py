@@ -1,5 +1,8 @@
 """Pairs (key, value) in partitions of a file, by the high bits of keys: an external radix sort.
 
+The first half of the shuffle writes the pairs (key, document) of the sketches of a group: `keys`,
+below. Documents are numbered in order of (part, n).
+
 A writer fills a segment in memory, orders it by partition and appends it. Partitions are read back
 from their place in every segment of every writer, in the order of arrival, and each is then sorted
 by itself. So memory is for one segment, or for the partitions that are read, whatever there is in
@@ -16,12 +19,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.room import room
+from curate.corpus.shuffle.arrays import new_array
+from curate.corpus.shuffle.tasks import MOST, Group, run_tasks
+from curate.corpus.sketches import Run, Task
+from curate.disk.atomic import replacing
+from curate.errors import RunFailed
 from kernel_cache import njit
 
 SEGMENT = 2_000_000  # pairs that are ordered at once
 PARTITION = 1_000_000  # pairs a partition that are aimed at
+READ = 1_000_000  # keys of sketches that are read at once
 DIGIT = 11  # bits that one pass of the sort looks at
 
 
@@ -36,13 +46,13 @@ def by_partition(keys, values, bits, keys_out, values_out):
         starts[np.int64(keys[i] >> shift >> more) + 1] += 1
     for p in range(1 << bits):
         starts[p + 1] += starts[p]
-    place = starts[:-1].copy()
+    position = starts[:-1].copy()
     for i in range(len(keys)):
-        mine = np.int64(keys[i] >> shift >> more)
-        keys_out[place[mine]] = keys[i]
+        partition = np.int64(keys[i] >> shift >> more)
+        keys_out[position[partition]] = keys[i]
         if len(values):
-            values_out[place[mine]] = values[i]
-        place[mine] += 1
+            values_out[position[partition]] = values[i]
+        position[partition] += 1
     return starts
 
 
@@ -52,34 +62,34 @@ def sort_pass(keys, values, shift, keys_out, values_out):
     False, and nothing written, where all of them are the same."""
     low = np.uint64(shift)
     mask = np.uint64((1 << DIGIT) - 1)
-    place = np.zeros((1 << DIGIT) + 1, np.int64)
+    position = np.zeros((1 << DIGIT) + 1, np.int64)
     for i in range(len(keys)):
-        place[np.int64((keys[i] >> low) & mask) + 1] += 1
-    if place.max() == len(keys):
+        position[np.int64((keys[i] >> low) & mask) + 1] += 1
+    if position.max() == len(keys):
         return False
     for d in range(1 << DIGIT):
-        place[d + 1] += place[d]
+        position[d + 1] += position[d]
     for i in range(len(keys)):
-        mine = np.int64((keys[i] >> low) & mask)
-        keys_out[place[mine]] = keys[i]
-        values_out[place[mine]] = values[i]
-        place[mine] += 1
+        digit = np.int64((keys[i] >> low) & mask)
+        keys_out[position[digit]] = keys[i]
+        values_out[position[digit]] = values[i]
+        position[digit] += 1
     return True
 
 
 @njit(cache=True, nogil=True)
-def maybe_shared(keys, values, room):
+def maybe_shared(keys, values, counters):
     """How many pairs have a key that another may have too; they come first in the arrays then, in
-    order. Most keys of a corpus stand once, and need no sorting. room: uint8[2^k], zeros."""
-    mask = np.uint64(len(room) - 1)
+    order. Most keys of a corpus stand once, and need no sorting. counters: uint8[2^k], zeros."""
+    mask = np.uint64(len(counters) - 1)
     for i in range(len(keys)):
         h = np.int64((keys[i] ^ (keys[i] >> np.uint64(29))) & mask)
-        if room[h] < 2:
-            room[h] += 1
+        if counters[h] < 2:
+            counters[h] += 1
     count = 0
     for i in range(len(keys)):
         h = np.int64((keys[i] ^ (keys[i] >> np.uint64(29))) & mask)
-        if room[h] > 1:
+        if counters[h] > 1:
             keys[count] = keys[i]
             values[count] = values[i]
             count += 1
@@ -127,10 +137,10 @@ class PartitionWriter:
         at = 0
         while at < len(keys):
             size = min(len(keys) - at, len(self._keys) - self._used)
-            here = slice(self._used, self._used + size)
-            self._keys[here] = keys[at : at + size]
+            target = slice(self._used, self._used + size)
+            self._keys[target] = keys[at : at + size]
             if values is not None:
-                self._values[here] = values[at : at + size]
+                self._values[target] = values[at : at + size]
             self._used += size
             at += size
             if self._used == len(self._keys):
@@ -158,7 +168,7 @@ class PartitionWriter:
 
 
 # Makes arrays of the size of a partition.
-Room = Callable[[Any], np.ndarray]
+MakeArray = Callable[[Any], np.ndarray]
 
 
 def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray:
@@ -172,7 +182,7 @@ def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray
 
 def read_partitions(
     files: Sequence[PairFiles], begin: int, stop: int, scratch: Path, valued: bool = True
-) -> list[tuple[list[np.ndarray], Room]]:
+) -> list[tuple[list[np.ndarray], MakeArray]]:
     """([keys, values] as they arrived, what makes arrays of their size) of partitions `begin` to
     `stop`, from all writers in order. scratch: a folder for partitions that are too large.
 
@@ -184,11 +194,11 @@ def read_partitions(
     lengths = [np.array(table[:, -1], np.int64) for table in tables]
     sizes = sum((np.diff(starts, axis=1).sum(axis=0) for starts in slices), np.zeros(stop - begin))
     dtypes = (np.uint64, np.uint32)[: 2 if valued else 1]
-    found: list[tuple[list[np.ndarray], Room]] = []
+    partitions: list[tuple[list[np.ndarray], MakeArray]] = []
     for size in sizes.astype(np.int64).tolist():
-        mine = partial(room, size, folder=scratch)
-        found.append(([mine(dtype) for dtype in dtypes], mine))
-    filled = [0] * len(found)
+        make = partial(new_array, size, folder=scratch)
+        partitions.append(([make(dtype) for dtype in dtypes], make))
+    filled = [0] * len(partitions)
     for each, starts, length in zip(files, slices, lengths, strict=True):
         with ExitStack() as stack:
             opened = [stack.enter_context(path.open("rb")) for path in each[: len(dtypes)]]
@@ -198,11 +208,11 @@ def read_partitions(
                 for number, (file, dtype) in enumerate(zip(opened, dtypes, strict=True)):
                     file.seek((before + int(segment[0])) * np.dtype(dtype).itemsize)
                     for p, count in enumerate(counts):
-                        array = found[p][0][number][filled[p] : filled[p] + count]
+                        array = partitions[p][0][number][filled[p] : filled[p] + count]
                         file.readinto(array.view(np.uint8).data)
                 filled = [at + count for at, count in zip(filled, counts, strict=True)]
                 before += pairs
-    return found
+    return partitions
 
 
 def partition_ranges(
@@ -210,19 +220,19 @@ def partition_ranges(
 ) -> dict[str, list[list[int]]]:
     """The bytes [first, end) of keys and of values that `read_partitions` reads, by file: one range
     a segment, but for those without such pairs."""
-    found: dict[str, list[list[int]]] = {}
+    by_file: dict[str, list[list[int]]] = {}
     for each in files:
         table = np.load(each.starts, mmap_mode="r")
         before = np.cumsum(table[:, -1]) - table[:, -1]
         ranges = before[:, None] + table[:, [begin, stop]]
         ranges = ranges[ranges[:, 0] < ranges[:, 1]]
         for path, dtype in ((each.keys, np.uint64), (each.values, np.uint32)):
-            found[str(path)] = (ranges * np.dtype(dtype).itemsize).tolist()
-    return found
+            by_file[str(path)] = (ranges * np.dtype(dtype).itemsize).tolist()
+    return by_file
 
 
 def sort_pairs(
-    keys: np.ndarray, values: np.ndarray, bits: int, make: Room
+    keys: np.ndarray, values: np.ndarray, bits: int, make: MakeArray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pairs in order of their keys, whose high `bits` are the same; equal keys as they came.
 
@@ -234,3 +244,66 @@ def sort_pairs(
         if sort_pass(keys, values, shift, *other):
             (keys, values), other = other, (keys, values)
     return keys, values
+
+
+def fixed_rows(column: pa.FixedSizeBinaryArray, dtype: Any) -> np.ndarray:
+    """The rows of a fixed_size_binary column as a matrix of numbers; nulls are any numbers."""
+    width = column.type.byte_width
+    begin = column.offset * width
+    data = np.frombuffer(column.buffers()[1], np.uint8)[begin : begin + len(column) * width]
+    return data.view(dtype).reshape(len(column), width // np.dtype(dtype).itemsize)
+
+
+def documents_in(groups: list[Group], label: str) -> int:
+    """How many sketches there are; RunFailed above what their numbers can tell apart."""
+    count = sum(group.rows for group in groups)
+    if count >= MOST:
+        raise RunFailed(
+            f"{label} compares up to {MOST - 1:,} documents at once, these are {count:,};"
+            " run it on parts, each with --against the ones before"
+        )
+    return count
+
+
+def part_keys(
+    run: Run, folder: Path, groups: list[Group], label: str, column: str, width: int
+) -> dict[str, Any]:
+    """The phase: every group's pairs into `folder`. column: of the sketches, fixed_size_binary,
+    whose first `width` numbers of 64 bits are keys, each by itself; null: a document without."""
+    count = documents_in(groups, label)
+    bits = partition_bits(count * width)
+    settings = {"column": column, "width": width, "bits": bits, "folder": str(folder)}
+    tasks = [{**group.dump(), **settings} for group in groups]
+    run_tasks(run, "curate.corpus.shuffle.partitions:write_keys", tasks)
+    return {"documents": count, "groups": len(groups), "partition_bits": bits}
+
+
+def write_keys_files(task: Task) -> dict[str, list[str]]:
+    """What `write_keys` reads and writes."""
+    reads = [str(file.path) for file in Group.load(task).files]
+    written = PairFiles.within(Path(task["folder"]), task["part"])
+    return {"reads": reads, "writes": [str(path) for path in written]}
+
+
+def write_keys(task: Task) -> dict[str, Any]:
+    """A task: the pairs of a group."""
+    group, width = Group.load(task), task["width"]
+    first = group.first
+    segment = min(SEGMENT, max(1, group.rows * width))
+    with ExitStack() as stack:
+        files = PairFiles.within(Path(task["folder"]), group.part)
+        aside = PairFiles(*(stack.enter_context(replacing(path)) for path in files))
+        writer = PartitionWriter(aside, task["bits"], segment=segment)
+        for file in group.files:
+            with pq.ParquetFile(file.path, pre_buffer=False) as source:
+                rows = max(1, READ // width)
+                for batch in source.iter_batches(rows, columns=[task["column"]], use_threads=False):
+                    keys = fixed_rows(batch.column(0), np.uint64)[:, :width]
+                    numbers = np.arange(first, first + len(keys), dtype=np.uint32)
+                    valid = batch.column(0).is_valid().to_numpy(zero_copy_only=False)
+                    if not valid.all():
+                        keys, numbers = keys[valid], numbers[valid]
+                    writer.add(keys.reshape(-1), np.repeat(numbers, width))
+                    first += len(batch)
+        writer.close()
+    return {}

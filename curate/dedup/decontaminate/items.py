@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.errors import UsageError
+from curate.formats.compression import open_input
 from curate.formats.inputs import FORMATS, PACKING, InputFile, find_files
-from curate.formats.opening import open_input
 
 READ = ("jsonl", "parquet", "text")
 MOST_BYTES = 1 << 30  # of a file after unpacking: these are evaluation sets, not corpora

@@ -18,18 +18,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus.shuffle.arrays import count_up, new_array, unmap
 from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter, read_slice
 from curate.corpus.shuffle.candidates import Picked
-from curate.corpus.shuffle.groups import run_tasks
-from curate.corpus.shuffle.keys import fixed_rows
-from curate.corpus.shuffle.room import count_up, release, room
+from curate.corpus.shuffle.partitions import fixed_rows
+from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.dedup.minhash.bits import equal_values, estimated
-from curate.dedup.minhash.decisions import SIMILARITY
-from curate.dedup.minhash.forest import NONE, clear_roots, find, flatten, union
-from curate.dedup.minhash.parts import BEGINS, PLACES, parts_of
-from curate.dedup.minhash.stars import PARTNERS, ROOTS
-from curate.dedup.minhash.text import shingle_sets
+from curate.dedup.minhash.candidates import BEGINS, PLACES, parts_of
+from curate.dedup.minhash.components import (
+    NONE,
+    PARTNERS,
+    ROOTS,
+    SIMILARITY,
+    clear_roots,
+    find,
+    flatten,
+    union,
+)
+from curate.dedup.minhash.signatures import equal_values, estimated, shingle_sets
 from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
 from curate.text.buffers import as_large_string
@@ -258,8 +264,8 @@ def match_part(task: Task) -> dict[str, Any]:
         by = _compared(*read_slice(groups, part, COLUMNS, scratch), task, scratch)
         sizes, data = read_slice([buckets], part, 1, scratch)
         members = data.view(np.uint32)
-        parent, partner = (room(count, np.uint32, scratch) for _ in range(2))
-        best = room(count, np.float64, scratch)
+        parent, partner = (new_array(count, np.uint32, scratch) for _ in range(2))
+        best = new_array(count, np.float64, scratch)
         count_up(parent)
         partner[:] = NONE
         best[:] = 0.0
@@ -268,7 +274,7 @@ def match_part(task: Task) -> dict[str, Any]:
             k, other, similar = match_buckets(places, mine, by, task["least"], first, MOST, parent)
             keep_best(k, other, similar, first, partner, best)
             for array in (by.shingles, by.extents, by.packed):
-                release(array)
+                unmap(array)
         flatten(parent)
         clear_roots(parent, partner)
         aside = stack.enter_context(replacing(match_file(folder, part)))
@@ -296,7 +302,7 @@ def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> Compared:
     """What a part's candidates are compared by. rows: places in the corpus, bytes of each."""
-    extents = room((len(rows), 2), np.int64, scratch)
+    extents = new_array((len(rows), 2), np.int64, scratch)
     width, total = (1 if task["bits"] else 8), 0
     for at in range(0, len(rows), CHUNK):
         place, size = rows[at : at + CHUNK].T.astype(np.int64)
@@ -304,7 +310,7 @@ def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> 
         place -= task["begin"]
         extents[place, 0], extents[place, 1] = (ends - size) // width, size // width
         total = int(ends[-1])
-        release(extents)
+        unmap(extents)
     none = np.empty(0, np.uint64)
     if task["bits"]:
         extents[:, 0] //= task["width"]
@@ -326,12 +332,12 @@ def write_matches(
         for part, (begin, stop) in enumerate(pairwise(begins))
     ]
     run_tasks(run, f"{__name__}:match_part", tasks)
-    k_of = room(count, np.uint32, folder)  # of each place
+    k_of = new_array(count, np.uint32, folder)  # of each place
     with order.open("rb") as ks, (ordered / PLACES).open("rb") as places:
         while len(k := np.fromfile(ks, np.uint32, CHUNK)):
             k_of[np.fromfile(places, np.uint32, CHUNK)] = k
-    root, partner = (room(count, np.uint32, folder) for _ in range(2))
-    best = room(count, np.float64, folder)
+    root, partner = (new_array(count, np.uint32, folder) for _ in range(2))
+    best = new_array(count, np.float64, folder)
     for task in tasks:
         size, path = task["count"], match_file(folder, task["part"])
         mine = k_of[task["begin"] : task["begin"] + size]

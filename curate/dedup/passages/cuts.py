@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curate.documents.cutting import mark_ends
 from curate.documents.documents import NUMBER, Documents
-from curate.text.pieces import Pieces
+from curate.text.lines import Extents
 from curate.text.sentences import count_words_sentences
 from curate.text.unicode import space_bytes
 from kernel_cache import njit
@@ -29,7 +29,7 @@ class Left:
     sentences: np.ndarray
 
 
-def gone_pieces(docs: Documents, pieces: Pieces, decisions: pa.Table) -> np.ndarray:
+def gone_pieces(docs: Documents, pieces: Extents, decisions: pa.Table) -> np.ndarray:
     """uint8[pieces]: GLOBAL or LOCAL for those in a passage that is cut, else 0. A piece in two
     such passages is GLOBAL if one of them is."""
     gone = np.zeros(len(pieces.start), np.uint8)
@@ -155,7 +155,7 @@ def _mark(data, offsets, rows, start, end, gone, mark, lines, blank, count):
 def mark_pieces(
     data: np.ndarray,
     offsets: np.ndarray,
-    pieces: Pieces,
+    pieces: Extents,
     gone: np.ndarray,
     mark: np.ndarray,
     *,

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from curate.corpus.shuffle import partitions
 from curate.corpus.shuffle.buckets import BUNDLE, buckets_of
-from curate.corpus.shuffle.groups import Group, run_tasks
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
@@ -30,8 +29,9 @@ from curate.corpus.shuffle.partitions import (
     read_partitions,
     sort_pairs,
 )
+from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.dedup.passages.packed import unpacked
+from curate.dedup.passages.keys import unpacked
 from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit

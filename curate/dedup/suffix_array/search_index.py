@@ -135,7 +135,7 @@ class IndexWriter:
     def close(self, run: Run | None = None) -> dict[str, Any]:
         """Writes what is left, the orders, and the record, which it returns. run: who sorts the
         chunks, each with the memory that was said; by default this process."""
-        from curate.corpus.shuffle.groups import run_tasks
+        from curate.corpus.shuffle.tasks import run_tasks
         from curate.corpus.sketches import run_here
 
         if self._held:

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 from curate.corpus.direct import DirectInput
 from curate.disk.atomic import write_text
 from curate.disk.database import database, literal
-from curate.disk.parquet_writer import TableWriter
+from curate.disk.parquet_writer import TableWriter, one_array
 from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan, plan_inputs
 from curate.formats.reading import ReadSettings
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
-from curate.text.buffers import as_large_string, one_array
+from curate.text.buffers import as_large_string
 from curate.text.tables import segments
 
 LENGTHS = ("characters", "words", "bytes")  # words: runs without white space

@@ -15,7 +15,7 @@ import pyarrow as pa
 from curate.documents.documents import Documents
 from curate.scoring.language.lines import fasttext_lines
 from curate.scoring.language.native import Model
-from curate.text.pieces import newline_lines
+from curate.text.lines import newline_lines
 from curate.text.unicode import row_chars
 from kernel_cache import njit
 

@@ -20,7 +20,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
 from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.ranks import ALL, find_ranks, seen_in, write_counts
-from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.disk.digests import file_digest
 from curate.documents.documents import NUMBER, Documents

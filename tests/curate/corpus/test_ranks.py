@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.ranks import places
-from curate.corpus.shuffle import groups as shuffle_groups
+from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.disk.database import database
 from curate.scoring.perplexity.step import Perplexity
@@ -62,7 +62,7 @@ def decide(folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = ru
 
 def cut(most: int, patch: pytest.MonkeyPatch) -> None:
     """Groups of so few documents."""
-    patch.setattr(shuffle_groups, "GROUP", most)
+    patch.setattr(shuffle_tasks, "GROUP", most)
 
 
 def table(data: bytes) -> pa.Table:

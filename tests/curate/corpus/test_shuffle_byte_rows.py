@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.corpus.shuffle import arrays as shuffle_arrays
 from curate.corpus.shuffle import byte_rows
-from curate.corpus.shuffle import room as shuffle_room
+from curate.corpus.shuffle.arrays import load_array, map_array, new_array, unmap
 from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter, read_slice
-from curate.corpus.shuffle.room import loaded, mapped, release, room
 
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=6)), max_size=20)
 
@@ -44,19 +44,24 @@ def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, seg
 
 
 def test_a_large_array_lies_in_a_file_that_nobody_sees(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffle_room, "LARGE", 100)
-    small, large = room(24, np.uint32, tmp_path), room((5, 6), np.uint32, tmp_path)
+    monkeypatch.setattr(shuffle_arrays, "LARGE", 100)
+    small, large = new_array(24, np.uint32, tmp_path), new_array((5, 6), np.uint32, tmp_path)
     assert small.base is None and large.base is not None
     assert type(large) is np.ndarray and list(tmp_path.iterdir()) == []
     large[:] = np.arange(30).reshape(5, 6)
-    release(large)
+    unmap(large)
     assert large.ravel().tolist() == list(range(30))
     large.tofile(tmp_path / "kept")
-    for array in (loaded(tmp_path / "kept", np.uint32), mapped(tmp_path / "kept", np.uint32)):
+    for array in (
+        load_array(tmp_path / "kept", np.uint32),
+        map_array(tmp_path / "kept", np.uint32),
+    ):
         assert array.tolist() == list(range(30))
-    loaded(tmp_path / "kept", np.uint32)[0] = 7
+    load_array(tmp_path / "kept", np.uint32)[0] = 7
     assert np.fromfile(tmp_path / "kept", np.uint32)[0] == 0
     (tmp_path / "none").touch()
     assert (
-        len(loaded(tmp_path / "none", np.uint32)) == len(mapped(tmp_path / "none", np.uint8)) == 0
+        len(load_array(tmp_path / "none", np.uint32))
+        == len(map_array(tmp_path / "none", np.uint8))
+        == 0
     )

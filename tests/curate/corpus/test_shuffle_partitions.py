@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.corpus.shuffle import arrays as shuffle_arrays
 from curate.corpus.shuffle import partitions
-from curate.corpus.shuffle import room as shuffle_room
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     PartitionWriter,
@@ -82,7 +82,7 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
     tmp_path, monkeypatch, large, valued
 ):
     if large:
-        monkeypatch.setattr(shuffle_room, "LARGE", 1)
+        monkeypatch.setattr(shuffle_arrays, "LARGE", 1)
     draw = np.random.default_rng(4)
     keys = draw.integers(0, 2**64, 1000, np.uint64)
     values = np.arange(1000, dtype=np.uint32)

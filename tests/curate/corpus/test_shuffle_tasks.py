@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle import groups as shuffle_groups
 from curate.corpus.shuffle import partitions as shuffle_partitions
-from curate.corpus.shuffle.groups import Group, groups, run_tasks
+from curate.corpus.shuffle import tasks as shuffle_tasks
+from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
-from curate.dedup import exact_resolve
+from curate.dedup import exact as exact_resolve
 from curate.dedup.exact import DedupExact
-from curate.dedup.minhash import parts as minhash_parts
+from curate.dedup.minhash import candidates as minhash_parts
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages import resolve as passages_resolve
 from curate.dedup.passages.step import DedupPassages
@@ -63,7 +63,7 @@ def decide(folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = ru
 @pytest.fixture
 def many(monkeypatch) -> None:
     """Groups and partitions so small that there are several of each."""
-    monkeypatch.setattr(shuffle_groups, "GROUP", 70)
+    monkeypatch.setattr(shuffle_tasks, "GROUP", 70)
     monkeypatch.setattr(shuffle_partitions, "PARTITION", 30)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 50)
@@ -97,7 +97,7 @@ def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, monkeyp
     monkeypatch.setattr(passages_resolve, "SLICE", 50)
     monkeypatch.setattr(minhash_parts, "PART", 20)
     for most in (1, 90, 1000):
-        monkeypatch.setattr(shuffle_groups, "GROUP", most)
+        monkeypatch.setattr(shuffle_tasks, "GROUP", most)
         monkeypatch.setattr(passages_resolve, "PASSAGES", most)
         assert decide(tmp_path, files, step, through(engine)) == want
 
@@ -143,7 +143,7 @@ def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_pat
 
     def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
         told = [{**task, "function": function} for task in tasks]
-        yield from through(engine)("test_shuffle_tasks:dying", told)
+        yield from through(engine)(f"{__name__}:dying", told)
 
     assert decide(tmp_path, files, step, run) == want
     died = {path.name for path in tmp_path.glob("died-*")}
@@ -163,7 +163,7 @@ def test_results_come_in_order_and_failures_as_they_are():
     assert run_tasks(backwards, "no:matter", tasks) == [{"was": p} for p in range(5)]
     assert run_tasks(backwards, "no:matter", []) == []
     with pytest.raises(RunFailed, match="task 0"):
-        run_tasks(run_here, "test_shuffle_tasks:fails", tasks)
+        run_tasks(run_here, f"{__name__}:fails", tasks)
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))
@@ -173,7 +173,7 @@ def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, 
         rows = {str(p): count for p, count in enumerate(counts)}
         known = type("Metadata", (), {})
         patch.setattr(
-            shuffle_groups.pq,
+            shuffle_tasks.pq,
             "read_metadata",
             lambda path: setattr(made := known(), "num_rows", rows[str(path)]) or made,
         )
@@ -201,7 +201,7 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
     ]
     with monkeypatch.context() as whole:
         whole.setattr(exact_resolve, "AT_ONCE", 10**6)
-        whole.setattr(shuffle_groups, "GROUP", 10**6)
+        whole.setattr(shuffle_tasks, "GROUP", 10**6)
         whole.setattr(minhash_parts, "PART", 10**6)
         bench.run(against, two, out="b1")
     asked = []

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus.sketches import Sketches
-from curate.dedup.passages.packed import unpacked
+from curate.dedup.passages.keys import unpacked
 from curate.disk.database import literal
-from curate.text.buffers import one_array
+from curate.disk.parquet_writer import one_array
 
 Keep = Literal["one", "none"]
 

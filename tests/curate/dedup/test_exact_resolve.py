@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle import groups as shuffle_groups
 from curate.corpus.shuffle import partitions as shuffle_partitions
+from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.sketches import MARK, Run, Sketches, SketchFile, run_here, view
-from curate.dedup import exact_resolve
+from curate.dedup import exact as exact_resolve
 from curate.dedup.exact import DedupExact
 from curate.disk.database import database
 from tests.curate.dedup import reference_exact
@@ -84,7 +84,7 @@ def decide(
 
 def cut(most: int, patch: pytest.MonkeyPatch) -> None:
     """Groups, partitions and slices of so few documents."""
-    patch.setattr(shuffle_groups, "GROUP", most)
+    patch.setattr(shuffle_tasks, "GROUP", most)
     patch.setattr(shuffle_partitions, "PARTITION", 4)
     patch.setattr(exact_resolve, "AT_ONCE", 0 if most < 1000 else 10**6)
     patch.setattr(exact_resolve, "SLICE", 3)

@@ -8,17 +8,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from curate.corpus.shuffle import arrays as shuffle_arrays
 from curate.corpus.shuffle import buckets as shuffle_buckets
 from curate.corpus.shuffle import byte_rows
 from curate.corpus.shuffle import candidates as shuffle_candidates
-from curate.corpus.shuffle import groups as shuffle_groups
-from curate.corpus.shuffle import keys as shuffle_keys
 from curate.corpus.shuffle import partitions as shuffle_partitions
-from curate.corpus.shuffle import room as shuffle_room
+from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.sketches import SketchFile
 from curate.dedup.minhash import candidates as minhash_candidates
-from curate.dedup.minhash import decisions as minhash_decisions
-from curate.dedup.minhash import parts as minhash_parts
+from curate.dedup.minhash import candidates as minhash_parts
+from curate.dedup.minhash import resolve as minhash_decisions
 from curate.dedup.minhash import verify as minhash_compared
 from curate.dedup.minhash import verify as minhash_verify
 from curate.dedup.minhash.step import DedupMinhash
@@ -116,13 +115,13 @@ def small(monkeypatch) -> None:
     """Every buffer so small that each is filled many times."""
     monkeypatch.setattr(shuffle_partitions, "SEGMENT", 64)
     monkeypatch.setattr(shuffle_partitions, "PARTITION", 50)
-    monkeypatch.setattr(shuffle_room, "LARGE", 40)
-    monkeypatch.setattr(shuffle_room, "SOME", 9)
-    monkeypatch.setattr(shuffle_keys, "READ", 60)
+    monkeypatch.setattr(shuffle_arrays, "LARGE", 40)
+    monkeypatch.setattr(shuffle_arrays, "SOME", 9)
+    monkeypatch.setattr(shuffle_partitions, "READ", 60)
     monkeypatch.setattr(shuffle_buckets, "CHUNK", 30)
     monkeypatch.setattr(shuffle_buckets.chunks, "__defaults__", (30,))
     monkeypatch.setattr(shuffle_candidates.candidate_batches, "__defaults__", (9,))
-    monkeypatch.setattr(shuffle_groups, "GROUP", 120)
+    monkeypatch.setattr(shuffle_tasks, "GROUP", 120)
     monkeypatch.setattr(minhash_candidates, "BATCH", 11)
     monkeypatch.setattr(minhash_decisions, "BATCH", 11)
     monkeypatch.setattr(minhash_parts, "PART", 25)
@@ -152,6 +151,6 @@ def test_decisions_do_not_depend_on_how_memory_is_cut(tmp_path, monkeypatch, set
 
 def test_more_documents_than_numbers_are_refused(tmp_path, monkeypatch):
     files = write(tmp_path, with_keys(random_keys(12, 5, 0)))
-    monkeypatch.setattr(shuffle_keys, "MOST", 12)
+    monkeypatch.setattr(shuffle_partitions, "MOST", 12)
     with pytest.raises(RunFailed, match="dedup compares up to 11 documents at once, these are 12"):
-        shuffle_keys.documents_in(shuffle_groups.groups(files), "dedup")
+        shuffle_partitions.documents_in(shuffle_tasks.groups(files), "dedup")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import curate
-from curate.corpus.shuffle import groups, partitions
-from curate.dedup import exact_resolve
+from curate.corpus.shuffle import partitions, tasks
+from curate.dedup import exact as exact_resolve
 from curate.dedup.passages import resolve as passages
 from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as embeddings_tasks
@@ -109,7 +109,7 @@ def cluster(_apart, monkeypatch) -> Cluster:
 @pytest.fixture
 def many(monkeypatch) -> None:
     """Groups and partitions so small that resolves are tasks."""
-    monkeypatch.setattr(groups, "GROUP", 20)
+    monkeypatch.setattr(tasks, "GROUP", 20)
     monkeypatch.setattr(partitions, "PARTITION", 100)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 8)

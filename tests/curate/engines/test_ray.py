@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from curate.corpus.shuffle import groups, partitions
-from curate.dedup import exact_resolve
+from curate.corpus.shuffle import partitions, tasks
+from curate.dedup import exact as exact_resolve
 from curate.engines.ray import RayEngine
 from curate.errors import RunFailed, UsageError
 from tests.curate.conftest import pages
@@ -82,7 +82,7 @@ def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench, monkeypatch):
     source = bench.jsonl("in.jsonl", pages(60))
     bench.run(STEPS, source, out="here", read=SMALL)
     # So few documents would be decided by the driver; so they are many.
-    monkeypatch.setattr(groups, "GROUP", 20)
+    monkeypatch.setattr(tasks, "GROUP", 20)
     monkeypatch.setattr(partitions, "PARTITION", 30)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 20)
@@ -101,7 +101,7 @@ def test_machines_without_a_common_folder_give_the_bytes_of_one(cluster, bench, 
     (bench.folder / "mark").touch()
     bench.run(["crash", *STEPS], source, out="here", read=SMALL)
     (bench.folder / "mark").unlink()
-    monkeypatch.setattr(groups, "GROUP", 20)
+    monkeypatch.setattr(tasks, "GROUP", 20)
     monkeypatch.setattr(partitions, "PARTITION", 30)
     monkeypatch.setattr(exact_resolve, "AT_ONCE", 0)
     monkeypatch.setattr(exact_resolve, "SLICE", 20)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from curate.errors import RunFailed, UsageError
-from curate.fetch.wanted import wanted_files
+from curate.fetch.file_lists import wanted_files
 from tests.curate.command_line import run_here
 from tests.curate.fetch.web import Web
 

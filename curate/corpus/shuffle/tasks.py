@@ -1,0 +1,101 @@
+"""Groups of sketch files, each a task, and the tables that tasks of one phase leave to the next.
+
+The plan follows from the input, never from workers. A slice is what every writer has for one
+reader: a file a writer, in it a record batch a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.sketches import Run, SketchFile, Task, run_here
+from curate.disk.atomic import replacing
+
+MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
+GROUP = 200_000  # sketches that a task is given; a file that holds more is a group by itself
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive files. part: its number; first: how many sketches come before it; rows: how many
+    it has."""
+
+    part: int
+    files: tuple[SketchFile, ...]
+    first: int
+    rows: int
+
+    def dump(self) -> dict[str, Any]:
+        """The group as JSON values, a part of each task on it."""
+        files = [file.dump() for file in self.files]
+        return {"part": self.part, "files": files, "first": self.first, "rows": self.rows}
+
+    @classmethod
+    def load(cls, task: Task) -> Group:
+        """The group that a task is about."""
+        files = tuple(SketchFile.load(file) for file in task["files"])
+        return cls(task["part"], files, task["first"], task["rows"])
+
+    def reads(self) -> list[str]:
+        """The files that hold its sketches and, for their ids, what was settled."""
+        ids = {str(file.ids) for file in self.files if file.ids}
+        return [*(str(file.path) for file in self.files), *sorted(ids)]
+
+
+def groups(
+    files: Sequence[SketchFile],
+    most: int | None = None,
+    weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
+) -> list[Group]:
+    """The files cut into groups of up to `most` sketches (GROUP), in order; weigh: what is counted
+    of a file in the place of sketches."""
+    most = most or GROUP
+    parted: list[Group] = []
+    waiting: list[SketchFile] = []
+    first = rows = size = 0
+    for file in files:
+        metadata = pq.read_metadata(file.path)
+        weight = weigh(metadata)
+        if waiting and size + weight > most:
+            parted.append(Group(len(parted), tuple(waiting), first, rows))
+            first, rows, size, waiting = first + rows, 0, 0, []
+        waiting.append(file)
+        rows += metadata.num_rows
+        size += weight
+    if waiting:
+        parted.append(Group(len(parted), tuple(waiting), first, rows))
+    return parted
+
+
+def run_tasks(run: Run, function: str, tasks: list[Task]) -> list[dict[str, Any]]:
+    """The results of the tasks, in their order. A single task is done in this process, so that a
+    small corpus waits for no worker."""
+    done = list((run if len(tasks) != 1 else run_here)(function, tasks))
+    return [result for _, result in sorted(done, key=lambda pair: pair[0]["part"])]
+
+
+def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Writes the tables, one for each reader in order; whole or absent."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    none = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    with (
+        replacing(path, sync=False) as aside,
+        pa.OSFile(str(aside), "wb") as file,
+        pa.ipc.new_file(file, schema, options=options) as writer,
+    ):
+        for table in tables:
+            whole = table.cast(schema).combine_chunks().to_batches()
+            writer.write_batch(whole[0] if whole else none)
+
+
+def read_slice(paths: Sequence[Path], number: int) -> Iterator[pa.RecordBatch]:
+    """What every writer has for reader `number`, in the order of writers."""
+    for path in paths:
+        with pa.OSFile(str(path)) as file:
+            yield pa.ipc.open_file(file).get_batch(number)

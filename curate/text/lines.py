@@ -1,0 +1,217 @@
+"""Lines and paragraphs of a batch, cut at newlines alone, as byte positions.
+
+`text/tables.py` cuts lines as `str.splitlines()` does; here a line ends at `\\n` only. Each kind is
+computed once while the text is unchanged.
+
+Newlines are found eight bytes at a time, without a branch at each boundary, which no processor can
+predict: flags are computed in loops that become vector instructions, and eight flags at once are an
+index into a table of positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from curate.text.hashing import load8
+from curate.text.unicode import space_bytes
+from kernel_cache import njit
+
+if TYPE_CHECKING:
+    from curate.documents.documents import Documents
+
+
+PADDING = 8  # bytes behind the flags that are read and must be 0; entries of `out` to spare
+
+# Eight bytes of 0 or 1 times this number have them as the upper eight bits.
+_GATHER = np.uint64(0x0102040810204080)
+_SHIFT = np.uint64(56)
+_EIGHT = np.uint64(8)
+_POSITIONS = np.zeros((256, 8), np.uint8)
+_COUNTS = np.zeros(256, np.uint64)
+for _mask in range(256):
+    _set = [k for k in range(8) if _mask >> k & 1]
+    _POSITIONS[_mask, : len(_set)] = _set
+    _COUNTS[_mask] = len(_set)
+
+
+@njit(nogil=True)
+def count_flags(flags):
+    """How many of flags: uint8[n], each 0 or 1, are set."""
+    n = np.int64(0)
+    for f in flags:
+        n += f
+    return n
+
+
+@njit(nogil=True)
+def flag_positions(flags, n, base, out):
+    """Writes base + the positions of the flags that are set into out: int64[set + PADDING], and
+    returns their number. flags: uint8[n + PADDING], each 0 or 1, 0 from n on."""
+    count = np.uint64(0)
+    i, stop = np.uint64(0), np.uint64(n)
+    while i < stop:
+        eight = load8(flags, i)
+        if eight != 0:
+            mask = (eight * _GATHER) >> _SHIFT
+            for k in range(np.uint64(8)):
+                out[count + k] = base + np.int64(i) + _POSITIONS[mask, k]
+            count += _COUNTS[mask]
+        i += _EIGHT
+    return np.int64(count)
+
+
+@dataclass(frozen=True)
+class Extents:
+    """Lines or paragraphs. rows: int64[rows + 1], the first one of each row; start, end:
+    int64[extents], absolute byte positions."""
+
+    rows: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def _newlines(data, offsets):
+    rows = len(offsets) - 1
+    base, size = offsets[0], offsets[rows] - offsets[0]
+    flags = np.zeros(size + PADDING, np.uint8)
+    text = data[base : base + size]
+    for i in range(size):
+        flags[i] = text[i] == np.uint8(10)
+    count = count_flags(flags)
+    newlines = np.empty(count + PADDING, np.int64)
+    flag_positions(flags, size, base, newlines)
+    out = np.empty(rows + 1, np.int64)
+    start = np.empty(count + rows, np.int64)
+    end = np.empty(count + rows, np.int64)
+    n = k = 0
+    for r in range(rows):
+        out[r] = n
+        start[n] = offsets[r]
+        while k < count and newlines[k] < offsets[r + 1]:
+            end[n] = newlines[k]
+            start[n + 1] = newlines[k] + 1
+            n += 1
+            k += 1
+        end[n] = offsets[r + 1]
+        n += 1
+    out[rows] = n
+    return out, start, end
+
+
+@njit(nogil=True)
+def strip_space(data, a, z):
+    """data[a:z] without white space at its ends, as (start, end)."""
+    while a < z:
+        n = space_bytes(data, a, z)
+        if n == 0:
+            break
+        a += n
+    while z > a:
+        last = z - 1
+        while last > a and (data[last] & 0xC0) == 0x80:
+            last -= 1
+        if space_bytes(data, last, z) == 0:
+            break
+        z = last
+    return a, z
+
+
+@njit(cache=True, nogil=True)
+def _without_blanks(data, rows, start, end, strip):
+    """Those with more than white space, stripped or as they are."""
+    out_rows = np.empty_like(rows)
+    out_start, out_end = np.empty_like(start), np.empty_like(end)
+    n = 0
+    for r in range(len(rows) - 1):
+        out_rows[r] = n
+        for k in range(rows[r], rows[r + 1]):
+            a, z = strip_space(data, start[k], end[k])
+            if a < z:
+                out_start[n] = a if strip else start[k]
+                out_end[n] = z if strip else end[k]
+                n += 1
+    out_rows[len(rows) - 1] = n
+    return out_rows, out_start[:n], out_end[:n]
+
+
+@njit(cache=True, nogil=True)
+def _not_empty(rows, start, end):
+    """Those of at least one byte."""
+    out_rows = np.empty_like(rows)
+    out_start, out_end = np.empty_like(start), np.empty_like(end)
+    n = 0
+    for r in range(len(rows) - 1):
+        out_rows[r] = n
+        for k in range(rows[r], rows[r + 1]):
+            if start[k] < end[k]:
+                out_start[n], out_end[n] = start[k], end[k]
+                n += 1
+    out_rows[len(rows) - 1] = n
+    return out_rows, out_start[:n], out_end[:n]
+
+
+@njit(cache=True, nogil=True)
+def _paragraphs(data, offsets, rows, start, end):
+    """Runs of lines without an empty one between them, of the text without white space at its
+    ends: `re.split(r"\\n{2,}", text.strip())`, but a blank text has none."""
+    out_rows = np.empty_like(rows)
+    out_start, out_end = np.empty_like(start), np.empty_like(end)
+    n = 0
+    for r in range(len(rows) - 1):
+        out_rows[r] = n
+        first, last = strip_space(data, offsets[r], offsets[r + 1])
+        inside = False
+        for k in range(rows[r], rows[r + 1]):
+            a, z = max(start[k], first), min(end[k], last)
+            if a >= z:  # empty, or outside of the stripped text
+                inside = False
+            elif inside:
+                out_end[n - 1] = z
+            else:
+                out_start[n], out_end[n] = a, z
+                n += 1
+                inside = True
+    out_rows[len(rows) - 1] = n
+    return out_rows, out_start[:n], out_end[:n]
+
+
+def newline_lines(docs: Documents) -> Extents:
+    """`text.split("\\n")` of every row."""
+    return docs.table_of("newline_lines", lambda: Extents(*_newlines(*docs.buffers())))
+
+
+def filled_lines(docs: Documents) -> Extents:
+    """Lines of at least one character: `re.split(r"\\n+", text)` without its empty ends."""
+    lines = newline_lines(docs)
+    build = lambda: Extents(*_not_empty(lines.rows, lines.start, lines.end))  # noqa: E731
+    return docs.table_of("filled_lines", build)
+
+
+def written_lines(docs: Documents, strip: bool) -> Extents:
+    """Lines with more than white space, stripped or as they are."""
+    lines = newline_lines(docs)
+    data, _ = docs.buffers()
+
+    def build() -> Extents:
+        return Extents(*_without_blanks(data, lines.rows, lines.start, lines.end, strip))
+
+    return docs.table_of(f"written_lines.{strip}", build)
+
+
+def paragraphs(docs: Documents, strip: bool) -> Extents:
+    """Paragraphs, cut at two and more newlines; strip: each without white space at its ends, blank
+    ones gone."""
+    lines = newline_lines(docs)
+    data, offsets = docs.buffers()
+
+    def build() -> Extents:
+        rows, start, end = _paragraphs(data, offsets, lines.rows, lines.start, lines.end)
+        if strip:
+            rows, start, end = _without_blanks(data, rows, start, end, True)
+        return Extents(rows, start, end)
+
+    return docs.table_of(f"paragraphs.{strip}", build)
