@@ -14,9 +14,6 @@ KNOWN = {
     "curate.documents.documents",
     "curate.filters.gopher_quality",
     "curate.filters.gopher_repetition",
-    "curate.inspect.compare.compare",
-    "curate.inspect.evaluate.dedups",
-    "curate.inspect.evaluate.tokenizers",
 }
 
 
