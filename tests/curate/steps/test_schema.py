@@ -82,7 +82,11 @@ def test_the_schema_refuses_what_recipes_may_not_say(recipe: Any) -> None:
 
 
 # Steps whose settings are still to be described.
-UNDESCRIBED = {"perplexity"}
+UNDESCRIBED = set(
+    "read extract c4 c4_paragraphs refinedweb_lines gopher_quality gopher_repetition"
+    " fineweb_quality document_length url_filter pii opt_out newline_runs wangchanberta language"
+    " quality perplexity".split()
+)
 # Numbers whose limits tokenize_kit checks, with messages of its own.
 CHECKED_ELSEWHERE = {"tokenizer"}
 LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
