@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -15,8 +16,6 @@ from curate.steps.recipe import parse
 from curate.steps.reference import PAGE, reference_page
 from curate.steps.registry import REGISTRY, step_class
 from curate.steps.schema import FILE, recipe_schema, shipped_schema, text_of
-
-jsonschema = pytest.importorskip("jsonschema")
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = sorted((ROOT / "pipelines").glob("*.yaml"))
