@@ -22,7 +22,8 @@ from curate.dedup.bloom.filter import PROBES, BloomFilter
 from curate.dedup.bloom.ordered_pass import Tally
 from curate.dedup.step import DedupStep
 from curate.documents.cutting import cut
-from curate.documents.documents import NUMBER, Documents, Spans
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.edits import Spans
 from curate.text.lines import strip_space
 from kernel_cache import njit
 

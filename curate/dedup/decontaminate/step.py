@@ -15,7 +15,8 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from curate.corpus.sketches import Sketches
 from curate.dedup.step import Removal, dropped
 from curate.documents.cutting import cut
-from curate.documents.documents import NUMBER, Documents, Spans
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.edits import Spans
 from curate.text.unicode import row_chars
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from curate.documents.documents import CORE, REASON_COLUMNS
+from curate.documents.documents import CORE
+from curate.documents.rejected import REASON_COLUMNS, reasons_of
 from curate.inspect.browse.library import Library
 from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Place, read_rows
@@ -107,12 +108,11 @@ def body(document: Document, served: bool) -> str:
 
 
 def _reasons(row: dict[str, Any]) -> str:
-    reasons = row.get("reasons") or []
+    reasons = reasons_of(row)
     if not reasons:
         return ""
     rows = [
-        [name(f"{r['step']}.{r['rule']}"), number(r["value"]), number(r["threshold"]),
-         shown(r["detail"] or "", 200)]
+        [name(r.name), number(r.value), number(r.threshold), shown(r.detail or "", 200)]
         for r in reasons
     ]  # fmt: skip
     return "<h3>Reasons</h3>" + table(["rule", "value", "limit", "detail"], rows, {1, 2})

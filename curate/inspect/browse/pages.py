@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
+from curate.documents.rejected import rules_of
 from curate.inspect.browse.document import Document, body, link
 from curate.inspect.browse.library import Library, Query, Row
 from curate.pages.html import name, number, shown
@@ -142,7 +143,7 @@ def _turn(query: Query, more: bool) -> str:
 def document(library: Library, found: Document) -> str:
     """One document's page."""
     identity = found.row.get("id") or ""
-    rules = tuple(dict.fromkeys(f"{r['step']}.{r['rule']}" for r in found.row.get("reasons") or []))
+    rules = rules_of(found.row)
     inner = (
         f"<header><p class=note><a href='/'>all documents</a></p><h1>{name(identity)}</h1>"
         f"<p>{tags(found.kept, rules)}</p></header><main>{body(found, served=True)}</main>"

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.disk.database import database, literal, paths_literal
+from curate.documents.rejected import rejected_files
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: in
 def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
     """Adds what the steps of one run removed or cut."""
     steps = "[" + ", ".join(literal(label) for label in labels) + "]"
-    rejected = sorted((out / "rejected").glob("part-*.parquet"))
+    rejected = rejected_files(out)
     kept = sorted((out / "corpus").glob("part-*.parquet"))
     if rejected:
         db.execute(

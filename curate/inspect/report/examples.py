@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons
 from curate.inspect.report.rules import Rule
 from curate.inspect.report.store import KEY, KEY_MOST, Store, places, read_rows
 
@@ -38,18 +39,21 @@ def gather(store: Store, rules: dict[str, Rule]) -> dict[str, list[Example]]:
         store.db.execute("INSERT INTO wanted VALUES (?, ?, ?)", [rule.name, rule.first > 0, most])
     chosen: dict[str, list[tuple[str, Any]]] = {}
     for name, document, value, threshold, detail in store.rows(
-        f"""WITH marked AS (
-          SELECT {KEY} AS key, id, step || '.' || rule AS primary_rule, unnest(reasons) AS r
-          FROM gone WHERE {KEY} <= (SELECT max(most) FROM wanted))
-        SELECT w.rule, id, r.value, r.threshold, r.detail
-        FROM marked m JOIN wanted w ON m.r.step || '.' || m.r.rule = w.rule
+        f"""WITH marked AS ({
+            sql_reasons(
+                f"gone WHERE {KEY} <= (SELECT max(most) FROM wanted)",
+                f"{KEY} AS key, id, {SQL_FIRST_RULE} AS primary_rule",
+            )
+        })
+        SELECT w.rule, id, m.value, m.threshold, m.detail
+        FROM marked m JOIN wanted w ON m.name = w.rule
         WHERE m.key <= w.most AND (NOT w.first OR primary_rule = w.rule)
         QUALIFY row_number() OVER (PARTITION BY w.rule ORDER BY m.key, id) <= {EACH}
         ORDER BY w.rule, m.key, id"""
     ):
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
     where = places(store.gone, [i for found in chosen.values() for i, _ in found], store.threads)
-    rows = read_rows(where.values(), ["id", "url", "text", "reasons"], CHARS + 1)
+    rows = read_rows(where.values(), ["id", "url", "text", REASONS], CHARS + 1)
     return {
         name: [_example(name, rows[where[i]], *why) for i, why in found]
         for name, found in chosen.items()
@@ -63,8 +67,7 @@ def _example(
     threshold: float | None,
     detail: str | None,
 ) -> Example:
-    others = dict.fromkeys(f"{r['step']}.{r['rule']}" for r in row.get("reasons") or [])
-    also = tuple(o for o in others if o != name)
+    also = tuple(rule for rule in rules_of(row) if rule != name)
     return Example(
         row["id"] or "", row.get("url"), row.get("text") or "", value, threshold, detail, also
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from curate.documents.rejected import SQL_FIRST_RULE, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
 from curate.inspect.report.store import Store
 
@@ -84,9 +85,8 @@ def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> 
     declared: rule to the column that it looks at, where that is known.
     """
     store.db.execute(
-        """CREATE OR REPLACE TEMP TABLE marks AS
-        SELECT r.step || '.' || r.rule AS rule, r.value AS value, r.threshold AS threshold
-        FROM (SELECT unnest(reasons) AS r FROM gone)"""
+        f"""CREATE OR REPLACE TEMP TABLE marks AS
+        SELECT name AS rule, value, threshold FROM ({sql_reasons("gone", "id")})"""
     )
     found = RuleFigures(_rules(store))
     _overlap(store, found)
@@ -119,7 +119,7 @@ def _rules(store: Store) -> dict[str, Rule]:
                 rule.above = False
         rules[name] = rule
     for name, first in store.rows(
-        "SELECT step || '.' || rule, count(*) FROM gone GROUP BY ALL ORDER BY 1"
+        f"SELECT {SQL_FIRST_RULE}, count(*) FROM gone GROUP BY ALL ORDER BY 1"
     ):
         rules[name].first = first
     return rules
@@ -129,7 +129,7 @@ def _overlap(store: Store, found: RuleFigures) -> None:
     """Counts documents by the set of their rules; sets beyond the most frequent are left out."""
     sets = store.rows(
         f"""SELECT rules, count(*) AS n FROM (
-          SELECT list_sort(list_distinct([r.step || '.' || r.rule for r in reasons])) AS rules
+          SELECT list_sort(list_distinct({sql_rules()})) AS rules
           FROM gone) GROUP BY rules ORDER BY n DESC, rules LIMIT {MOST_SETS}"""
     )
     for rules, n in sets:
@@ -147,14 +147,11 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
         valued = {r.name for r in sought if r.least is not None}
         if not mine or not valued:
             continue
-        differ = ", ".join(
-            f"sum((r.value IS DISTINCT FROM {_quoted(c)}::DOUBLE)::INT)" for c in mine
-        )
+        differ = ", ".join(f"sum((value IS DISTINCT FROM {_quoted(c)}::DOUBLE)::INT)" for c in mine)
         columns = ", ".join(_quoted(c) for c in mine)
         for name, *wrong in store.rows(
-            f"""SELECT r.step || '.' || r.rule, {differ}
-            FROM (SELECT unnest(reasons) AS r, {columns} FROM gone_rows)
-            WHERE r.step = ? AND r.value IS NOT NULL GROUP BY 1""",
+            f"""SELECT name, {differ} FROM ({sql_reasons("gone_rows", columns)})
+            WHERE step = ? AND value IS NOT NULL GROUP BY 1""",
             [step],
         ):
             if name not in valued:
