@@ -45,7 +45,7 @@ def forecast(found: dict[str, Any]) -> dict[str, dict[str, float]]:
     """CPU seconds, bytes and documents by stage."""
     rows: dict[str, dict[str, float]] = {ONCE: {"cpu": 0.0}}
     for stage in found["stages"]:
-        if stage["text_in"]:
+        if stage["peak_bytes"]:
             rows[stage["name"][:2]] = {
                 "cpu": stage["cpu"],
                 "written": stage["bytes_out"],

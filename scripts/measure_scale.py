@@ -1,14 +1,12 @@
-"""Measures what forecasts rest on where the user has no run: curate/scale/measured.json.
+"""Measures the figures that forecasts use where the user has no run: figures.yaml.
 
-    python scripts/measure_scale.py [--small N] [--large N] [--only RECIPE...] [-o FILE]
-    python scripts/measure_scale.py --deciding STEP...
+    python scripts/measure_scale.py [--small N] [--large N] [-o FILE]
 
 Shipped recipes run with one worker over a few archives and over many (benchmarks/page_variants.py),
-once before that to compile and load; the table holds their run.json, without what forecasts do not
-read. Two sizes, because what one process does once has a fixed part; then the same over generated
-texts, many more documents, for what one process does. Run it on an otherwise idle machine. Real
-pages and texts are found through LLMCURATE_SHARED; `dclm-baseline` runs without its classifier,
-whose model is not shipped.
+once before that to compile and load; then without what needs pages or a model over generated texts,
+of which there can be many more, for what one process does. Two sizes give the fixed seconds and
+those of a document. Run it on an otherwise idle machine. Real pages and texts are found through
+LLMCURATE_SHARED; `dclm-baseline` runs without its classifier, whose model is not shipped.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,60 +30,156 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.generated_corpus import write_parquet  # noqa: E402
 from benchmarks.page_variants import write_variants  # noqa: E402
 from benchmarks.shared_texts import SHARED, english  # noqa: E402
+from curate.inspect.forecast.figures import Figures, run_figures  # noqa: E402
 
 RECIPES = ("fineweb", "ccnet-llama1", "c4", "refinedweb", "dclm-baseline")
-TARGET = ROOT / "curate" / "scale" / "measured.json"
-# What one process does shows in many documents only: generated texts, without pages.
-ONCE = {
-    "fineweb": (20_000, 200_000),
-    "c4": (20_000, 200_000),
-    "ccnet-llama1": (20_000, 200_000),
-    "dclm-baseline": (20_000, 200_000),
-    "refinedweb": (4_000, 30_000),  # its 9,000 hashes and its suffix array take their time
-}
-# Steps that are split into tasks where there is much to decide, alone: two groups and more.
-SPLIT = (
-    ("fineweb", "dedup_minhash"),
-    ("c4", "dedup_exact"),
-    ("ccnet-llama1", "dedup_passages"),
-    ("ccnet-llama1", "perplexity"),
-)
-MANY = 450_000
-LINE = 100  # characters of the short texts on which `perplexity` decides: scoring is slow
-LEFT_OUT = {"url_filter", "extract", "language", "perplexity", "quality", "newline_runs"}
+TARGET = ROOT / "curate" / "inspect" / "forecast" / "figures.yaml"
+# Texts of the two runs of a recipe; 9,000 hashes and suffix arrays take their time.
+TEXTS = {"refinedweb": (4_000, 30_000)}
+MANY = (20_000, 450_000)
+NEED_PAGES = {"url_filter", "extract", "language", "perplexity", "quality", "newline_runs"}
 DOCUMENT_BYTES = 3500
 TRAINED = 8_000_000  # characters that the n-gram model is trained on: its speed is what counts
-STAGE = (
-    "steps", "read", "kept", "rejected", "bytes_in", "bytes_out", "seconds", "cpu", "written",
-    "start", "primary", "cut", "cut_bytes", "text_in", "payload_in", "text_out", "worked",
-    "peak_bytes", "decides", "decided_cpu", "settle_cpu",
-)  # fmt: skip
 
 
-def trimmed(record: dict[str, Any], data: str) -> dict[str, Any]:
-    """What forecasts read of a run's record; no paths but the inputs' names."""
-    stages = []
-    for stage in record["stages"]:
-        one = {k: stage[k] for k in STAGE if k in stage}
-        one["primary"] = stage["primary"]
-        one["cut"], one["cut_bytes"] = {}, {}
-        if "decided" in stage:
-            one["decided"] = {k: stage["decided"][k] for k in ("seconds", "tasks_cpu")}
-        stages.append(one)
-    inputs = record["inputs"]
-    size = sum(f["bytes"] for f in inputs)
-    kind = {k: inputs[0][k] for k in ("format",)}
+def run(folder: Path, *arguments: str) -> None:
+    """Runs a command of ours; ends the script where it fails."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.setdefault("LLMCURATE_LID_MODEL", str(SHARED / "corpora/models/lid.176.ftz"))
+    command = [sys.executable, "-m", "curate.cli.app", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(arguments)}: {done.stderr[-2000:]}")
+
+
+def measure(folder: Path, recipe: str, source: Path) -> dict[str, Any]:
+    """The record of one run over a folder."""
+    out = folder / "out"
+    run(folder, "run", recipe, str(source), "-o", str(out), "--workers", "1", "-q")
+    record: dict[str, Any] = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    shutil.rmtree(out)
+    print(f"{record['recipe']}: {record['totals']['read']:,} documents", flush=True)
+    return record
+
+
+def train_perplexity(folder: Path) -> None:
+    """The n-gram model that CCNet's recipe names."""
+    texts, size = folder / "english.jsonl", 0
+    with texts.open("w", encoding="utf-8") as file:
+        for n, text in enumerate(english()):
+            file.write(json.dumps({"id": str(n), "text": text}) + "\n")
+            if (size := size + len(text)) > TRAINED:
+                break
+    ccnet = ("--variant", "ccnet", "--vocab", "16000", "--order", "5", "--discount-fallback")
+    run(folder, "perplexity", "train", str(texts), "-o", "models/en", *ccnet, "-q")
+
+
+def write_recipe(folder: Path, recipe: str, left_out: set[str]) -> str:
+    """The shipped recipe without some steps. Over texts its dedups come first, so that they see all
+    documents: generated ones are no language."""
+    text = yaml.safe_load((ROOT / "pipelines" / f"{recipe}.yaml").read_text(encoding="utf-8"))
+    steps = [s for s in text["steps"] if not left_out.intersection(s)]
+    if left_out == NEED_PAGES:
+        steps.sort(key=lambda s: not next(iter(s)).startswith("dedup"))
+    text["steps"] = steps
+    path = folder / f"{recipe}-{len(left_out)}.yaml"
+    path.write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
+    return str(path)
+
+
+def steepest(lines: list[list[tuple[int, float]]]) -> list[float]:
+    """The line that grows fastest, of runs of about the largest size: a recipe of few columns has a
+    short report."""
+    most = max(max(points) for points in lines)[0]
+    return max(
+        (line(points) for points in lines if max(points)[0] * 10 >= most), key=lambda pair: pair[1]
+    )
+
+
+def line(points: list[tuple[int, float]]) -> list[float]:
+    """[fixed seconds, seconds a document] through the smallest and the largest run."""
+    (few, short), (many, long) = min(points), max(points)
+    each = max(0.0, (long - short) / (many - few)) if many > few else long / max(1, many)
+    return [max(0.0, short - each * few), each]
+
+
+def table(pages: list[dict[str, Any]], texts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The table as figures.package_table reads it, from records of recipes over pages and texts. A
+    step's figures are of the first recipe that has it."""
+    nothing = Figures("", 0, 0.0, frozenset())
+    runs = [run_figures(r, r["recipe"], nothing) for r in pages]
+    largest = [r for r in runs if r.documents == max(x.documents for x in runs)]
+    main = largest[0]
+    steps, dedups = {}, {}
+    for figures in largest:
+        for label, step in figures.steps.items():
+            steps.setdefault(label, [step.cpu, step.kept])
+        for label, dedup in figures.dedups.items():
+            dedups.setdefault(label, [dedup.sketch, dedup.sketch_bytes, dedup.decision_bytes])
+    decided: dict[str, list[tuple[int, float]]] = {}
+    shared: dict[str, tuple[int, float]] = {}
+    for record in [*texts, *pages]:
+        for stage in record["stages"]:
+            label, kept = stage.get("decides"), stage["kept"]
+            if not label or (record in pages and label in shared):
+                continue
+            tasks = stage["decided"].get("tasks_cpu", 0.0)
+            seconds = stage["decided_cpu"] + tasks
+            decided.setdefault(label, []).append((kept, seconds))
+            shared[label] = max(shared.get(label, (0, 0.0)), (kept, tasks / seconds))
+    once = {}
+    for name in ("planning", "settling ids", "assembling", "report"):
+        # Planning looks into archives, so texts in parquet files say nothing of it.
+        by_recipe: dict[str, list[tuple[int, float]]] = {}
+        for record in pages if name == "planning" else texts:
+            point = record["totals"]["read"], seconds_once(record, name)
+            by_recipe.setdefault(record["recipe"], []).append(point)
+        once[name] = steepest(list(by_recipe.values()))
     return {
-        "recipe": record["recipe"],
-        "data": data,
-        "versions": record["versions"],
-        "inputs": [{"path": Path(inputs[0]["path"]).name, **kind, "bytes": size}],
-        "partitions": record["partitions"],
-        "steps": [{k: s[k] for k in ("label", "name", "settings")} for s in record["steps"]],
-        "totals": {k: record["totals"][k] for k in ("read", "kept", "bytes_in", "bytes_out")},
-        "stages": stages,
-        "driver": record["driver"],
+        "measured": f"{datetime.date.today().isoformat()}, {cpu_model()}",
+        "documents": main.documents,
+        "input_bytes": main.input_bytes,
+        "formats": sorted(main.formats),
+        "stages": {name: vars(main.stages[name]) for name in ("first", "later")},
+        "once": once,
+        "steps": steps,
+        "dedups": {label: [*dedups[label], shared[label][1]] for label in dedups},
+        "deciding": {label: line(decided[label]) for label in dedups},
     }
+
+
+def seconds_once(record: dict[str, Any], name: str) -> float:
+    """CPU seconds of what is done once a run."""
+    return float(
+        record["stages"][0]["settle_cpu"]
+        if name == "settling ids"
+        else record["driver"]["cpu"][name]
+    )
+
+
+def rounded(value: Any) -> Any:
+    """Numbers to three figures."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
+HEAD = """\
+# Figures of forecasts without a run: CPU seconds and bytes a document (figures.py names them).
+# Written by scripts/measure_scale.py: shipped recipes over variants of 555 real pages
+# (benchmarks/page_variants.py), `once` and `deciding` over generated texts; one worker.
+# once, deciding: [fixed seconds, seconds a document]; steps: [seconds, share kept];
+# dedups: [seconds to sketch, bytes of sketches, bytes of decisions, share of deciding by workers].
+"""
+
+
+def write_table(path: Path, content: dict[str, Any]) -> None:
+    """A line a step."""
+    path.write_text(
+        HEAD + yaml.safe_dump(rounded(content), sort_keys=False, default_flow_style=None), "utf-8"
+    )
 
 
 def cpu_model() -> str:
@@ -98,154 +191,34 @@ def cpu_model() -> str:
         return platform.processor() or platform.machine()
 
 
-def run(folder: Path, *arguments: str) -> None:
-    """A command of ours; ends the script where it fails."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.setdefault("LLMCURATE_LID_MODEL", str(SHARED / "corpora/models/lid.176.ftz"))
-    command = [sys.executable, "-m", "curate.cli.app", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(arguments)}: {done.stderr[-2000:]}")
-
-
-def prepare(folder: Path, recipe: str) -> str:
-    """What to run: the recipe's name, or a file without the step whose model is not shipped."""
-    if recipe == "ccnet-llama1" and not (folder / "models/en").exists():
-        texts = folder / "english.jsonl"
-        with texts.open("w", encoding="utf-8") as file:
-            size = 0
-            for n, text in enumerate(english()):
-                file.write(json.dumps({"id": str(n), "text": text}) + "\n")
-                if (size := size + len(text)) > TRAINED:
-                    break
-        ccnet = ("--variant", "ccnet", "--vocab", "16000", "--order", "5", "--discount-fallback")
-        run(folder, "perplexity", "train", str(texts), "-o", "models/en", *ccnet, "-q")
-    if recipe == "dclm-baseline":
-        text = yaml.safe_load((ROOT / "pipelines" / f"{recipe}.yaml").read_text(encoding="utf-8"))
-        text["steps"] = [s for s in text["steps"] if "quality" not in s]
-        path = folder / f"{recipe}.yaml"
-        path.write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
-        return str(path)
-    return recipe
-
-
-def text_alone(folder: Path, recipe: str, only: str = "") -> str:
-    """The recipe without what reads pages or needs a model, what looks at the whole corpus first,
-    so that it sees all documents: generated ones are no language. only: that step and no other."""
-    text = yaml.safe_load((ROOT / "pipelines" / f"{recipe}.yaml").read_text(encoding="utf-8"))
-    left = [s for s in text["steps"] if not LEFT_OUT.intersection(s)]
-    first = [s for s in left if next(iter(s)).startswith("dedup")]
-    text["steps"] = first + [s for s in left if s not in first]
-    text["name"] = f"{recipe}, text alone"
-    if only:
-        steps = yaml.safe_load((ROOT / "pipelines" / f"{recipe}.yaml").read_text(encoding="utf-8"))
-        text["steps"] = [s for s in steps["steps"] if only in s]
-        text["name"] = f"{recipe}, {only} alone"
-    path = folder / f"{recipe}-text{only}.yaml"
-    path.write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
-    return str(path)
-
-
-def once(folder: Path, recipe: str, sizes: tuple[int, int], only: str = "") -> list[dict[str, Any]]:
-    """Records of runs over generated texts, whose single process has more to do."""
-    runs: list[dict[str, Any]] = []
-    short = only == "perplexity"
-    for documents in (sizes[0], *sizes):  # the first compiles and loads
-        source = folder / f"{'short' if short else 'text'}-{documents}"
-        target = folder / f"{recipe}-text-{documents}"
-        if not source.exists():
-            source.mkdir()
-            if short:
-                write_short(source, documents)
-            else:
-                write_parquet(source, documents * DOCUMENT_BYTES, 32e6)
-        given = text_alone(folder, recipe, only)
-        run(folder, "run", given, str(source), "-o", str(target), "--workers", "1", "-q")
-        record = json.loads((target / "run.json").read_text(encoding="utf-8"))
-        runs.append(trimmed(record, f"{record['totals']['read']:,} generated texts"))
-        shutil.rmtree(target)
-    return runs[1:]
-
-
-def write_short(folder: Path, documents: int) -> None:
-    """Short English texts, 20,000 a file: pieces of generated ones."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from benchmarks.generated_corpus import documents as generated
-
-    texts = (
-        row["text"][begin : begin + LINE]
-        for row in generated(documents)
-        for begin in range(0, len(row["text"]) - LINE, LINE)
-    )
-    for part, begin in enumerate(range(0, documents, 20_000)):
-        some = list(islice(texts, min(20_000, documents - begin)))
-        names = [str(begin + n) for n in range(len(some))]
-        table = pa.table({"id": names, "text": some, "lang": ["en"] * len(some)})
-        pq.write_table(table, folder / f"in-{part:05d}.parquet")
-
-
-def again(table: Path, steps: list[str]) -> None:
-    """Measures what decides these steps, and puts it into a table in the place of what it has."""
-    known = json.loads(table.read_text(encoding="utf-8"))
-    runs = known.pop("runs")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for recipe, step in SPLIT:
-            if step in steps:
-                prepare(folder, recipe)
-                found = once(folder, recipe, (ONCE[recipe][0], MANY), step)
-                runs = [r for r in runs if r["recipe"] != found[0]["recipe"]] + found
-    write_table(table, known, runs)
-
-
-def write_table(path: Path, head: dict[str, str], runs: list[dict[str, Any]]) -> None:
-    """The table with a run a line."""
-    lines = ",\n".join(json.dumps(r, ensure_ascii=False) for r in runs)
-    path.write_text(f'{json.dumps(head)[:-1]}, "runs": [\n{lines}\n]}}\n', encoding="utf-8")
-
-
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", type=int, default=5, help="archives of some 230 pages")
     parser.add_argument("--large", type=int, default=30)
-    parser.add_argument("--only", nargs="*", default=RECIPES)
     parser.add_argument("-o", "--out", type=Path, default=TARGET)
-    parser.add_argument("--deciding", nargs="+", help="these steps' deciding alone, anew")
     options = parser.parse_args()
-    if options.deciding:
-        return again(options.out, options.deciding)
-    runs = []
+    pages: list[dict[str, Any]] = []
+    texts: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         few, many = folder / "few", folder / "many"
         few.mkdir()
         many.mkdir()
-        what = write_variants(few, range(options.small))
+        write_variants(few, range(options.small))
         write_variants(many, range(options.small, options.small + options.large))
-        for recipe in options.only:
-            given = prepare(folder, recipe)
-            for source, out in ((few, "warm"), (few, "small"), (many, "large")):
-                target = folder / f"{recipe}-{out}"
-                run(folder, "run", given, str(source), "-o", str(target), "--workers", "1", "-q")
-                if out != "warm":
-                    record = json.loads((target / "run.json").read_text(encoding="utf-8"))
-                    runs.append(trimmed(record, f"{record['totals']['read']:,} {what}"))
-            print(f"{recipe}: {runs[-1]['totals']}", flush=True)
-        for recipe, sizes in ONCE.items() if options.only == RECIPES else ():
-            runs += once(folder, recipe, sizes)
-            print(f"{runs[-1]['recipe']}: {runs[-1]['totals']}", flush=True)
-        for recipe, step in SPLIT if options.only == RECIPES else ():
-            runs += once(folder, recipe, (ONCE[recipe][0], MANY), step)
-            print(f"{runs[-1]['recipe']}: {runs[-1]['totals']}", flush=True)
-    head = {
-        "about": "Written by scripts/measure_scale.py; not by hand.",
-        "date": datetime.date.today().isoformat(),
-        "cpu": cpu_model(),
-    }
-    write_table(options.out, head, runs)
+        train_perplexity(folder)
+        for recipe in RECIPES:
+            path = write_recipe(folder, recipe, {"quality"})
+            measure(folder, path, few)  # compiles
+            pages += [measure(folder, path, source) for source in (few, many)]
+            for documents in TEXTS.get(recipe, MANY):
+                source = folder / f"texts-{documents}"
+                if not source.exists():
+                    source.mkdir()
+                    write_parquet(source, documents * DOCUMENT_BYTES, 32e6)
+                texts.append(measure(folder, write_recipe(folder, recipe, NEED_PAGES), source))
+    write_table(options.out, table(pages, texts))
     print(f"wrote {options.out}")
 
 

@@ -67,3 +67,11 @@ def format_percent(share: float | None) -> str:
     if 0 < share < 0.0005:
         return "< 0.1 %"
     return f"{100 * share:.1f} %"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds in the largest fitting unit: `3.2 d`, `5.0 h`, `12.5 min`, `0.8 s`."""
+    for least, size, unit in ((172_800, 86_400, "d"), (3600, 3600, "h"), (60, 60, "min")):
+        if seconds >= least:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

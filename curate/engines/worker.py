@@ -18,6 +18,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
+from curate.engines.cpu_time import cpu_seconds
+
 _answers = -1
 
 
@@ -64,9 +66,9 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
     try:
         module, _, name = task["function"].partition(":")
         function = getattr(importlib.import_module(module), name)
-        began = time.process_time()
+        began = cpu_seconds()
         result = function(task["payload"])
-        return {"result": result, "cpu": time.process_time() - began}
+        return {"result": result, "cpu": cpu_seconds() - began}
     except MemoryError:
         return {"error": {"kind": "memory", "message": "out of memory"}}
     except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from curate.disk.digests import file_digest
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
 from curate.documents.rejected import FOLDER, joined_schema
+from curate.engines.cpu_time import cpu_seconds
 
 BATCH_ROWS = 1000
 DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"
@@ -90,7 +90,7 @@ def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """One partition's part of corpus and rejected. folders: the stages' folders in order;
     kept_bytes: text of the documents that the last one kept."""
-    began = time.process_time()
+    began = cpu_seconds()
     part = payload["part"]
     folders = [Path(f) for f in payload["folders"]]
     changed = changed_ids(payload["ids"], part)
@@ -103,7 +103,7 @@ def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": file_ids_hash(target)}
     rejected = _rejected(folders, part, changed, schema, Path(payload["rejected"]) / name)
-    cpu = time.process_time() - began
+    cpu = cpu_seconds() - began
     return {"kept": kept, "rejected": {"name": name, **rejected}, "cpu": cpu}
 
 

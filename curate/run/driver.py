@@ -22,6 +22,7 @@ from curate.disk.atomic import clear_temporary
 from curate.disk.inside import all_inside, remove
 from curate.engines.base import Engine, Task
 from curate.engines.choose import check_engine, open_engine
+from curate.engines.cpu_time import cpu_seconds
 from curate.engines.exchange import check_exchange, open_exchange
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.inputs import InputPlan, plan_inputs
@@ -103,9 +104,9 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
 
 def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
     """The stages of a recipe over its inputs."""
-    began = time.process_time()
+    began = cpu_seconds()
     plan = _made_plan(recipe, inputs)
-    plan.cpu = time.process_time() - began
+    plan.cpu = cpu_seconds() - began
     return plan
 
 
@@ -159,25 +160,6 @@ def _check_mixed(plan: RunPlan, out: Path) -> None:
         mine = manifest.is_file() and makers[0].name in json.loads(manifest.read_text("utf-8"))
         if not mine:
             raise UsageError(f"{out / 'corpus'} holds another corpus; name another folder as OUT")
-
-
-def done_before(out: Path) -> dict[str, set[int]]:
-    """Committed partitions by stage key, and finished products, without taking the lock."""
-    import sqlite3
-
-    path = out / "ledger.db"
-    if not path.exists():
-        return {}
-    have: dict[str, set[int]] = {}
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        for stage, part in db.execute("SELECT stage, part FROM parts"):
-            have.setdefault(stage, set()).add(part)
-        for (stage,) in db.execute("SELECT stage FROM stages"):
-            have.setdefault(stage, set())
-    finally:
-        db.close()
-    return have
 
 
 class _Run:

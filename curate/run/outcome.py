@@ -108,6 +108,7 @@ def sum_up(stage: MapStage, results: list[dict[str, Any]]) -> dict[str, Any]:
             for r in results:
                 amounts.update(r[name])
             record[name] = {k: round(v, 3) for k, v in sorted(amounts.items())}
+        record["compiled"] = round(sum(r.get("compiled", 0.0) for r in results), 3)
         starts = [r["cpu"]["start"] for r in results]
         record["start"] = [min(starts, default=0.0), max(starts, default=0.0)]
     record["cut_examples"] = cut_examples(results)

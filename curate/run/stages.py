@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from curate.corpus.stage_files import part_path
 from curate.disk.atomic import clear_temporary, write_text
 from curate.disk.inside import inside
 from curate.engines.base import Engine, Task
+from curate.engines.cpu_time import cpu_seconds
 from curate.run import deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
@@ -143,9 +143,9 @@ class Stages:
         CPU seconds that it took (None: an older version did it)."""
         found = self.ledger.stage_result(key)
         if found is None or not file.exists():
-            began = time.process_time()
+            began = cpu_seconds()
             value = work()
-            found = {"value": value, "cpu": round(time.process_time() - began, 3)}
+            found = {"value": value, "cpu": round(cpu_seconds() - began, 3)}
             self.ledger.commit_stage(key, found)
         return found["value"], found.get("cpu")
 

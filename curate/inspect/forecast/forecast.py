@@ -1,46 +1,85 @@
-"""What a plan would take: CPU hours, memory, bytes moved, objects, time and money by stage.
+"""A forecast: CPU hours, memory, bytes, objects, time and money of a plan, stage by stage.
 
-Linear in the input but for what one process does once (sources.line). Sums take what has a figure;
-what has none is listed in `missing`, and is never a zero.
+Documents are the input's bytes over the bytes a document of an earlier run. Everything else is a
+figure a document (figures.py) times documents; what one process does is not divided by workers.
+What has no figure is listed in `missing`, and no sum counts it as zero.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Any
 
-from curate.inspect.forecast.flow import Flow, Line, Unknown, around, through
-from curate.inspect.forecast.measured import kind_of
-from curate.inspect.forecast.prices import Prices
-from curate.inspect.forecast.sources import Group, in_workers, line, sketch_figures, stage_figures
-from curate.run.plan import RunPlan
+from curate.errors import UsageError
+from curate.inspect.forecast.figures import Figures, StepFigures
+from curate.run.plan import MapStage, RunPlan
+from curate.steps.contracts import CorpusStep, Settings
 
 GETS_A_FILE = 2  # of parquet: its footer, its rows; at least
-SKETCH = ": sketching"
-IN_ONE, IN_WORKERS = "in one process", "in workers"
+
+
+@dataclass(frozen=True)
+class Prices:
+    """USD. Defaults: AWS, us-east-1, list prices without discount, 2025; spot prices are a third.
+
+    cpu_hour: a c5.4xlarge, 0.68 an hour for 16 vCPU (AWS, "Spot price per unit hour example", EC2
+    Auto Scaling guide); put, get: 1,000 requests to S3 Standard; gb_month: 10^9 bytes there for a
+    month (https://aws.amazon.com/s3/pricing/); months: how long what a run writes is kept.
+    """
+
+    cpu_hour: float = 0.0425
+    put: float = 0.005
+    get: float = 0.0004
+    gb_month: float = 0.023
+    months: float = 1.0
+
+
+def parse_prices(texts: Iterable[str]) -> Prices:
+    """The defaults with `cpu_hour=0.02` and such. UsageError names the nearest key."""
+    names = [f.name for f in fields(Prices)]
+    values: dict[str, float] = {}
+    for pair in (part for text in texts for part in text.split(",")):
+        key, _, value = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if key not in names:
+            near = get_close_matches(key, names, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+            raise UsageError(f"--price {pair}: unknown price {key!r}; {hint}")
+        if not re.fullmatch(r" *\d+(\.\d*)?(e-?\d+)? *", value):
+            raise UsageError(f"--price {pair}: give a number from 0 on, such as {key}=0.02")
+        values[key] = float(value)
+    return replace(Prices(), **values)
+
+
+@dataclass
+class StepForecast:
+    """A step of a stage. cpu: seconds, None without a figure."""
+
+    label: str
+    documents: float
+    cpu: float | None
 
 
 @dataclass
 class StageForecast:
-    """A stage, or what one process does (`single`). Seconds are of the CPU, `wall` of the clock;
-    bytes_in, bytes_out: files read and written; text_in: bytes of text and pages that enter;
-    peak_bytes: of one worker; shuffled: sketches and decisions, written and read; None: no figure.
-    """
+    """A stage, or what one process does (`single`). cpu: seconds, wall: seconds of the clock;
+    bytes_in, bytes_out: of files read and written; peak_bytes: of one worker; objects, gets: files
+    written, requests to read some; cost: USD; None: no figure."""
 
     name: str
     single: bool
-    steps: list[Line]
+    steps: list[StepForecast]
     documents_in: float
     documents_out: float
-    text_in: float
-    text_out: float
     cpu: float | None
     wall: float | None
     bytes_in: float | None = None
     bytes_out: float | None = None
     peak_bytes: int | None = None
-    shuffled: float | None = None
     objects: float = 0.0
     gets: float = 0.0
     cost: float | None = None
@@ -68,261 +107,152 @@ class Forecast:
         return max(values, default=0) if name == "peak_bytes" else sum(values)
 
     def dump(self) -> dict[str, Any]:
-        """JSON values."""
-        names = ("cpu", "wall", "bytes_out", "peak_bytes", "shuffled", "objects", "gets", "cost")
+        """As JSON."""
+        names = ("cpu", "wall", "bytes_out", "peak_bytes", "objects", "gets", "cost")
         return {**asdict(self), "total": {n: self.total(n) for n in names}}
+
+    @property
+    def at_once(self) -> int:
+        """Workers that have a partition."""
+        return max(1, min(self.workers, self.partitions))
 
 
 def forecast(
-    plan: RunPlan, where: list[Group], workers: int, prices: Prices, as_if: int | None = None
+    plan: RunPlan, sources: list[Figures], workers: int, prices: Prices, as_if: int | None = None
 ) -> Forecast:
-    """The forecast of a plan; as_if: bytes of such input in the place of the plan's own."""
-    own = sum(f.size for f in plan.inputs.files)
-    size = as_if or own
-    known = next(run for group in where for run in group)
-    factor = size / known.stored
-    parts = len(plan.inputs.partitions)
+    """The forecast of a plan. sources: the first that has a figure gives it; as_if: bytes of such
+    input in the place of the plan's own."""
+    main, parts = sources[0], len(plan.inputs.partitions)
+    size = as_if or sum(f.size for f in plan.inputs.files)
     if as_if:
         parts = math.ceil(size / plan.recipe.read.partition_bytes)
-    found = Forecast(
-        plan.recipe.name, size, known.documents * factor, parts, workers, known.said, prices
+    result = Forecast(
+        plan.recipe.name, size, size / main.input_bytes, parts, workers, main.source, prices
     )
-    unknown = Unknown(found.missing, found.notes)
-    _say_source(plan, where, unknown)
-    flow = Flow(found.documents, known.entering * factor, 0.0)
-    _once(found, where, "planning", found.documents, unknown)
-    stored: float | None = float(size)
+    formats = {f.format for f in plan.inputs.files}
+    if formats and formats != main.formats:
+        result.notes.append(
+            f"the input is {', '.join(sorted(formats))}, what was measured"
+            f" {', '.join(sorted(main.formats))}: their bytes hold other numbers of documents"
+        )
+    _add_once(result, sources, "planning", result.documents)
+    documents, stored = result.documents, float(size)
     for index, stage in enumerate(plan.stages):
-        before, flow = flow, _stage(found, plan, index, flow, stored, where, unknown)
+        entry, sketches = _add_stage(result, stage, sources, documents, stored)
         if index == 0:
-            _once(found, where, "settling ids", before.documents, unknown)
+            _add_once(result, sources, "settling ids", result.documents)
         if stage.sketch is not None:
-            _decide(found, plan, index, flow, where, unknown)
-        stored = _kept_bytes(stage.labels, index, flow, where)
+            _add_deciding(result, stage.sketch, sources, entry.documents_out, sketches)
+        documents = entry.documents_out
+        stored = main.stage(stage.labels, index).stored * documents
     if plan.stages:
-        _once(found, where, "assembling", found.documents, unknown, single=False)
-        found.stages[-1].objects = 2.0 * parts + 2
-        found.stages[-1].gets = GETS_A_FILE * parts * (1.0 + len(plan.stages))
-        _once(found, where, "report", found.documents, unknown)
-    for product in plan.products:
-        unknown.none_for(f"product {product.product.label}")
-    for stage_forecast in found.stages:
-        stage_forecast.cost = _cost(stage_forecast, prices)
-    return found
+        _add_once(result, sources, "assembling", result.documents, single=False)
+        result.stages[-1].objects = 2.0 * parts + 2
+        result.stages[-1].gets = GETS_A_FILE * parts * (1.0 + len(plan.stages))
+        _add_once(result, sources, "report", result.documents)
+    result.missing += [f"no figure for product {p.product.label}" for p in plan.products]
+    for entry in result.stages:
+        entry.cost = _cost(entry, prices)
+    return result
 
 
-def kinds_of(plan: RunPlan) -> frozenset[str]:
-    """Formats of the plan's input."""
-    return frozenset(kind_of(f.format, f.path) for f in plan.inputs.files)
-
-
-def _say_source(plan: RunPlan, where: list[Group], unknown: Unknown) -> None:
-    known = next(run for group in where for run in group)
-    if known.by_wall:
-        unknown.note(
-            f"{known.said}: no CPU seconds on record (an older version); seconds of the clock, the"
-            " start of workers included, stand for them"
-        )
-    kinds = kinds_of(plan)
-    if kinds and kinds != known.kinds:
-        mine, other = ", ".join(sorted(kinds)), ", ".join(sorted(known.kinds))
-        unknown.note(
-            f"the input is {mine}, what was measured {other}: a byte of one holds more documents"
-            " than a byte of the other"
-        )
-
-
-def _stage(
-    found: Forecast,
-    plan: RunPlan,
-    index: int,
-    flow: Flow,
-    stored: float | None,
-    where: list[Group],
-    unknown: Unknown,
-) -> Flow:
-    stage, parts = plan.stages[index], found.partitions
-    after, steps, ending = through(stage, flow, where, unknown)
-    lines = around(stage, flow.text, ending, where, unknown)
-    lines[1:1] = steps
-    figures = stage_figures(where, stage.labels, index == 0)
-    written = _written(stage.labels, index, flow, after, ending, where)
-    sketched = None
+def _add_stage(
+    result: Forecast, stage: MapStage, sources: list[Figures], documents: float, stored: float
+) -> tuple[StageForecast, float | None]:
+    """(the map over partitions, bytes of the sketches that it leaves)."""
+    figures, parts = sources[0].stage(stage.labels, stage.index), result.partitions
+    kept = documents
+    steps = [StepForecast("read", documents, figures.read * documents)]
+    for step in ([stage.apply] if stage.apply else []) + list[Any](stage.steps):
+        of_step = _step_figures(result, step, sources)
+        cpu = of_step.cpu * documents if of_step else None
+        steps.append(StepForecast(step.label, documents, cpu))
+        kept *= of_step.kept if of_step else 1.0
+    steps.append(StepForecast("write", documents, figures.write * documents))
+    sketches = None
     if stage.sketch is not None:
-        sketched = _sketching(stage.sketch, after, where, lines, unknown)
-    if figures is not None and figures.start is not None:
-        least, most = figures.start
-        seconds = least * parts + (most - least) * min(found.workers, parts)
-        lines.append(Line("start", 0.0, 0.0, seconds))
-    else:
-        unknown.none_for("the start of workers and partitions")
-    if written is None:
-        unknown.none_for(f"bytes that stage {index} writes")
-    cpu = _sum([one.cpu for one in lines])
-    kinds = 3 + (index == 0) + (stage.sketch is not None)  # kept, keys, rejected; ids; sketch
-    found.stages.append(
-        StageForecast(
-            name=stage.folder_name,
-            single=False,
-            steps=lines,
-            documents_in=flow.documents,
-            documents_out=after.documents,
-            text_in=flow.text,
-            text_out=after.text,
-            cpu=cpu,
-            wall=None if cpu is None else cpu / max(1, min(found.workers, parts)),
-            bytes_in=stored,
-            bytes_out=None if written is None else written + (sketched or 0.0),
-            peak_bytes=figures.peak_bytes if figures else None,
-            shuffled=sketched,
-            objects=float(kinds * parts),
-            gets=float(parts if index == 0 else GETS_A_FILE * 2 * parts),
-        )
+        label = f"{stage.sketch.label}: sketching"
+        of_sketch = next((d for f in sources if (d := f.dedup(stage.sketch))), None)
+        sketches = of_sketch.sketch_bytes * kept if of_sketch else None
+        result.missing += [] if of_sketch else [f"no figure for {label}"]
+        steps.append(StepForecast(label, kept, of_sketch.sketch * kept if of_sketch else None))
+    start = figures.partition * parts + figures.worker * result.at_once
+    steps.append(StepForecast("start", 0.0, start))
+    cpu = sum(s.cpu for s in steps if s.cpu is not None)
+    # kept, keys, rejected; ids of the first stage; sketches
+    files = 3 + (stage.index == 0) + (stage.sketch is not None)
+    entry = StageForecast(
+        *(stage.folder_name, False, steps, documents, kept, cpu, cpu / result.at_once),
+        bytes_in=stored,
+        bytes_out=figures.written * documents + (sketches or 0.0),
+        peak_bytes=figures.peak_bytes,
+        objects=float(files * parts + (stage.index == 0)),  # and ids.parquet
+        gets=float(parts if stage.index == 0 else 2 * GETS_A_FILE * parts),
     )
-    return after
+    result.stages.append(entry)
+    return entry, sketches
 
 
-def _written(
-    labels: list[str],
-    index: int,
-    before: Flow,
-    after: Flow,
-    ending: float,
-    where: list[Group],
-) -> float | None:
-    """Bytes of a stage's files but for sketches."""
-    f = stage_figures(where, labels, index == 0)
-    if f is None:
-        return None
-    total = 0.0
-    gone = max(0.0, ending - after.text)
-    terms = [(f.kept, after.text), (f.keys, after.documents), (f.rejected, gone)]
-    if index == 0:
-        terms.append((f.ids, before.documents))
-    for rate, amount in terms:
-        if rate is None and amount > 0:
-            return None
-        total += (rate or 0.0) * amount
-    return total
+def _step_figures(result: Forecast, step: Settings, sources: list[Figures]) -> StepFigures | None:
+    """The first source's figures for the step, with a note on what was measured otherwise."""
+    for source in sources:
+        if (figures := source.step(step)) is None:
+            continue
+        if source is not sources[0]:
+            result.notes.append(f"{step.label}: from {source.source}")
+        settings = step.model_dump(mode="json")
+        if figures.settings is not None and figures.settings != settings:
+            other = [f"{k}: {v!r}" for k, v in figures.settings.items() if settings.get(k) != v]
+            values = ", ".join(other[:2])[:120]
+            result.notes.append(f"{step.label}: measured with other settings ({values})")
+        return figures
+    result.missing.append(f"no figure for step {step.label}: it is left out, as if it kept all")
+    return None
 
 
-def _kept_bytes(labels: list[str], index: int, flow: Flow, where: list[Group]) -> float | None:
-    """What the next stage reads of a stage's files."""
-    f = stage_figures(where, labels, index == 0)
-    if f is None or f.kept is None:
-        return None
-    return f.kept * flow.text + (f.keys or 0.0) * flow.documents
-
-
-def _sketching(
-    step: Any, after: Flow, where: list[Group], lines: list[Line], unknown: Unknown
-) -> float | None:
-    """Adds the time of sketching; returns the bytes of sketches."""
-    known = sketch_figures(where, step)
-    label = step.label + SKETCH
-    if known is None or known[1].cpu is None:
-        unknown.none_for(label)
-        lines.append(Line(label, after.documents, after.text, None))
-        return None
-    cost = known[1].cpu
-    rate = 1 / cost if cost else None
-    lines.append(Line(label, after.documents, after.text, cost * after.text, rate))
-    if known[1].stored is None:
-        unknown.none_for(f"bytes of {step.label}'s sketches")
-        return None
-    return known[1].stored * after.documents
-
-
-def _decide(
-    found: Forecast,
-    plan: RunPlan,
-    index: int,
-    flow: Flow,
-    where: list[Group],
-    unknown: Unknown,
-) -> None:
-    """What one process does between two stages: sketches to decisions."""
-    step = plan.stages[index].sketch
-    assert step is not None
-    name = f"{step.label}: deciding"
-    known_line, share = line(where, name, step), in_workers(where, step)
-    here: float | None = None
-    tasks = 0.0
-    if known_line is None or share is None:
-        unknown.none_for(name)
-    else:
-        whole = known_line[0] + known_line[1] * flow.documents
-        here, tasks = whole * (1 - share), whole * share
-    steps = [Line(IN_ONE, flow.documents, 0.0, here)]
-    if tasks:
-        steps.append(Line(IN_WORKERS, flow.documents, 0.0, tasks))
-    shared = tasks / max(1, min(found.workers, found.partitions))
-    known = sketch_figures(where, step)
-    decisions = None
-    if known is not None and known[1].decisions is not None:
-        decisions = known[1].decisions * flow.documents
-    name_before = plan.stages[index].folder_name
-    sketches = next(s.shuffled for s in found.stages if s.name == name_before)
-    moved = None
-    if sketches is not None and decisions is not None:
-        moved = sketches + 2 * decisions  # read; written, and read by the next stage
-    found.stages.append(
-        StageForecast(
-            name=name,
-            single=len(steps) == 1,
-            steps=steps,
-            documents_in=flow.documents,
-            documents_out=flow.documents,
-            text_in=0.0,
-            text_out=0.0,
-            cpu=None if here is None else here + tasks,
-            wall=None if here is None else here + shared,
-            bytes_in=sketches,
-            bytes_out=decisions,
-            shuffled=moved,
-            objects=1.0,
-            gets=float(GETS_A_FILE * found.partitions),
-        )
-    )
-
-
-def _once(
-    found: Forecast,
-    where: list[Group],
-    work: str,
+def _add_deciding(
+    result: Forecast,
+    step: CorpusStep,
+    sources: list[Figures],
     documents: float,
-    unknown: Unknown,
-    single: bool = True,
+    sketches: float | None,
+) -> None:
+    """Sketches to decisions, between two stages: by one process, and by workers as tasks."""
+    name = f"{step.label}: deciding"
+    alike = [d for f in sources if (d := f.dedup(step)) is not None]
+    timed = next((d for d in alike if d.deciding is not None), None)
+    one: float | None = None
+    tasks = 0.0
+    if timed is None or timed.deciding is None:
+        result.missing.append(f"no figure for {name}")
+    else:
+        tasks = timed.deciding.seconds(documents) * timed.shared
+        one = timed.deciding.seconds(documents) - tasks
+    steps = [StepForecast("in one process", documents, one)]
+    steps += [StepForecast("in workers", documents, tasks)] if tasks else []
+    cpu = None if one is None else one + tasks
+    wall = None if one is None else one + tasks / result.at_once
+    result.stages.append(
+        StageForecast(
+            *(name, not tasks, steps, documents, documents, cpu, wall),
+            bytes_in=sketches,
+            bytes_out=alike[0].decision_bytes * documents if alike else None,
+            objects=1.0,
+            gets=float(GETS_A_FILE * result.partitions),
+        )
+    )
+
+
+def _add_once(
+    result: Forecast, sources: list[Figures], name: str, documents: float, single: bool = True
 ) -> None:
     """Adds what is done once a run."""
-    known = line(where, work)
-    cpu = None
-    if known is None:
-        unknown.none_for(work)
-    else:
-        cpu = known[0] + known[1] * documents
-    wall = cpu
-    if cpu is not None and not single:
-        wall = cpu / max(1, min(found.workers, found.partitions))
-    found.stages.append(
-        StageForecast(
-            name=work,
-            single=single,
-            steps=[Line(work, documents, 0.0, cpu)],
-            documents_in=documents,
-            documents_out=documents,
-            text_in=0.0,
-            text_out=0.0,
-            cpu=cpu,
-            wall=wall,
-        )
-    )
-
-
-def _sum(values: list[float | None]) -> float | None:
-    """The sum of those that are known; None where none is."""
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
+    growth = next((f.once[name] for f in sources if name in f.once), None)
+    cpu = growth.seconds(documents) if growth else None
+    result.missing += [] if growth else [f"no figure for {name}"]
+    wall = cpu if cpu is None or single else cpu / result.at_once
+    steps = [StepForecast(name, documents, cpu)]
+    result.stages.append(StageForecast(name, single, steps, documents, documents, cpu, wall))
 
 
 def _cost(stage: StageForecast, prices: Prices) -> float | None:

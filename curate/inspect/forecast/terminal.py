@@ -1,118 +1,97 @@
-"""A forecast for people: a table by stage, the steps under it, and what is not known."""
+"""A forecast as a table for the terminal: a row a stage, and below it its steps."""
 
 from __future__ import annotations
 
-from curate.disk.units import format_bytes, format_scaled
+from curate.disk.units import format_bytes, format_duration, format_scaled
 from curate.inspect.forecast.forecast import Forecast, StageForecast
 
 NONE = "?"
-COLUMNS = (
-    "documents", "text in", "read", "written", "CPU hours", "RAM", "shuffled", "objects", "wall",
-    "USD",
-)  # fmt: skip
-WIDTHS = (10, 9, 9, 9, 10, 9, 9, 8, 9, 9)
+COLUMNS = ("documents", "read", "written", "CPU hours", "RAM", "objects", "wall", "USD")
+WIDTHS = (10, 9, 9, 10, 9, 9, 9, 9)
 
 
-def hours(seconds: float | None) -> str:
-    """CPU time in hours, to three figures."""
-    if seconds is None:
-        return NONE
-    value = seconds / 3600
-    if 0 < value < 0.001:
-        return "<0.001"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def clock(seconds: float | None) -> str:
-    """Time in the largest fitting unit."""
-    if seconds is None:
-        return NONE
-    for size, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / (86400 if unit == 'd' else size):.1f} {unit}"
-    return f"{seconds:.1f} s"
-
-
-def money(value: float | None) -> str:
-    """USD."""
-    if value is None:
-        return NONE
-    if 0 < value < 0.01:
-        return "<0.01"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def _size(value: float | None) -> str:
-    return NONE if value is None else format_bytes(value)
-
-
-def cells(stage: StageForecast) -> list[str]:
-    """The columns of a stage; blank where a column means nothing for it."""
-    map_ = not stage.single and stage.text_in > 0
-    return [
-        format_scaled(stage.documents_in).strip(),
-        _size(stage.text_in) if map_ else "",
-        _size(stage.bytes_in) if map_ or stage.shuffled is not None else "",
-        _size(stage.bytes_out) if map_ or stage.shuffled is not None else "",
-        hours(stage.cpu),
-        _size(stage.peak_bytes) if map_ else "",
-        _size(stage.shuffled) if stage.shuffled is not None else "",
-        format_scaled(stage.objects).strip() if stage.objects else "",
-        clock(stage.wall),
-        money(stage.cost),
-    ]
-
-
-def title(stage: StageForecast) -> str:
-    """`stage 00`, or what one process does."""
-    if stage.single or not stage.text_in:
-        return stage.name + (" (one process)" if stage.single else "")
-    return f"stage {stage.name[:2]}"
-
-
-def total_cells(found: Forecast) -> list[str]:
-    """The last row."""
-    return [
-        "", "", "", format_bytes(found.total("bytes_out")), hours(found.total("cpu")),
-        format_bytes(found.total("peak_bytes")), format_bytes(found.total("shuffled")),
-        format_scaled(found.total("objects")).strip(), clock(found.total("wall")),
-        money(found.total("cost")),
-    ]  # fmt: skip
-
-
-def text(found: Forecast) -> str:
+def text(result: Forecast) -> str:
     """The forecast as lines."""
-    prices = found.prices
-    wide = max(len("total"), *(len(title(s)) for s in found.stages), 28)
+    prices, total = result.prices, result.total
+    wide = max(28, *(len(_title(s)) for s in result.stages))
     lines = [
-        f"forecast for {format_bytes(found.bytes)} of input,"
-        f" {format_scaled(found.documents).strip()} documents,"
-        f" {found.partitions:,} partitions, {found.workers:,} workers; figures of {found.source}",
-        "  " + " " * wide + "".join(f"{c:>{w}}" for c, w in zip(COLUMNS, WIDTHS, strict=True)),
+        f"forecast for {format_bytes(result.bytes)} of input, {_count(result.documents)} documents,"
+        f" {result.partitions:,} partitions, {result.workers:,} workers; figures of"
+        f" {result.source}",
+        _row("", list(COLUMNS), wide),
     ]
-    for stage in found.stages:
-        lines.append(_row(title(stage), cells(stage), wide))
-        if len(stage.steps) > 1:
-            lines += [_step(line.label, line.cpu, line.rate, wide) for line in stage.steps]
-    lines.append(_row("total", total_cells(found), wide))
-    lines += [f"  {line}" for line in found.missing]
-    lines += [f"  note: {line}" for line in found.notes]
-    puts, gets = (format_scaled(found.total(n)).strip() for n in ("objects", "gets"))
-    lines.append(f"  requests to a store: {puts} writes, {gets} reads, at least")
+    for stage in result.stages:
+        lines.append(_row(_title(stage), _cells(stage), wide))
+        for step in stage.steps if len(stage.steps) > 1 else ():
+            line = _row(f"  {step.label}", ["", "", "", _hours(step.cpu)], wide)
+            if step.cpu and step.documents:
+                line += f"  {step.cpu / step.documents * 1e3:.3g} ms a document"
+            lines.append(line)
+    cells = [
+        "",
+        "",
+        format_bytes(total("bytes_out")),
+        _hours(total("cpu")),
+        format_bytes(total("peak_bytes")),
+    ]
+    cells += [_count(total("objects")), _clock(total("wall")), _money(total("cost"))]
+    lines.append(_row("total", cells, wide))
+    lines += [f"  {line}" for line in result.missing]
+    lines += [f"  note: {line}" for line in result.notes]
     lines.append(
         f"  prices in USD: {prices.cpu_hour:g} a CPU hour; 1,000 writes {prices.put:g}, reads"
-        f" {prices.get:g}; {prices.gb_month:g} a GB and month, {prices.months:g} months (--price)"
+        f" {prices.get:g}; {prices.gb_month:g} a GB and month, {prices.months:g} months (--price);"
+        f" {_count(total('gets'))} reads at least"
     )
     return "\n".join(lines)
 
 
-def _row(name: str, row: list[str], wide: int) -> str:
-    columns = "".join(f"{c:>{w}}" for c, w in zip(row, WIDTHS, strict=True))
+def _hours(seconds: float | None) -> str:
+    if seconds is None:
+        return NONE
+    value = seconds / 3600
+    return "<0.001" if 0 < value < 0.001 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _money(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return "<0.01" if 0 < value < 0.01 else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _count(number: float) -> str:
+    return format_scaled(number).strip()
+
+
+def _size(value: float | None) -> str:
+    return "" if value is None else format_bytes(value)
+
+
+def _clock(seconds: float | None) -> str:
+    return NONE if seconds is None else format_duration(seconds)
+
+
+def _title(stage: StageForecast) -> str:
+    """`stage 00`, or what is done once."""
+    if stage.peak_bytes is not None:
+        return f"stage {stage.name[:2]}"
+    return stage.name + (" (one process)" if stage.single else "")
+
+
+def _cells(stage: StageForecast) -> list[str]:
+    """The columns of a stage; blank where a column means nothing for it."""
+    return [
+        _count(stage.documents_in),
+        _size(stage.bytes_in),
+        _size(stage.bytes_out),
+        _hours(stage.cpu),
+        _size(stage.peak_bytes),
+        _count(stage.objects) if stage.objects else "",
+        _clock(stage.wall),
+        _money(stage.cost),
+    ]
+
+
+def _row(name: str, cells: list[str], wide: int) -> str:
+    columns = "".join(f"{c:>{w}}" for c, w in zip(cells, WIDTHS, strict=False))
     return f"  {name:<{wide}}{columns}".rstrip()
-
-
-def _step(label: str, cpu: float | None, rate: float | None, wide: int) -> str:
-    name = f"  {label:<{wide - 2}}"
-    pad = " " * sum(WIDTHS[:4])
-    speed = f"  {rate / 1e6:,.1f} MB/s of CPU" if rate else ""
-    return f"  {name}{pad}{hours(cpu):>{WIDTHS[4]}}{speed}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import yaml
 
 from curate.disk.atomic import write_text
 from curate.documents.limits import columns_of
+from curate.engines.cpu_time import cpu_seconds
 from curate.inspect.report.figures import Figures, gather
 from curate.inspect.report.page import failed, render
 from curate.run.outcome import Outcome
@@ -21,7 +20,7 @@ def write_records(outcome: Outcome, threads: int = 1) -> None:
     was counted is there.
     """
 
-    began = time.process_time()
+    began = cpu_seconds()
     data = record(outcome)
     resolved = outcome.plan.recipe.resolved()
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
@@ -43,7 +42,7 @@ def write_records(outcome: Outcome, threads: int = 1) -> None:
     except Exception as error:
         data["notices"].append(f"the report could not be written: {_line(error)}")
         page = failed(data)
-    outcome.driver["report"] = time.process_time() - began
+    outcome.driver["report"] = cpu_seconds() - began
     data["driver"] = driver_costs(outcome)
     write_record(outcome.out / "run.json", data)
     write_text(outcome.out / "report.html", page)

@@ -31,6 +31,7 @@ from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT
 from curate.engines import worker
+from curate.engines.cpu_time import compile_seconds, cpu_seconds
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
 from curate.run.worker.specification import Work, load_spec, ready, sketch_rows, written_kinds
 
@@ -127,7 +128,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     careful: [first, last] numbers to run one at a time, after a worker died on that batch;
     quarantine: number -> why, documents that killed their worker twice.
     """
-    cpu_began = time.process_time()
+    cpu_began, compile_began = cpu_seconds(), compile_seconds()
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
     work = Work(spec, part, cpu_began)
@@ -156,6 +157,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         **account,
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
         "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
+        "compiled": round(compile_seconds() - compile_began, 4),
         "written": work.written(),
         "peak_bytes": peak_bytes(),
         **{k: dict(v) for k, v in (work.totals | work.traces.counters).items()},

@@ -21,11 +21,13 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import keys, part_path, public
 from curate.disk.parquet_writer import TableWriter, one_array
 from curate.documents.documents import NUMBER, Documents
+from curate.engines.cpu_time import cpu_seconds
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import ReadSettings
 from curate.run.worker.traces import Traces
-from curate.steps.contracts import CorpusStep, Settings, Step, step_class
+from curate.steps.contracts import CorpusStep, Settings, Step
+from curate.steps.registry import step_class
 
 
 def load_spec(path: str) -> dict[str, Any]:
@@ -226,7 +228,7 @@ class Work:
 
     def lap(self, label: str) -> None:
         """The CPU time since the last lap was this label's."""
-        now = time.process_time()
+        now = cpu_seconds()
         self.cpu[label] += now - self._lap
         self._lap = now
 

@@ -45,11 +45,9 @@ def test_paths_come_back_from_where_the_folder_is_now():
         "input": "/out/stages/0",
         "ids": None,
         "decisions": "/out/stages/0/d.parquet",
-        "reuse": {"folder": "/out/stages/old", "input": None, "decisions": None, "key": "k"},
     }
     kept = relative_paths(spec, Path("/out/stages/1"), os.path.relpath)
     assert "/out" not in str(kept)
     assert relative_paths(kept, Path("/out/stages/1"), absolute) == spec
     there = relative_paths(kept, Path("/root/out/stages/1"), absolute)
     assert there["input"] == "/root/out/stages/0"
-    assert there["reuse"]["folder"] == "/root/out/stages/old"

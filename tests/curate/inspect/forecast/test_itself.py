@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from curate.inspect.forecast.forecast import forecast
-from curate.inspect.forecast.measured import read
-from curate.inspect.forecast.prices import Prices
+from curate.inspect.forecast.figures import package_table, read_figures
+from curate.inspect.forecast.forecast import Prices, forecast
 from curate.run.driver import make_plan
 from curate.steps.recipe import load
 
@@ -44,17 +43,32 @@ def test_a_run_records_cpu_seconds_and_bytes_of_its_files(ran):
     assert set(record["driver"]["cpu"]) == {"planning", "assembling", "report"}
 
 
+def test_seconds_that_compile_kernels_are_counted_apart(
+    shared_bench, make_pages, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    steps = json.dumps({"name": "mine", "steps": ["newline_runs"]})
+    source = shared_bench.jsonl("few.jsonl", make_pages(5))
+    stages = []
+    for out in ("compiles", "loads"):
+        shared_bench.run(steps, source, out=out)
+        record = json.loads((shared_bench.folder / out / "run.json").read_text())
+        stages.append(record["stages"][0])
+    compiles, loads = stages
+    assert compiles["compiled"] > 0.1 and loads["compiled"] == 0.0
+    assert compiles["cpu"]["newline_runs"] < compiles["compiled"]
+
+
 def test_a_run_forecasts_itself(ran):
     record, out, path, source = ran
     plan = make_plan(load(str(path), ()), [str(source)])
-    found = forecast(plan, [(read(out),)], 1, Prices())
+    found = forecast(plan, [read_figures(out, package_table())], 1, Prices())
     assert found.missing == [] and found.documents == 150
     stages = {s.name: s for s in found.stages}
     for stage in record["stages"]:
         told = stages[stage["folder"]]
         assert told.documents_in == pytest.approx(stage["read"])
         assert told.documents_out == pytest.approx(stage["kept"])
-        assert told.text_out == pytest.approx(stage["bytes_out"])
         written = {k: n for k, n in stage["written"].items() if k != "decisions"}
         assert told.bytes_out == pytest.approx(sum(written.values()))
         seconds = {one.label.partition(":")[0]: one.cpu for one in told.steps}
