@@ -13,9 +13,6 @@ PACKAGES = ("curate", "tokenize_kit", "train", "kernel_cache")
 KNOWN = {
     "curate.filters.gopher_quality",
     "curate.filters.gopher_repetition",
-    "curate.inspect.compare.compare",
-    "curate.inspect.evaluate.dedups",
-    "curate.inspect.evaluate.tokenizers",
 }
 
 

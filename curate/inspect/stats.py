@@ -7,9 +7,9 @@ bounded by a batch, whatever the corpus.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.corpus.direct import DirectInput
-from curate.disk.atomic import write_text
 from curate.disk.database import database, literal
 from curate.disk.parquet_writer import TableWriter, one_array
+from curate.disk.units import format_bytes, format_percent, format_scaled
 from curate.documents.documents import Documents
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan, plan_inputs
 from curate.formats.reading import ReadSettings
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
+from curate.pages.html import plain
+from curate.terminal.tables import table
 from curate.text.buffers import as_large_string
 from curate.text.tables import segments
 
@@ -35,6 +37,17 @@ SHARES = {"p01": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 
 EXACT_ROWS = 10_000_000  # beyond, quantiles are approximate (t-digest): exact ones do not spill
 # What would take a list of registries to know: a country's second level, as in bbc.co.uk.
 SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
+# The view for a terminal.
+BAR = 24
+LABEL = 30
+SPARKS = 16
+BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+ASCII = " .:-=+*%#"
+TITLES = {"languages": "language", "domains": "domain", "sources": "source", "dates": "date"}
+QUANTILES = {
+    "least": "least", "p10": "10 %", "p50": "median", "p90": "90 %", "most": "most",
+    "mean": "mean",
+}  # fmt: skip
 _HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/]*\]|[^:/?#]+)"
 _DOMAIN = rf"([^.]+\.(?:(?:{SECOND})\.[a-z][a-z]|[^.]+))$"
 _NUMERIC_HOST = r"^[0-9.]+$|^\["
@@ -46,7 +59,7 @@ def _length(name: str) -> str:
 
 
 def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
-    """What is kept of each document: lengths, host, date, source, lang, numeric columns."""
+    """The measures of each document: lengths, host, date, source, lang, numeric columns."""
     docs = Documents(pa.Table.from_batches([batch]))
     tables = segments(docs)
     words = np.diff(tables.words.lines[tables.lines.rows])
@@ -66,8 +79,8 @@ def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
 
 def hosts(urls: pa.Array) -> pa.Array:
     """The host of each URL in lower case, without port and user; null where there is none."""
-    found = pc.extract_regex(as_large_string(urls), _HOST)
-    return pc.utf8_lower(pc.struct_field(found, "host")).cast(pa.large_string())
+    matches = pc.extract_regex(as_large_string(urls), _HOST)
+    return pc.utf8_lower(pc.struct_field(matches, "host")).cast(pa.large_string())
 
 
 def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any]:
@@ -85,7 +98,7 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any
         with database(Path(folder) / "spill") as db:
             db.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet({literal(path)})")
             numbers = _numbers(db, path, lengths | columns)
-            found = {
+            statistics = {
                 "documents": tally["kept"],
                 "text_bytes": tally["bytes_out"],
                 "without_text": tally["rejected"],
@@ -97,19 +110,14 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any
                 "columns": {n: numbers[n] for n in columns if n in numbers},
                 **_labels(db),
             }
-    return found
+    return statistics
 
 
-def write(found: dict[str, Any], inputs: list[str], out: Path) -> list[Path]:
-    """OUT/stats.json and OUT/stats.html."""
-    from curate.inspect.stats.page import render
+def render(statistics: dict[str, Any], inputs: list[str]) -> str:
+    """stats.html."""
+    from curate.pages import templates
 
-    out.mkdir(parents=True, exist_ok=True)
-    data = json.dumps({"inputs": inputs} | found, indent=1, ensure_ascii=False) + "\n"
-    paths = [out / "stats.json", out / "stats.html"]
-    for path, text in zip(paths, (data, render(found, inputs)), strict=True):
-        write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
-    return paths
+    return templates.render("stats.html", stats=statistics, inputs=inputs)
 
 
 def _write(reader: DirectInput, path: Path) -> dict[str, bool]:
@@ -138,25 +146,25 @@ def _no_text(plan: InputPlan) -> str:
 
 def _numbers(db: Any, path: Path, columns: dict[str, bool]) -> dict[str, dict[str, Any]]:
     """Range, mean, quantiles and histogram of each column that has a finite value."""
-    known = {n: r for n, r in ranges([path], columns).items() if r.count}
-    bins = {n: [edges_of(r)] for n, r in known.items()}
+    spans = {n: r for n, r in ranges([path], columns).items() if r.count}
+    bins = {n: [edges_of(r)] for n, r in spans.items()}
     fill([path], bins)
-    return {n: _number(db, n, r) | {"histogram": bins[n][0].dump()} for n, r in known.items()}
+    return {n: _number(db, n, r) | {"histogram": bins[n][0].dump()} for n, r in spans.items()}
 
 
-def _number(db: Any, name: str, known: Range) -> dict[str, Any]:
+def _number(db: Any, name: str, span: Range) -> dict[str, Any]:
     quoted = '"' + name.replace('"', '""') + '"'
-    function = "quantile_disc" if known.count <= EXACT_ROWS else "approx_quantile"
+    function = "quantile_disc" if span.count <= EXACT_ROWS else "approx_quantile"
     shares = list(SHARES.values())
     values = db.execute(
         f"SELECT {function}({quoted}::DOUBLE, {shares}) FROM docs WHERE isfinite({quoted}::DOUBLE)"
     ).fetchone()[0]
     return {
-        "count": known.count,
-        "least": known.least,
+        "count": span.count,
+        "least": span.least,
         **dict(zip(SHARES, values, strict=True)),
-        "most": known.most,
-        "mean": known.total / known.count,
+        "most": span.most,
+        "mean": span.total / span.count,
     }
 
 
@@ -169,7 +177,7 @@ def _labels(db: Any) -> dict[str, Any]:
     )
     ((years,),) = db.execute("SELECT count(DISTINCT year(date)) FROM docs").fetchall()
     when = "strftime(date, '%Y')" if years > 2 else "strftime(date, '%Y-%m')"
-    found: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
     for name, value, order in (
         ("languages", "lang", "n DESC, label"),
         ("domains", domain, "n DESC, label"),
@@ -185,9 +193,83 @@ def _labels(db: Any) -> dict[str, Any]:
         ((distinct, documents),) = db.execute(
             f"SELECT count(DISTINCT {value}), count({value}) FROM docs"
         ).fetchall()
-        found[name] = {
+        labels[name] = {
             "distinct": distinct,
             "documents": documents,
             "top": [[label, n, size] for label, n, size in rows],
         }
-    return found
+    return labels
+
+
+def text(statistics: dict[str, Any], encoding: str | None = "utf-8") -> str:
+    """A compact table; encoding: the terminal's, for bars in characters that it has."""
+    blocks = BLOCKS if "utf" in (encoding or "").lower() else ASCII
+    documents = statistics["documents"]
+    others = [
+        (statistics["without_text"], "documents without text"),
+        (sum(statistics["skipped"].values()), "other records skipped"),
+        (statistics["corrupt"], "corrupt"),
+    ]
+    lines = [
+        f"{documents:,} documents, {format_bytes(statistics['text_bytes'])} of text"
+        + "".join(f", {n:,} {kind}" for n, kind in others if n),
+        "",
+    ]
+    rows = [
+        [
+            _label(name),
+            *(_figure(values[key]) for key in QUANTILES),
+            _spark(values["histogram"]["counts"], blocks),
+        ]
+        for name, values in (*statistics["lengths"].items(), *statistics["columns"].items())
+    ]
+    lines += table(("a document has", *QUANTILES.values(), ""), rows, left=(0, 7))
+    for group, title in TITLES.items():
+        lines += _bars(title, statistics[group], documents, blocks[-1])
+    return "\n".join(lines)
+
+
+def _bars(title: str, group: dict[str, Any], documents: int, block: str) -> list[str]:
+    """The labels with the most documents; empty where no document has one."""
+    labels = group["top"][:TOP]
+    if not labels:
+        return []
+    most = max(n for _, n, _ in labels)
+    more = group["distinct"] > len(labels)
+    rows = [
+        [
+            _label(label, LABEL),
+            block * max(1, round(BAR * n / most)),
+            f"{n:,}",
+            format_percent(n / documents),
+            format_bytes(size),
+        ]
+        for label, n, size in labels
+    ]
+    if without := documents - group["documents"]:
+        rows.append(["(none)", "", f"{without:,}", "", ""])
+    head = title + (f" ({group['distinct']:,} in all)" if more else "")
+    return ["", head, *table((), rows, left=(0, 1), indent=2)]
+
+
+def _label(name: str, most: int = LABEL + 10) -> str:
+    label = plain(name, most).replace("\n", " ").replace("\t", " ")
+    return label if len(label) <= most else label[: most - 1] + "\u2026"
+
+
+def _figure(value: float) -> str:
+    if abs(value) >= 1e4:
+        return format_scaled(value)
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.0e}" if abs(value) < 0.001 else f"{value:.3g}"
+
+
+def _spark(counts: list[int], blocks: str) -> str:
+    """The histogram in a few characters, by the square root of the number."""
+    groups = min(SPARKS, len(counts))
+    cuts = [i * len(counts) // groups for i in range(groups + 1)]
+    sums = [sum(counts[a:b]) for a, b in pairwise(cuts)]
+    most = max(sums) or 1
+    top = len(blocks) - 1
+    return "".join(blocks[min(top, max(n > 0, round(top * (n / most) ** 0.5)))] for n in sums)
