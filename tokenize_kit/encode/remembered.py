@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tokenize_kit.encode.borders import word_end
-from tokenize_kit.encode.bytes8 import njit_bare, prefetch
+from tokenize_kit.encode.bytes8 import njit_bare
+from kernel_cache.prefetch import prefetch
 from tokenize_kit.encode.words import (
     INLINE,
     LONGEST,

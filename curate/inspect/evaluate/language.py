@@ -17,8 +17,7 @@ from curate.inspect.report.page import frame
 from curate.pages import charts
 from curate.pages.html import bar, count, lead, name, number, percent, section, shown, table
 from curate.scoring.language.examples import labelled
-from curate.scoring.language.lines import fasttext_lines
-from curate.scoring.language.native import Model
+from curate.scoring.language.model import Model, fasttext_lines
 from curate.scoring.language.scores import Scores
 from curate.text.buffers import text_buffers
 

@@ -14,9 +14,9 @@ from curate.inspect.report.bins import Histogram
 from curate.inspect.report.page import frame
 from curate.pages import charts
 from curate.pages.html import count, lead, name, section, shown, table
-from curate.scoring.quality.inputs import Texts, score_all
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import Classifier
+from curate.scoring.quality.train import Texts, score_all
 
 # evaluate.html: how well a quality model tells two sets apart, as one self-contained page.
 
