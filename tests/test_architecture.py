@@ -12,10 +12,6 @@ PACKAGES = ("curate", "tokenize_kit", "train", "kernel_cache")
 # Circles that are still to be cut, by one of their modules.
 KNOWN = {
     "curate.documents.documents",
-    "curate.inspect.compare.compare",
-    "curate.inspect.evaluate.dedups",
-    "curate.inspect.evaluate.tokenizers",
-    "tokenize_kit.learn.training",
 }
 
 

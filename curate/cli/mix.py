@@ -86,7 +86,7 @@ def mix(
     llmcurate mix corpus/ --by lang --weights temperature --floor en=0.3 -o mixed
     """
     from curate.api import execute
-    from curate.mix.options import settings as parsed
+    from curate.mix.step import command_settings as parsed
     from curate.steps.recipe import compose
 
     short = {"weights": weights, "shards": shards, "total": total, "amounts": amounts}

@@ -141,14 +141,12 @@ def quality_evaluate(
     Example:
     llmcurate quality evaluate quality.bin --positive a.jsonl --negative b.jsonl -o out
     """
-    from curate.inspect.evaluate.quality import evaluate, write
-    from curate.terminal.progress import say
+    from curate.inspect import results
+    from curate.inspect.evaluate.quality import evaluate, render
 
+    results.check_folder(out)
     figures = evaluate(model, positive, negative, label, as_json)
-    if out is not None:
-        for path in write(figures, out):
-            say(f"wrote {path}", as_json)
-    print(json.dumps(figures, ensure_ascii=False) if as_json else text_of(figures))
+    results.show(figures, lambda: text_of(figures), lambda: render(figures), out, as_json)
 
 
 @quality_app.command("threshold")

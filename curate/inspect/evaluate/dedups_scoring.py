@@ -88,6 +88,13 @@ class KindScore:
     expected: float | None
 
     @property
+    def title(self) -> str:
+        """The kind, with the similarity that its plants have."""
+        if not self.kind.startswith("near") or self.similarity is None:
+            return self.kind
+        return f"{self.kind} ({self.similarity:.3f})"
+
+    @property
     def recall(self) -> float | None:
         """Found of planted."""
         return self.found / self.planted if self.planted else None

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.errors import UsageError
-from curate.inspect.compare.corpus_sample import SCHEMA, batches, replaced_if_other
+from curate.inspect.evaluate.corpus_sample import SCHEMA, batches, replaced_if_other
 from curate.text.near_copies import WORD, NearCopy, near_copy, number
 
 SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)

@@ -46,6 +46,11 @@ class Method:
     similarity: Histogram | None = None
     pairs: list[Pair] = field(default_factory=list)
 
+    @property
+    def counted(self) -> bool:
+        """Whether it has anything to show."""
+        return bool(self.members or self.unknown)
+
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
         found: dict[str, Any] = {

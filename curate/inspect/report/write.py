@@ -7,8 +7,8 @@ import yaml
 from curate.disk.atomic import write_text
 from curate.documents.limits import columns_of
 from curate.engines.cpu_time import cpu_seconds
+from curate.inspect.report import page
 from curate.inspect.report.figures import Figures, gather
-from curate.inspect.report.page import failed, render
 from curate.run.outcome import Outcome
 from curate.run.records import driver_costs, record, write_corrupt, write_record
 
@@ -38,14 +38,14 @@ def write_records(outcome: Outcome, threads: int = 1) -> None:
         figures = Figures()
         data["notices"].append(f"the report's figures could not be read: {_line(error)}")
     try:
-        page = render(data, figures)
+        html = page.render(data, figures)
     except Exception as error:
         data["notices"].append(f"the report could not be written: {_line(error)}")
-        page = failed(data)
+        html = page.render_failure(data)
     outcome.driver["report"] = cpu_seconds() - began
     data["driver"] = driver_costs(outcome)
     write_record(outcome.out / "run.json", data)
-    write_text(outcome.out / "report.html", page)
+    write_text(outcome.out / "report.html", html)
 
 
 def _line(error: Exception) -> str:

@@ -10,8 +10,9 @@ import pytest
 
 from curate.documents.documents import documents
 from curate.documents.rejected import strip_number
-from curate.inspect.report import page_corpus, unsure
+from curate.inspect.report import unsure
 from curate.inspect.report.figures import Figures
+from curate.inspect.report.page import render_chapter
 from curate.inspect.report.store import opened
 from curate.inspect.report.unsure import EACH, Unsure
 
@@ -68,12 +69,12 @@ def test_examples_are_documents_that_no_other_rule_marked(tmp_path: Path) -> Non
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
 def test_a_threshold_of_0_3_leaves_nothing_to_look_at(tmp_path: Path, threshold: float) -> None:
     assert gathered(written(tmp_path, threshold)) == []
-    assert page_corpus.unsure(Figures())[2] == ""
+    assert render_chapter("documents", {}, Figures()).strip() == ""
 
 
 def test_the_chapter_shows_counts_and_texts_as_text(tmp_path: Path) -> None:
     figures = Figures(unsure=gathered(written(tmp_path)))
-    page = page_corpus.unsure(figures)[2]
+    page = render_chapter("documents", {}, figures)
     assert "en: 3 of 10" in page and "&lt;b&gt;text" in page and "<b>text" not in page
     assert figures.dump()["unsure"]["en"] == {"dropped": 15, "alone": 10}
     assert "text" not in str(figures.dump()["unsure"])
