@@ -103,9 +103,9 @@ def quality_train(
         raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     if out.exists() and not out.is_dir():
         raise UsageError(f"OUT {out} is a file; name a folder")
-    given = {"word_ngrams": word_ngrams, "dim": dim, "epochs": epochs, "lr": lr}
-    given |= {"min_count": min_count, "bucket": bucket, "held_out": held_out}
-    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = {"word_ngrams": word_ngrams, "dim": dim, "epochs": epochs, "lr": lr}
+    options |= {"min_count": min_count, "bucket": bucket, "held_out": held_out}
+    changed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     changed |= {"quantize": quantize, "cutoff": cutoff, "seed": seed}
     good, rest = Texts(positive, as_json), Texts(negative, as_json)
     card = train(good, rest, out, replace(PRESETS[preset], **changed), samples, balance, preset)
