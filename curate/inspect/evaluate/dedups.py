@@ -28,7 +28,7 @@ from curate.inspect.evaluate import planting
 from curate.inspect.evaluate.corpus_sample import draw
 from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore, gone, score
 from curate.inspect.evaluate.planting import Plant, Planted
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.pages import templates
 from curate.run.driver import Options, Outcome, make_plan, run_planned
 from curate.steps.recipe import Recipe
