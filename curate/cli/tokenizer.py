@@ -56,7 +56,8 @@ def train(
 
 def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
     """Special tokens of a command line, behind the usual ones where they have no end of text."""
-    from tokenize_kit.learn.options import BERT_TOKENS, END_OF_TEXT
+    from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
+    from tokenize_kit.learn.options import BERT_TOKENS
 
     if any(token in END_OF_TEXT for token in special):
         return special
@@ -129,7 +130,7 @@ def tokenizer_eval(
     ],
     out: Annotated[
         Optional[Path],
-        typer.Option("-o", "--out", help="Folder for evaluation.json and evaluate.html."),
+        typer.Option("-o", "--out", help="Folder for evaluation.json and evaluation.html."),
     ] = None,
     baseline: Annotated[
         Optional[Path],
@@ -153,9 +154,24 @@ def tokenizer_eval(
     Example:
     llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
     """
-    from curate.inspect.evaluate import tokenizers_terminal as terminal
+    import shutil
+    import sys
 
-    terminal.evaluate(tokenizers, on, out, show, color, as_json, pattern, baseline)
+    from curate.inspect import results
+    from curate.inspect.evaluate import tokenizers as evaluation
+    from curate.terminal.tables import coloured
+
+    results.check_folder(out)
+    figures = evaluation.evaluate(tokenizers, on, show, as_json, pattern, baseline)
+    colours = coloured(sys.stdout) if color is None else color
+    width = shutil.get_terminal_size().columns
+    results.show(
+        figures,
+        lambda: evaluation.text(figures, width, colours),
+        lambda: evaluation.render(figures),
+        out,
+        as_json,
+    )
 
 
 @tokenizer_app.command("study")
