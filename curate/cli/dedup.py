@@ -139,7 +139,7 @@ def clusters(
     import sys
 
     from curate.inspect.report import clusters as browsing
-    from curate.inspect.report import clusters_text
+    from curate.terminal.tables import coloured
 
     if out is None:
         runs = [folder for _, folder in reversed(workspace("OUT").numbered())]
@@ -148,10 +148,10 @@ def clusters(
             raise UsageError("no run of this workspace has a dedup: name an OUT folder")
     largest = browsing.browse(out, show, method, min_size, members)
     if as_json:
-        print(json.dumps(clusters_text.dump(largest), ensure_ascii=False))
+        print(json.dumps(browsing.dump(largest), ensure_ascii=False))
         return
     columns = width or shutil.get_terminal_size((100, 24)).columns
-    print(clusters_text.text(largest, columns, clusters_text.coloured(sys.stdout)))
+    print(browsing.text(largest, columns, coloured(sys.stdout)))
 
 
 Methods = Annotated[

@@ -97,9 +97,8 @@ def quality_train(
     """
     from dataclasses import replace
 
-    from curate.scoring.language.native import need_library
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import PRESETS, train
+    from curate.scoring.language.model import need_library
+    from curate.scoring.quality.train import PRESETS, Texts, train
 
     need_library()
     if preset not in PRESETS:
@@ -168,9 +167,9 @@ def quality_threshold(
     Example:
     llmcurate quality threshold quality.bin corpus/ --keep 0.1
     """
-    from curate.scoring.quality.inputs import Texts, score_all
     from curate.scoring.quality.measures import threshold_of
     from curate.scoring.quality.model import Classifier
+    from curate.scoring.quality.train import Texts, score_all
 
     for fraction in keep:
         if not 0 < fraction <= 1:

@@ -159,7 +159,7 @@ def tokenizer_eval(
 
     from curate.inspect import results
     from curate.inspect.evaluate import tokenizers as evaluation
-    from curate.inspect.report.clusters_text import coloured
+    from curate.terminal.tables import coloured
 
     results.check_folder(out)
     figures = evaluation.evaluate(tokenizers, on, show, as_json, pattern, baseline)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TextIO
 
 WIDTH = 10_000  # columns: lines are neither wrapped nor cut
 
@@ -51,3 +52,8 @@ def _console(colours: bool) -> Any:
     from rich.console import Console
 
     return Console(width=WIDTH, force_terminal=False, legacy_windows=False)
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that wants colours (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

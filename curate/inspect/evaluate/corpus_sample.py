@@ -48,10 +48,10 @@ def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path
     seen: dict[str, int] = {}
     with replaced_if_other(path) as writer:
         for batch in direct.batches(None):
-            mine = [i for i in range(len(batch)) if count + i in chosen]
+            rows = [i for i in range(len(batch)) if count + i in chosen]
             count += len(batch)
-            if mine:
-                table = conform(pa.Table.from_batches([batch.take(pa.array(mine))]), SCHEMA)
+            if rows:
+                table = conform(pa.Table.from_batches([batch.take(pa.array(rows))]), SCHEMA)
                 ids = pa.array([_apart(i, seen) for i in table["id"].to_pylist()], pa.string())
                 writer.write(table.set_column(0, "id", ids))
     return count
@@ -59,10 +59,10 @@ def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path
 
 def _apart(name: str, seen: dict[str, int]) -> str:
     """The id, or the first `id~N` that no document has had yet."""
-    given = name
+    original = name
     while name in seen:
-        seen[given] += 1
-        name = f"{given}~{seen[given]}"
+        seen[original] += 1
+        name = f"{original}~{seen[original]}"
     seen[name] = 1
     return name
 

@@ -20,6 +20,7 @@ from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.step import DedupStep
 from curate.disk.units import format_bytes, format_percent
+from curate.documents.rejected import rejected_files
 from curate.inspect import results
 from curate.inspect.compare.compare import check_text
 from curate.inspect.compare.method_run import folder_of, recipes_of
@@ -27,7 +28,7 @@ from curate.inspect.evaluate import planting
 from curate.inspect.evaluate.corpus_sample import draw
 from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore, gone, score
 from curate.inspect.evaluate.planting import Plant, Planted
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.pages import templates
 from curate.run.driver import Options, Outcome, make_plan, run_planned
 from curate.steps.recipe import Recipe
@@ -138,7 +139,7 @@ def _untouched(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:
     for run in runs:
         table = pq.read_table(run.out / "decisions.parquet", columns=["id", "span_start"])
         taken |= set(table.filter(table["span_start"].is_null())["id"].to_pylist())
-        for path in sorted((run.out / "rejected").glob("part-*.parquet")):
+        for path in rejected_files(run.out):
             taken |= set(pq.read_table(path, columns=["id"])["id"].to_pylist())
     return lambda ids: set(ids) - taken
 

@@ -13,7 +13,7 @@ from curate.errors import UsageError
 from curate.inspect.compare.compare import Comparison, compare
 from curate.inspect.compare.compare import text as comparison_text
 from curate.inspect.compare.method_run import recipe_of, recipes_of
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.run.driver import make_plan, run_planned
 from curate.run.outcome import Options
 

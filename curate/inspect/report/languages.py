@@ -1,4 +1,4 @@
-"""Documents that went because a language model was not sure enough, though it was not lost either.
+"""Languages of a run, and documents that went because a language model was not sure enough.
 
 Dialects, learners' English, social media and text that switches between languages get scores in
 the middle: what a threshold takes away there is worth a look (Blodgett et al. 2016, "Demographic
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.documents.rejected import REASONS, sql_reasons
 from curate.inspect.report.store import KEY, KEY_MOST, Store, places, read_rows
 
 RULE = "language_score"
@@ -40,11 +41,11 @@ def gather(store: Store) -> list[Unsure]:
     """By label, the most frequent first; [] where no such document went."""
     store.db.execute(
         f"""CREATE OR REPLACE TEMP VIEW unsure AS
-        SELECT id, coalesce(lang, '') AS lang, r.value AS score, alone FROM (
-          SELECT id, lang, len(reasons) = 1 AS alone, unnest(reasons) AS r FROM gone)
-        WHERE r.rule = '{RULE}' AND r.value >= {LEAST} AND r.value < r.threshold"""
+        SELECT id, coalesce(lang, '') AS lang, value AS score, alone
+        FROM ({sql_reasons("gone", f"id, lang, len({REASONS}) = 1 AS alone")})
+        WHERE rule = '{RULE}' AND value >= {LEAST} AND value < threshold"""
     )
-    found = {
+    rows = {
         lang: Unsure(lang, dropped, alone)
         for lang, dropped, alone in store.rows(
             f"""SELECT lang, count(*), count(*) FILTER (alone) FROM unsure
@@ -52,11 +53,11 @@ def gather(store: Store) -> list[Unsure]:
             LIMIT {MOST_LANGS}"""
         )
     }
-    _choose(store, [row for row in found.values() if row.alone][:SHOWN_LANGS], found)
-    return list(found.values())
+    _choose(store, [row for row in rows.values() if row.alone][:SHOWN_LANGS], rows)
+    return list(rows.values())
 
 
-def _choose(store: Store, wanted: list[Unsure], found: dict[str, Unsure]) -> None:
+def _choose(store: Store, wanted: list[Unsure], rows: dict[str, Unsure]) -> None:
     """Fills examples, chosen by a hash of their ids: the same ones in every run."""
     if not wanted:
         return
@@ -74,4 +75,17 @@ def _choose(store: Store, wanted: list[Unsure], found: dict[str, Unsure]) -> Non
     texts = read_rows(where.values(), ["text"], CHARS + 1)
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")
-        found[lang].examples.append((name, score, text or ""))
+        rows[lang].examples.append((name, score, text or ""))
+
+
+def count_languages(store: Store) -> dict[str, tuple[int, int]]:
+    """The most frequent labels; nothing where no document has one."""
+    rows = store.rows(
+        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM (
+          SELECT lang, 1 AS kept, 0 AS gone FROM kept
+          UNION ALL SELECT lang, 0, 1 FROM gone)
+        GROUP BY lang ORDER BY count(*) DESC, lang LIMIT {MOST_LANGS}"""
+    )
+    if all(lang is None for lang, _, _ in rows):
+        return {}
+    return {"(none)" if lang is None else lang: (kept, gone) for lang, kept, gone in rows}

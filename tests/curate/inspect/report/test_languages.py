@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.documents.documents import documents
-from curate.documents.rejected import strip_number
-from curate.inspect.report import unsure
+from curate.documents.documents import documents, strip_number
+from curate.inspect.report import languages
 from curate.inspect.report.figures import Figures
+from curate.inspect.report.languages import EACH, Unsure
 from curate.inspect.report.page import render_chapter
 from curate.inspect.report.store import opened
-from curate.inspect.report.unsure import EACH, Unsure
 
 # Label, score, whether another rule marks it too; five documents of each.
 ROWS = [
@@ -49,7 +48,7 @@ def written(folder: Path, threshold: float = 0.65) -> Path:
 def gathered(folder: Path) -> list[Unsure]:
     with opened(folder) as store:
         assert store is not None
-        return unsure.gather(store)
+        return languages.gather(store)
 
 
 def test_scores_from_0_3_up_to_the_threshold_are_counted_by_label(tmp_path: Path) -> None:
