@@ -82,9 +82,8 @@ def test_the_schema_refuses_what_recipes_may_not_say(recipe: Any) -> None:
 
 # Steps whose settings are still to be described.
 UNDESCRIBED = set(
-    "read extract c4 c4_paragraphs refinedweb_lines gopher_quality gopher_repetition"
-    " fineweb_quality document_length url_filter pii opt_out newline_runs wangchanberta language"
-    " quality perplexity".split()
+    "read extract document_length url_filter pii opt_out wangchanberta language quality"
+    " perplexity".split()
 )
 # Numbers whose limits tokenize_kit checks, with messages of its own.
 CHECKED_ELSEWHERE = {"tokenizer"}
