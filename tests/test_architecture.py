@@ -12,8 +12,6 @@ PACKAGES = ("curate", "tokenize_kit", "train", "kernel_cache")
 # Circles that are still to be cut, by one of their modules.
 KNOWN = {
     "curate.documents.documents",
-    "curate.filters.gopher_quality",
-    "curate.filters.gopher_repetition",
 }
 
 

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from curate.errors import UsageError
 from curate.pages import templates
 from curate.scoring.language.examples import labelled
-from curate.scoring.language.lines import fasttext_lines
-from curate.scoring.language.native import Model
+from curate.scoring.language.model import Model, fasttext_lines
 from curate.scoring.language.scores import Scores
 from curate.text.buffers import text_buffers
 

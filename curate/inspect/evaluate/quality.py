@@ -9,9 +9,9 @@ import numpy as np
 
 from curate.inspect.report.bins import Histogram
 from curate.pages import templates
-from curate.scoring.quality.inputs import Texts, score_all
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import Classifier
+from curate.scoring.quality.train import Texts, score_all
 
 
 def evaluate(
