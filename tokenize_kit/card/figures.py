@@ -38,10 +38,10 @@ class Sample:
         """A text, as valid UTF-8."""
         for first, last in pairwise(_cuts(raw)):
             piece = raw if last - first == len(raw) else raw[first:last]
-            place = xxhash.xxh3_64_intdigest(piece, self.seed)
-            if place >= self._limit:
+            position = xxhash.xxh3_64_intdigest(piece, self.seed)
+            if position >= self._limit:
                 continue
-            heappush(self._heap, (-place, piece))
+            heappush(self._heap, (-position, piece))
             self._room -= len(piece) + _A_PIECE
             while self._room < 0:
                 largest, gone = heappop(self._heap)

@@ -327,17 +327,17 @@ def _number_characters(
     counts = np.array([count for _, count in ordered], np.int64)
     symbols = np.frombuffer(b"".join(word for word, _ in ordered), np.int32)
     codes = np.array([ord(letter) for letter in first], np.int64)
-    places = np.searchsorted(codes, symbols - size)
+    positions = np.searchsorted(codes, symbols - size)
     letter = symbols >= size
     inside = ~letter
-    candidates = letter & (places < len(codes))
-    inside[candidates] = codes[places[candidates]] == symbols[candidates] - size
+    candidates = letter & (positions < len(codes))
+    inside[candidates] = codes[positions[candidates]] == symbols[candidates] - size
     begins = np.zeros(len(symbols), np.bool_)
     begins[np.cumsum(sizes) - sizes] = True
     begins[1:] |= ~inside[:-1]
     word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
     starts = np.flatnonzero(begins[inside])
-    numbered = np.where(letter, size + places, symbols)[inside].astype(np.int32)
+    numbered = np.where(letter, size + positions, symbols)[inside].astype(np.int32)
     return numbered, np.diff(np.append(starts, len(numbered))), counts[word_of[starts]]
 
 

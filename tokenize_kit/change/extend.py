@@ -367,7 +367,7 @@ def _extend_unigram(
     else:
         parts = copy.deepcopy(opened.parts)
         vocab = parts["model"]["vocab"]
-        # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
+        # Ids are positions: added tokens that stand behind the vocabulary take theirs in it.
         vocab += [[text, NEVER] for text, _, _ in form.pieces[len(vocab) :]]
         if len(vocab) != len(form.pieces):
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")

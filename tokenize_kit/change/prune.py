@@ -249,9 +249,9 @@ def _compare(
         ids, sizes = old(data, offsets)
         new_ids, lengths = new(data, offsets)
         expected = mapped[ids]
-        places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
+        positions, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
         for (a, z), (b, y) in zip(
-            pairwise(places.tolist()), pairwise(others.tolist()), strict=True
+            pairwise(positions.tolist()), pairwise(others.tolist()), strict=True
         ):
             if DROPPED not in expected[a:z]:
                 tally.same += 1
@@ -287,7 +287,7 @@ def _rewrite(opened: Original, kept: list[int], new: np.ndarray) -> bytes:
         model["merges"] = [list(p) for p in opened.form.merges if "".join(p) not in gone]
     else:
         rows = model["vocab"]
-        # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
+        # Ids are positions: added tokens that stand behind the vocabulary take theirs in it.
         rows += [[text, NEVER] for text, _, _ in opened.form.pieces[len(rows) :]]
         model["vocab"] = [rows[old] for old in kept]
         model["unk_id"] = int(new[model["unk_id"]])

@@ -47,11 +47,11 @@ _NOTHING = -np.inf
 Unigram = namedtuple(
     "Unigram", "alphabet slots values token_at longest lacking sums rounds exact worst"
 )
-# Room for n characters. numbers, places: int32[n + 1], of number_characters; sums, gaps:
-# float64[n + 1]: of every place the best way's sum, and by how much it is better than the second
+# Room for n characters. numbers, positions: int32[n + 1], of number_characters; sums, gaps:
+# float64[n + 1]: of every position the best way's sum, and by how much it is better than the second
 # best; starts, lasts: int32[n + 1]: where the last token of the best way begins, and its slot,
 # UNKNOWN for none; path, ends: int32[n]; words: of remembered.cut_words.
-Room = namedtuple("Room", "numbers places sums gaps starts lasts path ends words")
+Room = namedtuple("Room", "numbers positions sums gaps starts lasts path ends words")
 _1, _2 = np.uint64(1), np.uint64(2)
 
 
@@ -179,7 +179,7 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, room, out, w):
 
     Returns (the new length, the new sum, by how much the path is better, characters).
     """
-    n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.places)
+    n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.positions)
     total = best_path(unigram, rounds, room, n, total)
     first, margin, lacks = trace_path(unigram.token_at, room, n)
     if not lacks:
@@ -192,7 +192,9 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, room, out, w):
             out[w] = room.path[k]
             w += 1
         else:
-            w = write_fallback(fallback, data, a + np.int64(room.places[room.ends[k] - 1]), out, w)
+            w = write_fallback(
+                fallback, data, a + np.int64(room.positions[room.ends[k] - 1]), out, w
+            )
     if not fallback.joined:
         w = join_unknown(fallback.unknown, out, before, w)
     return w, total, margin, n

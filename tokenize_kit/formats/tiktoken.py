@@ -49,8 +49,8 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
         if not line.strip():
             continue
         try:
-            spelled, place = line.split()
-            token, rank = base64.b64decode(spelled, validate=True), int(place)
+            spelled, position = line.split()
+            token, rank = base64.b64decode(spelled, validate=True), int(position)
         except (ValueError, binascii.Error):
             raise ValueError(f"line {number} is not a token in base64 and its rank") from None
         if not token or not 0 <= rank < LARGEST:

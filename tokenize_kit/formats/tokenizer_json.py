@@ -55,8 +55,8 @@ _OTHERS = [byte for byte in range(256) if byte not in set(_PRINTABLE)]
 LETTERS = [""] * 256  # of each byte
 for _byte in _PRINTABLE:
     LETTERS[_byte] = chr(_byte)
-for _place, _byte in enumerate(_OTHERS):
-    LETTERS[_byte] = chr(256 + _place)
+for _position, _byte in enumerate(_OTHERS):
+    LETTERS[_byte] = chr(256 + _position)
 _BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 # The order in which `tokenizers` numbers them: by code point of the letter.
 ORDER = sorted(range(256), key=LETTERS.__getitem__)

@@ -95,7 +95,7 @@ def learn_merges(
     least: int = LEAST,
     longest: int = LONGEST,
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by place).
+    """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by position).
 
     text: of lay_out_words, which is merged in; tokens: how many at most; banned: never made; least:
     the count under which no pair is merged; longest: bytes of a token at most.

@@ -44,29 +44,29 @@ def _table(rule: str) -> bytes:
 
 def _field(message: bytes, wanted: int) -> bytes:
     """A field of bytes in a protobuf message."""
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
         if tag & 7 == 2:
-            size, place = _varint(message, place)
+            size, position = _varint(message, position)
             if tag >> 3 == wanted:
-                return message[place : place + size]
-            place += size
+                return message[position : position + size]
+            position += size
         elif tag & 7 == 0:
-            _, place = _varint(message, place)
+            _, position = _varint(message, position)
         else:
-            place += 8 if tag & 7 == 1 else 4
+            position += 8 if tag & 7 == 1 else 4
     raise ValueError(f"no field {wanted}")
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, place
+            return value, position
 
 
 Newlines = Literal["single", "runs"]

@@ -52,8 +52,8 @@ class Encoded:
 def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The stretches of tokens that begin there, one after the other."""
     before = np.cumsum(lengths) - lengths
-    places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    gathered: np.ndarray = tokens[places]
+    positions = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    gathered: np.ndarray = tokens[positions]
     return gathered
 
 
@@ -78,9 +78,9 @@ def add_edges(
     ends = np.cumsum(lengths)
     text = np.ones(int(lengths.sum()), np.bool_)
     tokens = np.empty(len(text), dtype)
-    for token, places in ((begin, ends - lengths), (end, ends - 1)):
+    for token, positions in ((begin, ends - lengths), (end, ends - 1)):
         if token is not None:
-            text[places] = False
-            tokens[places] = token
+            text[positions] = False
+            tokens[positions] = token
     tokens[text] = ids
     return tokens, lengths

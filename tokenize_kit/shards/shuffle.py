@@ -133,9 +133,9 @@ class Shuffle:
             numbers = [_buckets(file) for file in files]
             for bucket in range(1 << _BITS):
                 batches = [
-                    file.get_batch(int(place))
+                    file.get_batch(int(position))
                     for file, buckets in zip(files, numbers, strict=True)
-                    for place in np.flatnonzero(buckets == bucket)
+                    for position in np.flatnonzero(buckets == bucket)
                 ]
                 if batches:
                     yield from self._bucket(pa.Table.from_batches(batches))

@@ -163,7 +163,7 @@ def encode_shards(
     progress = Progress(out / ".shards.partial", identity, say)
     aside = progress.folder
     try:
-        documents = _encoded(batches, vocabulary, layout, dtype, workers, progress.place)
+        documents = _encoded(batches, vocabulary, layout, dtype, workers, progress.position)
         sides = _write(documents, progress, layout, dtype)
         manifest = _manifests(sides, vocabulary, layout, aside)
         _commit(progress, out, manifest)
@@ -202,7 +202,7 @@ def _encoded(
             edges = (begin is not None, end is not None)
             mask = mask_of(texts, column, candidate, ids, counts, *edges)
         table = pa.table({**columns, **sizes}, schema=DOCUMENTS)
-        return Encoded(tokens, table, mask), texts.place
+        return Encoded(tokens, table, mask), texts.position
 
     threads = workers if vocabulary.threads else 1
     most = 2 * threads * PIECE_BYTES
@@ -241,7 +241,7 @@ def _write(
         sides.append(Side(folder, "val", *rest, state.get("val")))
     bound = np.uint64(int(layout.val_fraction * 2.0**64))
     try:
-        for part, place in documents:
+        for part, position in documents:
             size = part.bytes
             if layout.val_fraction:
                 chosen = keys(part.table["id"]) < bound
@@ -249,7 +249,7 @@ def _write(
                 part = part.take(np.flatnonzero(~chosen)) if chosen.any() else part
             sides[0].add(part)
             if layout.shuffle is None:
-                progress.passed(place, size, {side.name: side.checkpoint for side in sides})
+                progress.passed(position, size, {side.name: side.checkpoint for side in sides})
     finally:
         for side in sides:
             side.close()
@@ -277,16 +277,16 @@ def _shuffled(
     """The documents in the drawn order. They wait on disk, and there they are saved; from there the
     shards are written anew."""
     shuffle = Shuffle(progress.folder / "spill", seed, dtype, masked, progress.state.get("spill"))
-    place = progress.place
+    position = progress.position
     try:
-        for part, place in documents:
+        for part, position in documents:
             shuffle.add(part)
-            progress.passed(place, part.bytes, {"spill": shuffle.checkpoint})
-        progress.passed(place, 0, {"spill": shuffle.checkpoint}, last=True)
+            progress.passed(position, part.bytes, {"spill": shuffle.checkpoint})
+        progress.passed(position, 0, {"spill": shuffle.checkpoint}, last=True)
     finally:
         shuffle.close()
     for part in shuffle.documents():
-        yield part, place
+        yield part, position
 
 
 def _manifests(
