@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from curate.api import How
 
 Run = Annotated[
-    Path, typer.Argument(help="The folder OUT of a finished run, or HOME of a refresh.")
+    Path,
+    typer.Argument(metavar="RUN", help="The folder OUT of a finished run, or HOME of a refresh."),
 ]
 
 

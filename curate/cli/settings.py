@@ -42,9 +42,12 @@ def options(steps: Steps, flags: dict[str, str], own: set[str]) -> dict[str, ins
 def _type(field: dict[str, Any]) -> Any:
     """The Python type of an option's value; None for mappings and lists of them."""
     kinds = [field, *field.get("anyOf", ())]
-    if any(k.get("type") == "array" and k["items"].get("type") in TYPES for k in kinds):
+    types = [k.get("type", "string" if "const" in k or "enum" in k else "") for k in kinds]
+    if any(k.get("items", {}).get("type") == "string" for k in kinds):
         return list[str]
-    return next((TYPES[k["type"]] for k in kinds if k.get("type") in TYPES), None)
+    if "string" in types:
+        return str
+    return next((TYPES[name] for name in types if name in TYPES), None)
 
 
 def _parameter(name: str, field: dict[str, Any], kind: Any, flag: str | None) -> inspect.Parameter:
@@ -74,11 +77,16 @@ def _facts(field: dict[str, Any], kind: Any) -> str:
         texts.append("repeatable")
     default = field.get("default")
     if default not in (None, "", [], {}):
-        shown = ",".join(map(str, default)) if isinstance(default, list) else default
-        if isinstance(default, bool):
-            shown = "yes" if default else "no"
-        texts.append(f"default: {shown}")
+        texts.append(f"default: {_shown(default)}")
     return f"[{'; '.join(texts)}]" if texts else ""
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if isinstance(default, list):
+        return ",".join(map(str, default))
+    return f"{default:,}" if isinstance(default, int) else str(default)
 
 
 class SettingsCommand(TyperCommand):

@@ -62,6 +62,6 @@ def chosen(method: str, options: dict[str, Any]) -> Chosen:
 
 def takes(step: str, fixed: dict[str, Any], option: str) -> bool:
     """Whether the step of a method leaves the option to the user."""
-    from curate.steps.contracts import step_class  # late: help loads no pydantic
+    from curate.steps.registry import step_class  # late: help loads no pydantic
 
     return option not in fixed and option in step_class(step).model_fields

@@ -68,7 +68,7 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def main() -> None:
     """Writes the schema's file and the page, in the current folder."""
-    from curate.steps.contracts import REGISTRY
+    from curate.steps.registry import REGISTRY
 
     schema = recipe_schema(list(REGISTRY))
     for path, text in ((f"pipelines/{FILE}", text_of(schema)), (PAGE, reference_page(schema))):

@@ -19,7 +19,7 @@ STEPS = "#/$defs/"
 def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
     """The schema of recipes of the named steps; by default of all, plug-ins included."""
     from curate.formats.reading import ReadSettings
-    from curate.steps.contracts import step_class, step_names
+    from curate.steps.registry import step_class, step_names
 
     names = step_names() if names is None else names
     definitions: dict[str, Any] = {}
@@ -99,15 +99,21 @@ def summary_of(step: str) -> str:
     return str(shipped_schema()["$defs"][step].get("description", ""))
 
 
+LIMITS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+NO_LIMIT = 1 << 31  # what lies beyond concerns the machine, not the user
+
+
 def limits(field: dict[str, Any]) -> list[str]:
     """The limits of a number in words."""
-    words = {
-        "minimum": "at least",
-        "exclusiveMinimum": "above",
-        "maximum": "at most",
-        "exclusiveMaximum": "below",
-    }
-    return [f"{word} {field[key]:,}" for key, word in words.items() if key in field]
+    texts = [f"{w} {field[k]:,}" for k, w in LIMITS.items() if field.get(k, NO_LIMIT) < NO_LIMIT]
+    if {"minimum", "maximum"} <= field.keys() and len(texts) == 2:
+        return [f"{field['minimum']:,} to {field['maximum']:,}"]
+    return texts
 
 
 def _settings_schema(model: Any) -> dict[str, Any]:
@@ -123,11 +129,8 @@ def _settings_schema(model: Any) -> dict[str, Any]:
             _plain_limits(field)
     schema["description"] = " ".join((model.__doc__ or "").split("\n\n")[0].split())
     for name, field in schema.get("properties", {}).items():
-        if field.get("type") == "array" and _read_from_text(model, name):
-            field["anyOf"] = [
-                {"type": "string"},
-                {k: field.pop(k) for k in ("type", "items", "minItems") if k in field},
-            ]
+        if _read_from_text(model, name):
+            _allow_text(field)
         field.setdefault("description", _docstring(model, name))
     return schema
 
@@ -138,6 +141,15 @@ def _plain_limits(field: dict[str, Any]) -> None:
         for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
             if isinstance(part.get(key), float) and part[key].is_integer():
                 part[key] = int(part[key])
+
+
+def _allow_text(field: dict[str, Any]) -> None:
+    """Lets a field that is a list, or may be one, also be a text."""
+    if field.get("type") == "array":
+        field["anyOf"] = [{k: field.pop(k) for k in ("type", "items", "minItems") if k in field}]
+    kinds = field.get("anyOf", [])
+    if any(kind.get("type") == "array" for kind in kinds):
+        kinds.insert(0, {"type": "string"})
 
 
 def _read_from_text(model: Any, name: str) -> bool:

@@ -14,7 +14,7 @@ from curate.cli.app import app, invoke
 from curate.cli.run import FILTERS
 from curate.cli.settings import SettingsCommand, options
 from curate.dedup.methods import METHODS
-from curate.steps.contracts import REGISTRY
+from curate.steps.registry import REGISTRY
 from curate.steps.schema import settings_of
 
 
@@ -44,7 +44,7 @@ def test_options_are_the_settings_of_the_step(capsys: pytest.CaptureFixture[str]
     text = " ".join(shown(capsys, "extract").split())
     for name in settings_of("extract"):
         assert f"--{name.replace('_', '-')}" in text
-    assert "blocks, resiliparse, trafilatura" in text and "default: 5242880" in text
+    assert "blocks, resiliparse, trafilatura" in text and "default: 5,242,880" in text
 
 
 @pytest.mark.parametrize("method", METHODS)

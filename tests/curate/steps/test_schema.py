@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from curate.steps.contracts import REGISTRY, Step, step_class
+from curate.steps.contracts import Step
 from curate.steps.recipe import parse
 from curate.steps.reference import PAGE, reference_page
+from curate.steps.registry import REGISTRY, step_class
 from curate.steps.schema import FILE, recipe_schema, shipped_schema, text_of
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -83,3 +84,12 @@ def test_every_step_is_described_in_a_sentence(schema: dict[str, Any]) -> None:
     for name in REGISTRY:
         assert schema["$defs"][name]["description"].endswith("."), name
         assert issubclass(step_class(name), Step) or schema["$defs"][name]["properties"]
+
+
+def test_the_package_exports_its_functions_lazily() -> None:
+    import curate
+    from curate.api import run_recipe
+
+    assert curate.run_recipe is run_recipe and curate.load("c4").steps
+    with pytest.raises(AttributeError, match="no attribute 'runs_recipe'"):
+        curate.runs_recipe  # noqa: B018
