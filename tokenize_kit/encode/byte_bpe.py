@@ -171,7 +171,7 @@ _NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
 
 def read_plan(parts: dict[str, Any]) -> Plan:
     """The plan of a tokenizer.json that `tokenizers` has read, so that its parts are where they
-    belong; raises NotOurs."""
+    belong; raises Unsupported."""
     form = (parts.get("normalizer") or {}).get("type")
     if form and form not in get_args(NormalForm):
         raise Unsupported(f"the normaliser {form}")

@@ -57,7 +57,7 @@ _2, _32 = np.uint64(2), np.uint64(32)
 # A token's number: that of its character (0: of one that is in no token), else behind those, by the
 # time of its merge. beside: uint64[]: a bit for every two characters that are neighbours in a
 # token; joins: the same of those between which tokens merge; steps: int32[4 a slot]: of a
-# characters.Trie of numbers the base, parent and token of a slot, in one cache line; tokens:
+# trie.CharacterTrie of numbers the base, parent and token of a slot, in one cache line; tokens:
 # int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for what
 # must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers; ids:
 # int32[numbers]: the last column; dense: the number of the first character of scripts of which
@@ -68,7 +68,7 @@ CharBpe = namedtuple(
 )
 # Room for n characters. numbers, positions: int32[n + 1], of number_characters; merged, ranks,
 # longest: int64[n + 1]; dead: bool[n + 1], all False; near: bool[n + 1]; sums: float32[0], words:
-# for remembered.py.
+# for words.py.
 Room = namedtuple("Room", "numbers positions merged ranks longest dead near sums words")
 
 

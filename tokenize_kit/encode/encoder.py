@@ -34,7 +34,7 @@ from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import SPACE
-from tokenize_kit.formats.tokenizer_json import Unsupported, panicked
+from tokenize_kit.formats.tokenizer_json import Unsupported, flat_steps, panicked
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}
@@ -57,18 +57,10 @@ class Preparation:
     plain: bool = False
 
 
-def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
-    if part is None:
-        return []
-    if part["type"] == "Sequence":
-        return [step for child in part[name] for step in _steps(child, name)]
-    return [part]
-
-
 def read_preparation(parts: dict[str, Any]) -> Preparation:
-    """The form of a tokenizer.json; raises NotOurs."""
-    changes = _steps(parts["normalizer"], "normalizers")
-    cuts = _steps(parts["pre_tokenizer"], "pretokenizers")
+    """The form of a tokenizer.json; raises Unsupported."""
+    changes = flat_steps(parts["normalizer"], "normalizers")
+    cuts = flat_steps(parts["pre_tokenizer"], "pretokenizers")
     charsmap = no_charsmap()
     if changes and changes[0]["type"] == "Precompiled":
         charsmap = read_charsmap(base64.b64decode(changes[0]["precompiled_charsmap"] or ""))
@@ -122,7 +114,7 @@ def _step_name(step: dict[str, Any]) -> str:
 
 def has_pieces(parts: dict[str, Any]) -> bool:
     """Whether a tokenizer.json is of this kind, not of bytes as GPT-2 has them."""
-    steps = _steps(parts["pre_tokenizer"], "pretokenizers")
+    steps = flat_steps(parts["pre_tokenizer"], "pretokenizers")
     return parts["model"].get("type") in ("Unigram", "BPE") and not any(
         step["type"] == "ByteLevel" for step in steps
     )
@@ -132,7 +124,7 @@ class PieceEncoder:
     """Encodes rows that are not odd. table: uint8[0x110000] for odd_rows.find_odd, of clusters."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
-        """parts: a tokenizer.json that `tokenizers` has read; raises NotOurs."""
+        """parts: a tokenizer.json that `tokenizers` has read; raises Unsupported."""
         form = read_preparation(parts)
         if any(not token["special"] for token in parts["added_tokens"]):
             raise Unsupported("added tokens that are not special")

@@ -53,7 +53,7 @@ def no_charsmap() -> Charsmap:
 
 
 def read_charsmap(blob: bytes) -> Charsmap:
-    """Raises NotOurs for an array that leads astray, or ends keys within a character."""
+    """Raises Unsupported for an array that leads astray, or ends keys within a character."""
     if not blob:
         return no_charsmap()
     size = int.from_bytes(blob[:4], "little")

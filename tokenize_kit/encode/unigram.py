@@ -37,7 +37,7 @@ PENALTY = 10.0  # below the least score, of a character without a piece
 UNKNOWN = -1  # a token, of a character without a piece
 _NOTHING = -np.inf
 
-# alphabet: of characters.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
+# alphabet: of trie.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
 # same memory as float64[2 a slot]: the base of a slot's children, its parent (-1 at the root), the
 # score of the token that ends there, -inf for none; token_at: int32[slots]: that token; longest:
 # characters of the longest one; lacking: the score of a character without a piece; sums:

@@ -19,6 +19,16 @@ class Unsupported(ValueError):
     """Why a tokenizer is left to the library: the feature, named."""
 
 
+def flat_steps(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+    """The steps of a normaliser or pre-tokeniser, one after the other; name: the key of the list in
+    a Sequence."""
+    if step is None:
+        return []
+    if step["type"] == "Sequence":
+        return [inner for part in step[name] for inner in flat_steps(part, name)]
+    return [step]
+
+
 def patterns_of(step: dict[str, Any] | None) -> list[str]:
     """Patterns of a pre-tokeniser that ends in ByteLevel, in order."""
     if step is None:

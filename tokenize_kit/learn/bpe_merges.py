@@ -6,10 +6,10 @@ up; its count there may be out of date and is looked up again when its turn come
 
 What makes it quick: a pair's count is at its highest when the later of its two tokens is made, and
 only falls from there. So pairs that begin below a threshold are forgotten, and the text is looked
-through for them with a lower one, should no other pair be left (bpe_scan.py). The few that are kept
-stand in a small table, and what stands beside a new token is counted in an array by the neighbour's
-id. Only where a merge spells a token that another one has made before can pairs grow later; all
-pairs with such a token are kept.
+through for them with a lower one, should no other pair be left (bpe_pairs.py). The few that are
+kept stand in a small table, and what stands beside a new token is counted in an array by the
+neighbour's id. Only where a merge spells a token that another one has made before can pairs grow
+later; all pairs with such a token are kept.
 """
 
 from __future__ import annotations

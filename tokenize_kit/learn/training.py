@@ -1,4 +1,4 @@
-"""Train a tokenizer and write it with a card that says how it was made."""
+"""The training of tokenizers, each written with a card of how it was made."""
 
 from __future__ import annotations
 

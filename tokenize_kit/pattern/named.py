@@ -218,7 +218,7 @@ PATTERNS: dict[str, Pattern] = {
         (o200k(_RULES["triples"]),),
         "tiktoken_ext/openai_public.py",
         "triples",
-        _whole(o200k),  # llama.cpp's gpt-4o cuts otherwise: change/gguf_vocabulary.py
+        _whole(o200k),  # llama.cpp's gpt-4o cuts otherwise: formats/gguf.py
     ),
     "llama3": Pattern(
         (_llama3(_RULES["triples"]),),

@@ -1,4 +1,4 @@
-"""Encode documents into token shards, the folder a trainer reads.
+"""The writer of token shards: documents encoded into the folder that a trainer reads.
 
 tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
@@ -8,7 +8,7 @@ tokenizer.json           the tokenizer that made them (or tokenizer.model, token
 manifest.json            counts and checksums; written last, so its presence means all is there
 val/                     the same of the documents held out, where some are
 
-Other trainers' formats put other files in the place of .bin and .idx (shard_formats.py).
+Other trainers' formats put other files in the place of .bin and .idx (shard_files.py).
 """
 
 from __future__ import annotations
@@ -92,14 +92,17 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What shards hold and how they lie.
+    """The content and the format of shards.
 
-    shard_tokens: of a shard at most, but for a longer document. append_eos, prepend_bos: whether
-    the tokenizer's end-of-text token ends each document, and its beginning-of-text token begins it.
-    val_fraction: the share of documents held out, by hash of their ids. shuffle: the seed of an
-    order that depends on it and the ids alone; None keeps the order of the input. pattern: how text
-    is cut, by name, for a tokenizer that is a file of ranks. loss_mask: the column that says which
-    tokens count in training (loss_mask.py).
+    shard_tokens   The tokens of a shard at most, but for a longer document.
+    append_eos     Whether the tokenizer's end-of-text token ends each document.
+    prepend_bos    Whether the tokenizer's beginning-of-text token begins each document.
+    val_fraction   The share of documents that is held out, by hash of their ids.
+    shuffle        The seed of an order that depends on it and the ids alone; None keeps the order
+                   of the input.
+    form           The format of the files (shard_files.py).
+    pattern        The name of the pattern that cuts text, for a tokenizer that is a file of ranks.
+    loss_mask      The column that says which tokens count in training (loss_mask.py).
     """
 
     shard_tokens: int = 100_000_000
