@@ -54,7 +54,7 @@ class Sample:
             self.add(data[a:z].tobytes())
 
     def pieces(self) -> list[bytes]:
-        """Those that are kept, by their hashes."""
+        """The kept pieces, in order of their hashes."""
         return [piece for _, piece in sorted(self._heap, reverse=True)]
 
     def texts(self) -> list[str]:
@@ -68,7 +68,7 @@ class Sample:
 
 
 def _cuts(raw: bytes) -> Iterator[int]:
-    """Where pieces begin and end: as long as may be, and between characters."""
+    """The bounds of pieces: as long as possible, and between characters."""
     at = 0
     while at < len(raw):
         yield at

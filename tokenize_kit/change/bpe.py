@@ -144,8 +144,7 @@ class CharBpe:
 
 
 def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
-    """Of a tokenizer.json whose model is a BPE of characters; CannotHold for what merges are not
-    all of."""
+    """The form of a tokenizer.json whose model is a BPE of characters; raises CannotHold."""
     model = parts["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
@@ -167,7 +166,7 @@ def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
 
 
 def char_bpe_from_pieces(form: Pieces) -> CharBpe:
-    """Of a SentencePiece model of the kind bpe."""
+    """The form of a SentencePiece model of the kind bpe."""
     if any(kind == UNUSED for _, _, kind in form.pieces):
         raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
     tokens = {text: n for n, (text, _, kind) in enumerate(form.pieces) if kind == NORMAL}
@@ -308,7 +307,7 @@ class _Letters:
         return np.concatenate(parts).astype(np.int64), of_word[np.concatenate(words)]
 
     def chosen(self, least: int, tokens: int) -> list[str]:
-        """Those that become tokens, by code point."""
+        """The characters that become tokens, by code point."""
         usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
         counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
         return sorted(choose_characters(counts, tokens)[0])

@@ -120,7 +120,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
 
 @dataclass(frozen=True)
 class Plan:
-    """What encoding needs: patterns, tables, the tokens that are looked for in the text before
+    """The tables of an encoder: patterns, merges, the tokens that are looked for in the text before
     anything else, and the normal form that a text must have, NFC and the like."""
 
     tables: tuple[Table, ...]

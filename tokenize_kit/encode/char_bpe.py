@@ -351,7 +351,7 @@ Symbols = namedtuple("Symbols", "first slots symbol_at ids sizes")
 
 
 def make_symbols(ids: dict[bytes, int]) -> Symbols:
-    """Of text to id."""
+    """The table of symbols; ids: text to id."""
     first = np.zeros(256, np.uint8)
     for text in ids:
         first[text[0]] = 1

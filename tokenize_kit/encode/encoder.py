@@ -45,9 +45,10 @@ _NOWHERE = Crossings(True, True, True)
 
 @dataclass(frozen=True)
 class Preparation:
-    """How text comes to the model. charsmap: of characters; prefix: a space before it; lead: none
-    before one that begins with a space; squeeze: runs of spaces are one; words: whether it is cut
-    before every space; plain: whether a space is no U+2581, and nothing is changed at all."""
+    """The preparation of text for the model. charsmap: of characters; prefix: a space before it;
+    lead: none before one that begins with a space; squeeze: runs of spaces are one; words: whether
+    it is cut before every space; plain: whether a space is no U+2581, and nothing is changed at
+    all."""
 
     charsmap: Charsmap
     prefix: bool = False
@@ -91,7 +92,7 @@ def read_preparation(parts: dict[str, Any]) -> Preparation:
 
 
 def _step_name(step: dict[str, Any]) -> str:
-    """What a step does, where it is one of those that converters write; else its type."""
+    """The action of a step, where it is one that converters write; else its type."""
     kind: str = step["type"]
     if kind == "Prepend" and step["prepend"] == SPACE:
         return "prepend"

@@ -206,7 +206,7 @@ def derive_merges(data, ends, byte_numbers, pairs, wanted):
 
 
 def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:
-    """What `encode_greedy` needs, or None where it would not give what merging by rank gives.
+    """The tables of `encode_greedy`, or None where it would not give the ids of merging by rank.
 
     tokens: id -> bytes; byte_ids: int64[256]; pairs: merges.pair_table. A token that its own
     bytes do not merge to never appears in any text, and is left out. None where a token is merged

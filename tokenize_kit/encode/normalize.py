@@ -46,14 +46,15 @@ class Charsmap:
 
 
 def no_charsmap() -> Charsmap:
-    """One that leaves all as it is."""
+    """A normaliser that leaves every text as it is."""
     none = np.empty(0, np.uint8)
     begins = np.full(1 << 16, NO_KEY, np.int32)
     return Charsmap(np.empty(0, np.uint32), none, np.zeros(1 << 16, np.uint8), 0, {}, begins)
 
 
 def read_charsmap(blob: bytes) -> Charsmap:
-    """Raises Unsupported for an array that leads astray, or ends keys within a character."""
+    """Raises Unsupported for an array with offsets out of range, or one that ends keys within a
+    character."""
     if not blob:
         return no_charsmap()
     size = int.from_bytes(blob[:4], "little")

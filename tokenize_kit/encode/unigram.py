@@ -50,7 +50,7 @@ Unigram = namedtuple(
 # Room for n characters. numbers, positions: int32[n + 1], of number_characters; sums, gaps:
 # float64[n + 1]: of every position the best way's sum, and by how much it is better than the second
 # best; starts, lasts: int32[n + 1]: where the last token of the best way begins, and its slot,
-# UNKNOWN for none; path, ends: int32[n]; words: of remembered.cut_words.
+# UNKNOWN for none; path, ends: int32[n]; words: of words.cut_words.
 Room = namedtuple("Room", "numbers positions sums gaps starts lasts path ends words")
 _1, _2 = np.uint64(1), np.uint64(2)
 
@@ -165,7 +165,7 @@ _ALWAYS = np.int64((1 << 32) - 1)
 
 @njit_bare
 def _safe_below(margin, n, worst):
-    """How large a sum before a word of n characters may be, so that rounding changes nothing.
+    """The limit of the sum before a word of n characters, below which rounding changes nothing.
 
     Sums below 2**E are rounded by 2**(E - 25) at most, once for each of n tokens at most, on either
     path; twice that much is allowed for. worst: of a Unigram.

@@ -124,7 +124,7 @@ def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
 
 @njit_within
 def first_slot(low, high):
-    """Where a word is looked for first."""
+    """The slot in which a word is looked up first."""
     return mix(low ^ (high * _MIX)) & _MASK
 
 
@@ -173,7 +173,7 @@ Crossings = namedtuple("Crossings", "before behind between")
 
 
 def crossings(tokens: Iterable[str]) -> Crossings:
-    """Of all tokens that a text may give; a space is a space."""
+    """The crossings of all tokens that a text may give; a space is a space."""
     before = behind = between = False
     for token in tokens:
         if " " in token[1:]:
@@ -225,14 +225,14 @@ class CachePool:
         self._idle = [new_cache()]
 
     def take(self) -> Cache:
-        """One that no other thread has."""
+        """A cache that no other thread has."""
         try:
             return self._idle.pop()
         except IndexError:
             return new_cache()
 
     def give(self, memory: Cache) -> None:
-        """Takes it back."""
+        """Takes a cache back."""
         self._idle.append(memory)
 
 

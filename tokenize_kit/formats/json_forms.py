@@ -49,7 +49,7 @@ def normalizers_of(parts: dict[str, Any]) -> list[str]:
 
 
 def byte_bpe_from_json(parts: dict[str, Any]) -> ByteBpe:
-    """Of a tokenizer.json that `tokenizers` has read; CannotHold names what is no part of the form.
+    """The form of a tokenizer.json that `tokenizers` has read; CannotHold names what it lacks.
 
     A post-processor is left out: it puts tokens around text and changes none of it.
     """
@@ -234,7 +234,7 @@ def _bpe(model: Pieces) -> Any:
 
 
 def pieces_from_json(parts: dict[str, Any]) -> Pieces:
-    """Of a tokenizer.json that `tokenizers` has read; CannotHold names what SentencePiece has not.
+    """The pieces of a tokenizer.json that `tokenizers` has read; CannotHold names what they lack.
 
     Read are those that `to_tokenizer` or training here wrote, and those of the usual converters of
     Llama's kind. A post-processor is left out.
@@ -332,7 +332,7 @@ def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
     return charsmap, squeeze, prefix, escaped
 
 
-_TRAINED_HERE = r"\n| +[^ \n]*|[^ \n]+"  # unigram.convert
+_TRAINED_HERE = r"\n| +[^ \n]*|[^ \n]+"  # learn/unigram.py: to_tokenizer_json
 _ALL = r"[\s\S]+"
 _RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
 

@@ -105,7 +105,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Model:
-    """What a model file says of encoding. charsmap: the precompiled normaliser, or empty;
+    """The part of a model file that encoding needs. charsmap: the precompiled normaliser, or empty;
     begin, end, pad: ids, -1 for none."""
 
     pieces: tuple[Piece, ...]

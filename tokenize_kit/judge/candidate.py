@@ -132,7 +132,7 @@ _ROWS = 256  # texts given to a library at once
 
 
 class Candidate(Protocol):
-    """What a judge asks of a tokenizer. Special tokens never come out of text."""
+    """A tokenizer to compare. Special tokens never come out of text."""
 
     path: str
     engine: str  # what encodes: llmcurate, tokenizers, sentencepiece
@@ -295,7 +295,9 @@ class SentencePiece:
             parts.append(np.where(own < 0, own, own + start))
         positions = np.concatenate(parts)
         if len(positions) != len(ids) or (len(positions) and positions.min() < 0):
-            raise TokenizerError(f"{self.path}: SentencePiece said nothing of where tokens are")
+            raise TokenizerError(
+                f"{self.path}: SentencePiece gives no spans of its tokens; report this"
+            )
         return positions[:, 0], positions[:, 1]
 
     def decode(self, ids: list[int]) -> str:

@@ -127,7 +127,7 @@ _BADS = (_BAD, to_letters(_BAD.encode()))
 
 @dataclass
 class Vocabulary:
-    """Of the tokens that are not special. texts: what each stands for within a text; parts: ids of
+    """The tokens that are not special. texts: the text of each within a text; parts: ids of
     tokens that hold no whole characters, as bytes; unreachable: ids, whole tokens only."""
 
     texts: dict[int, str] = field(default_factory=dict)
@@ -371,7 +371,7 @@ def _difference(first: str, second: str) -> int:
 
 
 def _code_point(text: str, at: int) -> str:
-    """What stands at a position, by its number: two spaces may look the same."""
+    """The code point at a position, as a number: two spaces may look the same."""
     return f"U+{ord(text[at]):04X}" if at < len(text) else "the end"
 
 

@@ -75,7 +75,7 @@ def _join(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
-    """What `learn_merges` learns from; of WordCounts.words()."""
+    """The text of `learn_merges`, laid out from WordCounts.words()."""
     from tokenize_kit.learn.words import lay_out
 
     return lay_out(letters, ends, counts, _byte_ids())

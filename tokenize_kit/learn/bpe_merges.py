@@ -60,7 +60,7 @@ Beside = namedtuple("Beside", "sums less touched event position")
 def learn(text, bases, most, least, longest, banned, banned_ends):
     """Merges: int64[n, 3] of left, right and merged id.
 
-    text: bpe_text.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
+    text: words.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
     bases included; least: the count under which nothing is merged; longest: symbols of a token at
     most, 2 or more; banned: int32[], banned_ends: int64[n + 1]: tokens as symbols that no merge may
     make. A merge that spells a token that another one has made gives that token, and counts as a

@@ -31,7 +31,7 @@ class CharacterWords:
     counts: np.ndarray
 
     def frequencies(self) -> Counter[str]:
-        """How often every character occurs, in whole numbers of 64 bits."""
+        """Occurrences of every character, in 64 bits."""
         codes, numbers = np.unique(self.codes, return_inverse=True)
         sums = np.zeros(len(codes), np.int64)
         np.add.at(sums, numbers, np.repeat(self.counts, np.diff(self.ends)))
@@ -39,7 +39,8 @@ class CharacterWords:
 
 
 def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
-    """Of WordCounts.words(): letters: uint8[], whole UTF-8 characters; ends: int64[words + 1]."""
+    """The characters of WordCounts.words(). letters: uint8[], whole UTF-8 characters; ends:
+    int64[words + 1]."""
     codes = np.frombuffer(letters.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
     begins = np.append(0, np.cumsum(letters & 0xC0 != 0x80))
     return CharacterWords(codes, begins[ends], counts)

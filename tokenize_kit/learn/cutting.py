@@ -25,7 +25,7 @@ NORMAL: tuple[Normal, ...] = get_args(Normal)
 
 
 def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
-    """What a tokenizer.json has as its normaliser; None for `none`."""
+    """The normaliser of a tokenizer.json; None for `none`."""
     if name == "none":
         return None
     if name == "nfc":

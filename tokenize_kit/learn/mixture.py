@@ -63,7 +63,7 @@ class Mixture:
 
     @property
     def scale(self) -> int:
-        """What a document of weight 1 counts."""
+        """The count of a document of weight 1."""
         return self.weights.scale if self.weights else 1
 
     def _values(self, batch: pa.RecordBatch) -> list[str]:

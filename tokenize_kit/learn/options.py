@@ -308,8 +308,8 @@ class TrainingOptions:
 
     @property
     def banned(self) -> tuple[str, ...]:
-        """What no merge may spell: special tokens, forbidden strings, runs of spaces (which have
-        merges of their own)."""
+        """The strings that no merge may spell: special tokens, forbidden strings, runs of spaces
+        (which have merges of their own)."""
         runs = (" " * k for k in range(2, self.space_runs + 1))
         return (*self.first_tokens, *self.padding, *self.forbid, *runs)
 
@@ -326,7 +326,7 @@ class TrainingOptions:
 
     @property
     def cutting(self) -> Pattern:
-        """How text is cut: the pattern with its rule for digits, and what is around it."""
+        """The pattern with its rule for digits, and the parts before and behind it."""
         name = self.pattern_name
         if self.regex:
             pattern = own_pattern(self.regex)

@@ -187,7 +187,7 @@ def _cells(symbols, ends, words, numbers, first, total):
 
 @njit_within
 def weight_at(blocks, bounds, values, at):
-    """Of the word that a cell is of."""
+    """The weight of the word that a cell belongs to."""
     k = np.int64(blocks[at >> BLOCK])
     while at >= bounds[k + 1]:
         k += 1

@@ -55,7 +55,8 @@ class Table:
 
     @property
     def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int, int]:
-        """What scan.py's kernels take: tables without rows, states by where their row begins."""
+        """The tables that scan.py's kernels take: without rows, states by the start of their
+        row."""
         columns = self.steps.shape[1]
         flat = (self.steps >> 1).astype(np.uint32) * 2 * columns | self.steps & 1
         blocks = self.blocks.reshape(-1)
@@ -181,8 +182,8 @@ class _States:
                 positions.append(at)
 
     def step(self, positions: tuple[int, ...], kind: int) -> tuple[bool, tuple[int, ...]]:
-        """Of a state and the class of the next code point (-1: the end of text): whether the text
-        before it matches, and the positions alive behind it."""
+        """The step of a state and the class of the next code point (-1: the end of text): whether
+        the text before it matches, and the positions alive behind it."""
         waiting = list(reversed(positions))
         passed: set[int] = set()
         following: list[int] = []

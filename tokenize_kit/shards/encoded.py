@@ -37,7 +37,7 @@ class Encoded:
 
     @property
     def bytes(self) -> int:
-        """Of the texts."""
+        """Bytes of the texts."""
         return int(self.table["bytes"].to_numpy().sum())
 
     def take(self, order: np.ndarray) -> Encoded:
@@ -58,7 +58,7 @@ def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.nd
 
 
 def concatenate(parts: list[Encoded]) -> Encoded:
-    """All of them as one."""
+    """All parts as one."""
     if len(parts) == 1:
         return parts[0]
     table = pa.concat_tables([part.table for part in parts]).combine_chunks()

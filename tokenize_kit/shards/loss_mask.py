@@ -122,7 +122,7 @@ def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
-    """Of JSON text, as lists of JSON lines come."""
+    """The ranges of JSON text, as lists of JSON lines come."""
     ranges: list[tuple[int, int, int]] = []
     whole = np.zeros(len(column), np.bool_)
     for row, value in enumerate(column.to_pylist()):

@@ -43,7 +43,8 @@ class InputChanged(Exception):
 
 
 class Progress:
-    """position: where to go on; state: what the writers of files said there, by their names."""
+    """position: where to resume; state: the states of the writers of files there, by their
+    names."""
 
     def __init__(
         self, folder: Path, identity: dict[str, Any], say: Callable[[str], None] | None = None

@@ -124,7 +124,7 @@ class Shuffle:
         self._written += len(run.tokens)
 
     def documents(self) -> Iterator[Encoded]:
-        """All of them in the drawn order, some millions of tokens at a time."""
+        """All documents in the drawn order, some millions of tokens at a time."""
         with ExitStack() as stack:
             files = [
                 pa.ipc.open_file(stack.enter_context(pa.memory_map(str(self._path(number)))))

@@ -147,7 +147,7 @@ def encode_shards(
 
     tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
     encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
-    say: is told whether a run that was stopped is gone on with, or why not.
+    say: called with a line on whether a stopped run resumes, or why not.
 
     A document is never split over shards. The bytes written depend on the documents, the tokenizer
     and the layout alone, not on how documents come in batches, on ``workers``, nor on how often a
