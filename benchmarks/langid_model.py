@@ -69,8 +69,8 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
 def main() -> None:
     from curate.scoring.fasttext.model_file import read_header
     from curate.scoring.language.codes import comparable
+    from curate.scoring.language.examples import Training
     from curate.scoring.language.train import train
-    from curate.scoring.language.training import Training
 
     rows, held = split()
     theirs = need("models/lid.176.ftz")[0]

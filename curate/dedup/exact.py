@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
 from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.shuffle import tasks as shuffle_tasks
@@ -59,13 +60,27 @@ class DedupExact(DedupStep):
 
     name: ClassVar[str] = "dedup_exact"
 
-    key: Literal["text", "url"] = "text"
-    normalize: bool | None = None
-    """Text: lower case, single blanks (off by default). URL: C4's normal form (on by default)."""
-    hash: Literal["xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha1-64"] = (
-        "xxh3-128"
+    key: Literal["text", "url"] = Field(
+        "text",
+        description="What is the same in two documents that are copies: the text or the URL.",
     )
-    """What texts are compared by; `llmcurate dedup hashes` shows speeds and odds of a collision."""
+    normalize: bool | None = Field(
+        None,
+        description=(
+            "Whether keys are normalised: texts to lower case and single blanks, URLs to "
+            "C4's normal form (c4_utils.py, normalize_url). Without a value texts are "
+            "compared as they are and URLs in normal form."
+        ),
+    )
+    hash: Literal["xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha1-64"] = (
+        Field(
+            "xxh3-128",
+            description=(
+                "The hash that texts or URLs are compared by; the number is its size in bits. "
+                "`llmcurate dedup hashes` shows the speed of each and the odds of a collision."
+            ),
+        )
+    )
 
     @property
     def reach(self) -> Literal["one"]:

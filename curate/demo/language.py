@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
-from curate.scoring.language.examples import pieces
+from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.train import train
-from curate.scoring.language.training import Training
 from curate.terminal.progress import say
 from curate.text.near_copies import number
 

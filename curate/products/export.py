@@ -32,8 +32,12 @@ class Export(Product):
     name: ClassVar[str] = "export"
     makes: ClassVar[str] = "export"
 
-    compression: Literal["zst", "gz", "none"] = "zst"
-    part_bytes: int = Field(256 << 20, ge=1, description="JSON bytes of a part, about")
+    compression: Literal["zst", "gz", "none"] = Field(
+        "zst", description="Compression of the files: zstd, gzip or none."
+    )
+    part_bytes: int = Field(
+        256 << 20, ge=1, description="Bytes of JSON in each file before compression, about."
+    )
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         folder = context.out / "jsonl"
@@ -83,7 +87,7 @@ class SearchIndexProduct(Product):
     name: ClassVar[str] = "search_index"
     makes: ClassVar[str] = "search_index"
 
-    memory_mib: int = Field(2048, ge=64, description="what sorting a chunk may take")
+    memory_mib: int = Field(2048, ge=64, description="Memory in MiB that sorting a chunk may take.")
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from curate.dedup.suffix_array.search_index import IndexWriter

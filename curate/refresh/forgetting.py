@@ -28,12 +28,10 @@ from curate.disk.atomic import replacing, write_text
 from curate.disk.inside import inside, remove
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
+from curate.documents.rejected import FOLDER, emptied, rejected_files
 from curate.pages.html import without_texts
 from curate.refresh.removals import Removals
 from curate.run.ledger import Ledger
-
-# What stays of a rejected document besides numbers: what it was called and why it went.
-STAYS = frozenset(("id", "url", "source", "date", "lang", "step", "rule", "value", "threshold"))
 
 
 @dataclass
@@ -67,7 +65,7 @@ def scrub(runs: Iterable[Path], removals: Removals, known: frozenset[str]) -> Sc
 
 def _rejected_ids(run: Path, removals: Removals) -> set[str]:
     found: set[str] = set()
-    for path in sorted((run / "rejected").glob("part-*.parquet")):
+    for path in rejected_files(run):
         found.update(removals.in_part(path, "")["id"].to_pylist())
     return found
 
@@ -99,8 +97,8 @@ def _copies(run: Path, ids: Set[str]) -> set[str]:
 def _blank_rejected(run: Path, ids: set[str]) -> int:
     """Empties what these documents said, in rejected/; returns how many said anything. The manifest
     says meanwhile that it does not hold, for one that comes after a kill."""
-    folder, count = inside(run, "rejected"), 0
-    record = folder / MANIFESTS["rejected"]
+    folder, count = inside(run, FOLDER), 0
+    record = folder / MANIFESTS[FOLDER]
     if not record.is_file():
         return 0
     manifest = json.loads(record.read_text(encoding="utf-8"))
@@ -143,32 +141,10 @@ def _saying(path: Path, ids: set[str]) -> int:
 def _blank(path: Path, ids: set[str]) -> None:
     wanted = pa.array(sorted(ids), pa.string())
     with pq.ParquetFile(path) as file, writing(path) as writer:
-        schema = file.schema_arrow
-        writer.write(schema.empty_table())
+        writer.write(file.schema_arrow.empty_table())
         for batch in file.iter_batches(use_threads=False):
             table = pa.Table.from_batches([batch])
-            mine = pc.is_in(table["id"].cast(pa.string()), value_set=wanted)
-            for i, column in enumerate(schema):
-                if _says(column):
-                    table = table.set_column(i, column, _emptied(table[column.name], mine))
-            writer.write(table)
-
-
-def _says(column: pa.Field) -> bool:
-    """Whether a column may hold words of a document."""
-    kind = column.type
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return column.name not in STAYS and not (plain or pa.types.is_temporal(kind))
-
-
-def _emptied(values: pa.ChunkedArray, mine: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Nothing where `mine`; text and lists stay what they are, without content."""
-    kind = values.type
-    if pa.types.is_list(kind) or pa.types.is_struct(kind):
-        made = [None if m else v for v, m in zip(values.to_pylist(), mine.to_pylist(), strict=True)]
-        return pa.chunked_array([pa.array(made, kind)])
-    empty = "" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
-    return pc.if_else(mine, pa.scalar(empty, kind), values)
+            writer.write(emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=wanted)))
 
 
 def _records(run: Path) -> int:
@@ -251,7 +227,8 @@ def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
         return
     for at, column in enumerate(table.schema):
         if column.name == "text":
-            table = table.set_column(at, column, _emptied(table["text"], mine))
+            texts = pc.if_else(mine, pa.scalar("", column.type), table["text"])
+            table = table.set_column(at, column, texts)
         elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             pairs = zip(table[column.name].to_pylist(), mine.to_pylist(), strict=True)
             made = pa.array([[] if gone else value for value, gone in pairs], column.type)

@@ -31,25 +31,69 @@ class DedupBloom(DedupStep):
     name: ClassVar[str] = "dedup_bloom"
     free: ClassVar[frozenset[str]] = DedupStep.free | {"expected"}
 
-    mode: Mode = "old-both"
-    """old-both, paragraph, document, both: bff's (`--remove-type`), over n-grams. dolma-paragraph,
-    dolma-document: Dolma's, over whole paragraphs or documents."""
-    ngram: int = Field(13, ge=1, le=1_000)
-    """Words of an n-gram (UAX #29 words, punctuation included): 13 as in DCLM."""
-    min_ngram: int | None = Field(None, ge=1, le=1_000)
-    """Least words of a unit that is looked up as a whole where it has fewer than `ngram`; by
-    default `ngram`, so that shorter ones are never looked up."""
-    threshold: float = Field(0.8, ge=0.0, le=1.0)
-    """Share of n-grams that must have been seen: more than this (`both`: at least this)."""
-    key: Literal["text", "url"] = "text"
-    """dolma-document: what is compared."""
-    expected: int | None = Field(None, ge=1)
-    """n-grams that the filter is made for, those of `against` among them; by default all of the
-    input are counted."""
-    false_positives: float = Field(0.01, ge=1e-9, le=0.5)
-    """Share of new n-grams that a full filter takes for seen ones."""
-    seed: int = Field(0, ge=0, lt=2**63)
-    survivor: survivors.Survivor = "first"
+    mode: Mode = Field(
+        "old-both",
+        description=(
+            "Whose rules apply. `old-both`, `paragraph`, `document` and `both` are those of"
+            " DCLM's bff (its --remove-type), over n-grams; `dolma-paragraph` and "
+            "`dolma-document` are Dolma's, over whole paragraphs or documents."
+        ),
+    )
+    ngram: int = Field(
+        13,
+        ge=1,
+        le=1_000,
+        description=(
+            "Words in an n-gram, punctuation included (UAX #29 words; 13 in DCLM, Li et al. 2024)."
+        ),
+    )
+    min_ngram: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description=(
+            "Least number of words of a paragraph or document that is looked up as a whole "
+            "where it has fewer words than an n-gram. Without a value it is `ngram`, so "
+            "that shorter ones are never looked up."
+        ),
+    )
+    threshold: float = Field(
+        0.8,
+        ge=0.0,
+        le=1.0,
+        description=(
+            "Share of the n-grams of a paragraph or document above which it counts as seen "
+            "(in mode `both`: from which on)."
+        ),
+    )
+    key: Literal["text", "url"] = Field(
+        "text",
+        description=(
+            "What documents are compared by in mode `dolma-document`: their text or their URL."
+        ),
+    )
+    expected: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Number of n-grams that the filter is made for, those of earlier runs included."
+            " Without a value the n-grams of the input are counted."
+        ),
+    )
+    false_positives: float = Field(
+        0.01,
+        ge=1e-9,
+        le=0.5,
+        description="Share of new n-grams that a full filter takes for seen ones.",
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the keys.")
+    survivor: survivors.Survivor = Field(
+        "first",
+        description=(
+            "Which copy stays: always `first`, since a Bloom filter knows no earlier copy "
+            "to go back to."
+        ),
+    )
 
     @field_validator("survivor")
     @classmethod

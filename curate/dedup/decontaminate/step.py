@@ -28,31 +28,112 @@ class Decontaminate(Removal):
 
     name: ClassVar[str] = "decontaminate"
 
-    evals: tuple[str, ...] = Field(min_length=1)
-    """Files of test items (JSON lines, JSON, parquet, text with one item a line), or NAME=FILE."""
-    fields: tuple[str, ...] = ()
-    """What makes an item's text; by default `text`, else all strings of a row."""
-    mode: Literal["13-gram", "50-char", "overlap"] = "13-gram"
-    ngram: int | None = Field(None, ge=2, le=64)
-    """overlap: words a window; 8."""
-    threshold: float | None = Field(None, gt=0.0, le=1.0)
-    """overlap: the share of an item's windows that a document holds to be dropped; 0.7."""
-    shortest: int | None = Field(None, ge=1)
-    """Items with fewer words (8), or letters and digits (50-char: 25), are not looked for."""
-    samples: int | None = Field(None, ge=1)
-    """50-char: random windows an item; by default all. GPT-4's report: 3."""
-    seed: int = Field(0, ge=0)
-    max_hits: int | None = Field(None, ge=1)
-    """Windows found in more documents are ignored. GPT-3: 10, in a corpus without copies."""
-    max_items: int | None = Field(100, ge=1)
-    """Windows that more items share are instructions and templates, and are ignored."""
-    action: Literal["drop", "cut"] = "drop"
-    context: int = Field(200, ge=0, le=100_000)
-    """cut: characters that go on either side of a match (GPT-3: 200)."""
-    min_piece: int = Field(200, ge=0)
-    """cut: shorter pieces between cuts go too (GPT-3: 200 characters)."""
-    max_pieces: int = Field(10, ge=1)
-    """cut: documents that fall into more pieces are dropped (GPT-3: 10)."""
+    evals: tuple[str, ...] = Field(
+        min_length=1,
+        description=(
+            "Files of evaluation items, as FILE or NAME=FILE: JSON lines, a JSON array, "
+            "parquet, or text with one item a line."
+        ),
+    )
+    fields: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Fields whose strings make the text of an item, in order. Without a value the "
+            "field `text`, else all strings of a row but `id`."
+        ),
+    )
+    mode: Literal["13-gram", "50-char", "overlap"] = Field(
+        "13-gram",
+        description=(
+            "How items are compared with documents: `13-gram` as GPT-3 (Brown et al. 2020, "
+            "appendix C), `50-char` as GPT-4 (technical report, appendix C), `overlap` as "
+            "PaLM (Chowdhery et al. 2022, section 8)."
+        ),
+    )
+    ngram: int | None = Field(
+        None,
+        ge=2,
+        le=64,
+        description=(
+            "Words in a window, for mode `overlap`; without a value 8 (Chowdhery et al. "
+            "2022, section 8)."
+        ),
+    )
+    threshold: float | None = Field(
+        None,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "Share of an item's windows that a document must hold to be contaminated, for "
+            "mode `overlap`; without a value 0.7 (Chowdhery et al. 2022, section 8)."
+        ),
+    )
+    shortest: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Least length of an item that is looked for, in words, or in letters and digits"
+            " for mode `50-char`. Without a value 8 words, or 25 letters and digits."
+        ),
+    )
+    samples: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Number of random windows of an item that are looked for, for mode `50-char` (3"
+            " in GPT-4's technical report). Without a value all are."
+        ),
+    )
+    seed: int = Field(0, ge=0, description="Seed of the random windows.")
+    max_hits: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Largest number of documents that may hold a window before it is ignored (10 in"
+            " Brown et al. 2020, in a corpus without copies). Without a value none is "
+            "ignored."
+        ),
+    )
+    max_items: int | None = Field(
+        100,
+        ge=1,
+        description=(
+            "Largest number of items that may share a window before it is ignored as an "
+            "instruction or a template. With null none is ignored."
+        ),
+    )
+    action: Literal["drop", "cut"] = Field(
+        "drop",
+        description=(
+            "What happens to a contaminated document: `drop` removes it, `cut` removes its "
+            "matches and their context."
+        ),
+    )
+    context: int = Field(
+        200,
+        ge=0,
+        le=100_000,
+        description=(
+            "Characters that are cut on either side of a match, for action `cut` (Brown et "
+            "al. 2020, appendix C)."
+        ),
+    )
+    min_piece: int = Field(
+        200,
+        ge=0,
+        description=(
+            "Least number of characters of a piece between two cuts; shorter pieces are cut"
+            " too (Brown et al. 2020, appendix C)."
+        ),
+    )
+    max_pieces: int = Field(
+        10,
+        ge=1,
+        description=(
+            "Largest number of pieces that a document may fall into; it is dropped above "
+            "(Brown et al. 2020, appendix C)."
+        ),
+    )
 
     _windows: Any = PrivateAttr(default=None)
     _search: Any = PrivateAttr(default=None)

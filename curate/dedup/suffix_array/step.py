@@ -83,26 +83,66 @@ class DedupSuffixArray(DedupStep):
 
     name: ClassVar[str] = "dedup_suffix_array"
 
-    survivor: survivors.Survivor = "first"
-    """With `keep: first`: which document's copy is the first one; arrival by default."""
-    unit: Literal["bytes", "characters", "tokens"] | None = None
-    """What the threshold counts: characters, or tokens where a tokenizer is given."""
-    threshold: int | None = Field(None, ge=1)
-    """Least length of a passage: 200 characters or bytes, 50 tokens."""
-    tokenizer: str | None = None
-    """tokenizer.json, or its folder."""
-    keep: Literal["first", "none", "longest-context"] = "first"
-    """`first`: the copy in the first document stays; `longest-context`: the one in the longest
-    document; `none`: all copies go, as in the paper's code."""
-    boundary: Literal["character", "word", "line"] = "character"
-    """Where a cut may begin and end; cuts shrink to that."""
-    min_chars: int = Field(0, ge=0)
-    """Documents that lost a passage and have fewer characters left are dropped; 0: those with
-    nothing but white space left."""
-    keep_index: bool = True
-    """Keep suffix arrays of all documents, for `llmcurate search`."""
-    memory_mib: int = Field(2048, ge=64)
-    """What sorting a chunk may take, in each worker."""
+    survivor: survivors.Survivor = Field(
+        "first",
+        description=(
+            "Which document's copy is the first one, with `keep: first`: `longest`, "
+            "`newest`, `c4` (the least md5 of the URL), `first` (the order of the inputs), "
+            "`best:COLUMN` (the highest number in a column) or `prefer-source:A,B` (the "
+            "first source in the list)."
+        ),
+    )
+    unit: Literal["bytes", "characters", "tokens"] | None = Field(
+        None,
+        description=(
+            "The unit of the threshold. Without a value tokens where a tokenizer is given, "
+            "else characters."
+        ),
+    )
+    threshold: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Least length of a passage in units. Without a value 200 characters or bytes, "
+            "or 50 tokens (Lee et al. 2022)."
+        ),
+    )
+    tokenizer: str | None = Field(
+        None,
+        description=(
+            "Path of a tokenizer.json, or of the folder that holds it, for the unit `tokens`."
+        ),
+    )
+    keep: Literal["first", "none", "longest-context"] = Field(
+        "first",
+        description=(
+            "Which copies of a passage stay: the `first` one in order of preference, `none`"
+            " (as in the code of Lee et al. 2022), or the one in the longest document "
+            "(`longest-context`)."
+        ),
+    )
+    boundary: Literal["character", "word", "line"] = Field(
+        "character",
+        description=(
+            "Where a cut may begin and end: at any character, at words or at lines. Cuts "
+            "shrink to the boundary and never grow."
+        ),
+    )
+    min_chars: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Least number of characters that must be left of a document that lost a "
+            "passage; it is dropped below. With 0 only documents of nothing but white space"
+            " are dropped."
+        ),
+    )
+    keep_index: bool = Field(
+        True, description="Keep the suffix arrays of all documents, for `llmcurate search`."
+    )
+    memory_mib: int = Field(
+        2048, ge=64, description="Memory in MiB that sorting a chunk may take in each worker."
+    )
 
     _encoder: Any = PrivateAttr(default=None)
 

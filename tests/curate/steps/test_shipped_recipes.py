@@ -31,9 +31,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quality_model(shared_bench: Any) -> Path:
     """A quality model: the English articles against those in other languages."""
     pytest.importorskip("fasttext_pybind")
-    from curate.scoring.language.training import Training
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import train
+    from curate.scoring.language.examples import Training
+    from curate.scoring.quality.train import Texts, train
 
     sets = []
     for name, english in (("good", True), ("rest", False)):
