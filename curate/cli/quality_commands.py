@@ -25,6 +25,7 @@ def train(
     """changed: fields of the preset's `Training` with another value."""
     from dataclasses import replace
 
+    from curate.engines.local import call_apart
     from curate.scoring.language.native import need_library
     from curate.scoring.quality.inputs import Texts
     from curate.scoring.quality.train import PRESETS
@@ -37,7 +38,7 @@ def train(
         raise UsageError(f"OUT {out} is a file; name a folder")
     good, rest = Texts(positive, as_json), Texts(negative, as_json)
     training = replace(PRESETS[preset], **changed)
-    card = run(good, rest, out, training, samples, balance, preset)
+    card = run(good, rest, out, training, call_apart, samples, balance, preset)
     if as_json:
         print(json.dumps(card, ensure_ascii=False))
         return

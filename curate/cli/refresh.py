@@ -83,8 +83,8 @@ def refresh(
     """
     from curate.cli import refresh_commands as command
     from curate.engines.choose import check_engine
+    from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How
-    from curate.refresh.telling import Hooks
 
     asked = command.Asked(
         recipe,
@@ -98,7 +98,7 @@ def refresh(
         as_json,
         logs,
         metrics,
-        Hooks(on_failure, webhook),
+        FailureHooks(on_failure, webhook),
     )
     check_engine(engine, address, exchange)
     how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)

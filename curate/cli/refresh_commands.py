@@ -11,8 +11,8 @@ from pathlib import Path
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
 from curate.formats.input_lists import expanded
 from curate.refresh.inputs import CHANGED
+from curate.refresh.monitoring import FIELDS, FailureHooks, json_logs, write_metrics
 from curate.refresh.outcome import How, Refreshed
-from curate.refresh.telling import Hooks, json_logs, write_metrics
 from curate.terminal.progress import say
 
 NOTHING_NEW = 3  # exit code
@@ -33,7 +33,7 @@ class Asked:
     as_json: bool = False
     logs: str = "text"
     metrics: Path | None = None
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: FailureHooks = field(default_factory=FailureHooks)
 
 
 def refresh(asked: Asked, how: How) -> int:
@@ -56,14 +56,14 @@ def refresh(asked: Asked, how: How) -> int:
                 str(error) if isinstance(error, CurateError) else f"{type(error).__name__}: {error}"
             )
             if log:
-                log.event("error", text, exit_code=code)
+                log.error("%s", text, extra={FIELDS: {"exit_code": code}})
             if not isinstance(error, LockHeld):  # the one that holds it tells its own
-                asked.hooks.failed(asked.home, text, code)
+                asked.hooks.call(asked.home, text, code)
         if asked.metrics and not asked.dry_run and not isinstance(error, LockHeld):
             of_run = done.json() if done else {}
             write_metrics(asked.metrics, asked.home, code, time.perf_counter() - began, of_run)
         if log and done:
-            log.event("info", done.line(), **done.json())
+            log.info("%s", done.line(), extra={FIELDS: done.json()})
     if error is not None and (log is None or "--debug" in sys.argv):
         raise error
     return code

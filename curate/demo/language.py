@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
+from curate.engines.local import call_apart
 from curate.scoring.language.examples import pieces
 from curate.scoring.language.train import train
 from curate.scoring.language.training import Training
@@ -53,7 +54,7 @@ def train_demo_model(folder: Path, quiet: bool = False) -> Path:
     """Trains into the folder (language.bin, card.json), prints the accuracy on pieces that were
     held out, and returns the model's path. A model that is there already, of the same texts and
     settings, is trained again to the same bytes."""
-    card = train(examples(), folder, TRAINING)
+    card = train(examples(), folder, TRAINING, call_apart)
     held = card["held_out"]
     say(
         f"language model of {len(card['labels'])} languages: {100 * held['accuracy']:.1f} % of"

@@ -19,13 +19,12 @@ from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
 from curate.inspect.report.write import write_records
-from curate.refresh import incremental, keeping, snapshot
+from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
-from curate.refresh.inputs import look, same
-from curate.refresh.keeping import PRODUCTS as FOLDER
+from curate.refresh.inputs import Remote, check_unchanged, find_new
 from curate.refresh.outcome import How, Refreshed
-from curate.refresh.remote import Remote
 from curate.refresh.removals import Removals
+from curate.refresh.retention import PRODUCTS as FOLDER
 from curate.refresh.state import Refresh, State
 from curate.run.driver import make_plan, run_planned
 from curate.run.homes import FILE
@@ -123,12 +122,12 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
                 snapshot.folder_of(home, state.current)
             )  # or one line says what to do
         _point_again(state)
-        keeping.tidy(state)  # what a killed one had not yet
+        retention.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
             done.products = folder_of(home, state.current)
             done.built = make(home, state.current, recipe, how)
-        done.removed_snapshots = keeping.prune(state, how)
+        done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
     done.seconds = time.perf_counter() - began
     return done
@@ -139,13 +138,13 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     pending = state.pending()
     if pending and how.abandon:
         say(f"abandoning the unfinished refresh {pending.name}", how.quiet)
-        keeping.drop(state, pending.name)
+        retention.drop(state, pending.name)
         pending = None
     if pending:
         say(f"going on with the unfinished refresh {pending.name}", how.quiet)
         if pending.kind != "forget":
             incremental.same_recipe(pending.plan["recipe"], described)
-            same(_plan(pending).files, recipe.read.fetch)
+            check_unchanged(_plan(pending).files, recipe.read.fetch)
         return _finish(state, pending, recipe, how)
     lineage = state.lineage(state.current)
     made = [r for r in lineage if r.kind != "forget"]
@@ -184,11 +183,11 @@ def _new_files(
     remote = _remote(recipe, state.home, how, dry)
     if how.rebuild:
         rel = {f.url or f.path: f.rel for r in made for f in _plan(r).files}
-        found = look([*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote)
+        found = find_new([*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote)
         files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in found.new]
         columns: dict[str, str] = {}
     else:
-        found = look(inputs, state.seen(names), how.changed, remote)
+        found = find_new(inputs, state.seen(names), how.changed, remote)
         files = found.new
         columns = _plan(made[-1]).columns if made else {}
     home = state.home.resolve()
@@ -263,7 +262,7 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
                 done.scrubbed = _scrub(home, state.current, None, Removals.of(state.removals()))
         else:
             done = _without(state, state.current, how)
-        done.removed_snapshots = keeping.prune(state, how)
+        done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
     done.seconds = time.perf_counter() - began
     return done
@@ -285,7 +284,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
             name = (known[now].plan.get("parent") if now else None) or ""
             if not name:
                 raise UsageError(f"{home}: there is no snapshot before the current one")
-        here = keeping.in_order(state)
+        here = retention.in_order(state)
         if name not in here:
             raise UsageError(f"{home}: no snapshot {name}; there are {', '.join(here) or 'none'}")
         if _unapplied(state, name):
@@ -360,7 +359,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         done.inputs = len(refresh.plan["inputs"]["files"])
         done.totals = json.loads((out / "run.json").read_text(encoding="utf-8"))["totals"]
     state.end(refresh.name, done.json())
-    keeping.tidy(state)
+    retention.tidy(state)
     return done
 
 
@@ -404,7 +403,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     incremental.check(recipe)
     if not (home / FILE).exists():
         given = inputs or list(recipe.input)
-        found = look(given, {}, remote=_remote(recipe, home, how, True))
+        found = find_new(given, {}, remote=_remote(recipe, home, how, True))
         return _told(found.new, found.known, home)
     with opened(home) as state:
         pending = state.pending()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from curate.corpus.direct import DirectInput
 from curate.disk.digests import text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
+from curate.engines.local import call_apart
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.steps.contracts import Product, ProductContext
@@ -78,6 +79,7 @@ def build_product(
             corpus=lambda columns=COLUMNS: (
                 direct.batches(columns) if direct else corpus_batches(corpus, columns)
             ),
+            call_apart=call_apart,
             inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
             workers=workers,

@@ -8,7 +8,7 @@ so listing them imports nothing; other distributions add steps by the entry poin
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -199,6 +199,11 @@ class CorpusStep(Settings):
         raise NotImplementedError
 
 
+# Calls "module:function" with a payload of JSON values in a process of its own, whose environment
+# has these variables beside this process's; returns what it returns.
+CallApart = Callable[[str, dict[str, Any], Mapping[str, str]], dict[str, Any]]
+
+
 @dataclass
 class ProductContext:
     """What a product is built from and where."""
@@ -206,6 +211,7 @@ class ProductContext:
     out: Path  # an own empty or resumed folder, committed by the run
     # What was kept, in batches: id, source, lang and text, or all columns with corpus(None).
     corpus: Callable[..., Iterator[pa.RecordBatch]]
+    call_apart: CallApart
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
     fresh: bool = False  # what lies in `out` is of other settings
     progress: Callable[[dict[str, Any]], None] = lambda event: None

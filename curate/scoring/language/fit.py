@@ -16,6 +16,7 @@ from curate.errors import RunFailed
 from curate.scoring.fasttext.model_file import PREFIX
 from curate.scoring.language.native import library, need_library
 from curate.scoring.language.training import Training
+from curate.steps.contracts import CallApart
 
 # glibc fills with the complement of 255 (mallopt(3), M_PERTURB), macOS with 0xAA, which as numbers
 # is -3e-13.
@@ -26,15 +27,12 @@ FILLED = {
 }
 
 
-def fit_apart(source: Path, target: Path, training: Training) -> None:
-    """Trains on fastText's own file format and writes the model to target. RunFailed says why not;
-    the process ends with this one."""
-    from curate.engines.local import LocalEngine
-
+def fit_apart(source: Path, target: Path, training: Training, call_apart: CallApart) -> None:
+    """Trains on fastText's own file format, in a process of its own, and writes the model to
+    target. RunFailed says why not."""
     need_library()
     payload = {"source": str(source), "target": str(target), "training": asdict(training)}
-    with LocalEngine(1, environment=FILLED) as engine:
-        list(engine.map("curate.scoring.language.fit:fit", [payload]))
+    call_apart("curate.scoring.language.fit:fit", payload, FILLED)
 
 
 def fit(payload: dict[str, Any]) -> dict[str, Any]:

@@ -25,14 +25,21 @@ from curate.scoring.language.fit import fit_apart
 from curate.scoring.language.native import Model
 from curate.scoring.language.scores import Scores
 from curate.scoring.language.training import Training
+from curate.steps.contracts import CallApart
 
 CARD = "card.json"
 
 
-def train(examples: Iterable[tuple[str, str]], folder: Path, training: Training) -> dict[str, Any]:
+def train(
+    examples: Iterable[tuple[str, str]],
+    folder: Path,
+    training: Training,
+    call_apart: CallApart,
+) -> dict[str, Any]:
     """Trains on (text, label) pairs; leaves language.bin (or .ftz) and card.json in the folder.
 
-    Returns the card. UsageError with fewer than two labels, RunFailed where training diverges.
+    call_apart: for fastText's own training. Returns the card. UsageError with fewer than two
+    labels, RunFailed where training diverges.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_temporary(folder)
@@ -47,7 +54,7 @@ def train(examples: Iterable[tuple[str, str]], folder: Path, training: Training)
             raise UsageError(f"a language model needs two labels at least; found: {found}")
         lines.write(Path(name) / "train.txt")
         with replacing(target) as aside:
-            fit_apart(Path(name) / "train.txt", aside, training)
+            fit_apart(Path(name) / "train.txt", aside, training, call_apart)
         scores = _held_out(Model(target), lines)
     card = {"version": 1, **lines.counts(), "settings": asdict(training), "held_out": scores}
     card |= {"file": target.name, "bytes": target.stat().st_size}
