@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow lint bench resolve clean
+.PHONY: install demo test test-slow lint reference bench resolve clean
 
 # Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported.
 install: $(VENV)/.installed
@@ -38,6 +38,10 @@ lint: install
 	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The schema of recipes and docs/reference.md, from the fields of the steps.
+reference: install
+	$(BIN)/python -m curate.steps.reference
 
 bench: install
 	@missed=; for script in benchmarks/bench_*.py; do echo "== $$script"; \

@@ -67,7 +67,7 @@ def ours(path: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.dedup.minhash.kernel import band_keys
+    from curate.dedup.minhash.signatures import band_keys
     from curate.dedup.minhash.step import DedupMinhash
 
     pa.set_cpu_count(1)
@@ -90,7 +90,7 @@ def hashed(path: str, folder: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.dedup.minhash import kernel
+    from curate.dedup.minhash import signatures as kernel
     from curate.dedup.minhash.step import DedupMinhash
 
     step = DedupMinhash()

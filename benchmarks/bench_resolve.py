@@ -153,9 +153,9 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     so few documents that tasks must be small for there to be several."""
     from curate.corpus.shuffle import tasks
     from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-    from curate.dedup import exact_resolve
+    from curate.dedup import exact as exact_resolve
     from curate.dedup.exact import DedupExact
-    from curate.dedup.minhash import parts
+    from curate.dedup.minhash import candidates as parts
     from curate.dedup.minhash.step import DedupMinhash
     from curate.dedup.passages import resolve as passages
     from curate.dedup.passages.step import DedupPassages

@@ -38,7 +38,8 @@ def main() -> None:
     parser.add_argument("--mb", type=float, default=6, help="megabytes of each kind")
     parser.add_argument("--passes", type=int, default=3)
     options = parser.parse_args()
-    from tokenize_kit.encode.encoder import ByPlan, Encoder
+    from tokenize_kit.encode.byte_bpe import ByteEncoder
+    from tokenize_kit.encode.encoder import Encoder
     from tokenize_kit.encode.words import new_cache
     from tokenize_kit.learn.bpe import train_bpe
     from tokenize_kit.pattern.scan import cut_rows
@@ -50,7 +51,7 @@ def main() -> None:
     read = Encoder(tokenizer)
     if read.plan is None:
         sys.exit(f"left to the library: {read.reason}")
-    encoder = ByPlan(read.plan)
+    encoder = ByteEncoder(read.plan)
     encoder.encode(np.frombuffer(b"warm up", np.uint8), np.array([0, 7]))
     slowest = float("inf")
     for kind in KINDS:

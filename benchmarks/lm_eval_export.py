@@ -25,7 +25,7 @@ import pyarrow as pa
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from curate.cli.trained_commands import export
+from curate.cli.training import export_model
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.config import TrainConfig
@@ -172,7 +172,7 @@ def main() -> int:
         learn(folder, steps)
         from curate.api import How
 
-        export([str(folder / "run")], "float32", How(folder / "hf"))
+        export_model([str(folder / "run")], "float32", How(folder / "hf"))
         write_tasks(folder)
         choice, requests = judge(folder / "hf", folder, "made_up_choice", begin=True)
         text, more = judge(folder / "hf", folder, "made_up_text", begin=False)

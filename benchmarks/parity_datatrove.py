@@ -93,7 +93,8 @@ def our_decisions(
 ) -> tuple[dict[str, list[bool]], list[dict[str, object]]]:
     """({filter or filter.rule: [whether it drops the document, ...]}, measured values)."""
     from curate.documents.documents import documents
-    from curate.steps.contracts import Step, step_class
+    from curate.steps.contracts import Step
+    from curate.steps.registry import step_class
 
     dropped: dict[str, list[bool]] = {}
     docs = documents({"text": texts})

@@ -1,4 +1,4 @@
-"""A command on documents: a recipe planned, run into a folder or a store, and told about."""
+"""Running a recipe: it is planned, run into a folder or a store, and its outcome is printed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from curate.terminal.progress import say
 
 @dataclass(frozen=True)
 class Scale:
-    """What a forecast is made of (curate/scale): an earlier run, bytes in the place of the input's,
-    prices as given."""
+    """The basis of a forecast: an earlier run, a size in bytes instead of the input's, prices."""
 
     sample: Path | None = None
     as_if: int | None = None
@@ -31,7 +30,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class How:
-    """The options that every command on documents has."""
+    """The options of a command on documents: where it writes, and how the work is done."""
 
     out: Path | None
     workers: int = 0
@@ -45,25 +44,32 @@ class How:
     scale: Scale = Scale()
 
     def options(self, workers: int | None = None) -> Options:
-        """How a run is made. workers: instead of those asked for."""
+        """The options of the run. workers: instead of the number asked for."""
         count = self.workers if workers is None else workers
         return Options(count, self.quiet, self.engine, self.address, self.exchange)
 
 
 def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -> Outcome:
-    """Runs the recipe over inputs (the recipe's own if none) into `out`; resumes, reuses."""
+    """Runs the recipe over the inputs, or those that it names, into `out`.
+
+    A run that stopped goes on; stages that the folder holds already are reused.
+    """
     return run_planned(make_plan(recipe, inputs), out, options, write_records)
 
 
 def execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
-    """Plans, finds OUT, runs or prints the plan, and tells what happened."""
+    """Plans the recipe, then prints the plan, or runs it and prints the outcome.
+
+    title: the name of the run in a workspace.
+    """
     space = workspace.find()
     on_paper = how.dry_run and how.scale.as_if is not None
     if recipe.read.fetch is not None:
         from curate.formats.fetched import local_inputs
 
-        given = inputs or list(recipe.input)
-        inputs = local_inputs(given, recipe.read.fetch, how.quiet, how.dry_run)
+        inputs = local_inputs(
+            inputs or list(recipe.input), recipe.read.fetch, how.quiet, how.dry_run
+        )
     plan = _plan(recipe, inputs, space, on_paper)
     if how.out is not None:
         out = how.out
@@ -86,7 +92,7 @@ def execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
     workers = how.workers or (space.workers if space else 0)
     outcome = run_planned(plan, out, how.options(workers), write_records)
     if store is not None:
-        say(f"putting what is new into {store.url}", how.quiet)
+        say(f"uploading new files to {store.url}", how.quiet)
         outcome.published = {"url": store.url, **publish(out, store)}
     tell(outcome, how)
     return outcome
@@ -136,8 +142,10 @@ def _plan(
 
 
 def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
-    """A command given web pages begins with extraction, but for steps that read pages as they
-    came; recipes say so themselves."""
+    """The recipe of a command with extraction in front, where the input holds web pages.
+
+    Steps that read pages as they came stay before it. Recipes of users name the step themselves.
+    """
     if recipe.name not in ("filter", "dedup", "decontaminate"):
         return recipe
     before = 0
@@ -166,7 +174,7 @@ def tell(outcome: Outcome, how: How) -> None:
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.paths()['report']}")
     if how.as_json:
-        said = {**outcome.totals(), "paths": outcome.paths()}
+        summary = {**outcome.totals(), "paths": outcome.paths()}
         if outcome.published is not None:
-            said["published"] = outcome.published
-        print(json.dumps(said, ensure_ascii=False))
+            summary["published"] = outcome.published
+        print(json.dumps(summary, ensure_ascii=False))

@@ -17,7 +17,6 @@ KNOWN = {
     "curate.inspect.compare.compare",
     "curate.inspect.evaluate.dedups",
     "curate.inspect.evaluate.tokenizers",
-    "tokenize_kit.learn.training",
 }
 
 

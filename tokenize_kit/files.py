@@ -32,7 +32,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def opened(path: Path, size: int) -> BinaryIO:
+def open_at(path: Path, size: int) -> BinaryIO:
     """A file to append to, cut to so many bytes; a new one for none."""
     if not size:
         return path.open("wb")
@@ -42,7 +42,7 @@ def opened(path: Path, size: int) -> BinaryIO:
     return file
 
 
-def settle(file: BinaryIO) -> None:
+def sync_open(file: BinaryIO) -> None:
     """Brings what was written to an open file to disk."""
     file.flush()
     os.fsync(file.fileno())

@@ -1,217 +1,260 @@
-"""`llmcurate dedup`."""
+"""`llmcurate dedup` and `decontaminate`: copies found, compared, measured; evaluation sets."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.dedup_trials import clusters, compare, evaluate
-from curate.cli.groups import DEFAULT, DefaultGroup
 from curate.cli.options import (
-    Address,
-    DryRun,
-    EngineName,
-    Exchange,
+    DEFAULT,
     Inputs,
     Json,
     Out,
     Quiet,
-    Scratch,
     Sets,
     Workers,
+    app,
+    corpus_of,
+    group,
+    how_anywhere,
     how_of,
+    workspace,
 )
+from curate.cli.settings import Steps, command
+from curate.errors import UsageError
 
-dedup_app = typer.Typer(cls=DefaultGroup, rich_markup_mode=None, help="Keep one of each copy.")
-for _command in (clusters, compare, evaluate):
-    dedup_app.command()(_command)
+if TYPE_CHECKING:
+    from curate.api import How
+
+dedup_app = group("dedup", "Keep one of each set of copies (dedup IN...).", default=True)
 
 
-def _option(text: str) -> object:
-    return typer.Option(help=text, show_default=False)
+def _steps(arguments: list[str]) -> Steps:
+    """The steps of the --method among the arguments."""
+    from curate.dedup.methods import steps_of
+
+    method = "exact"
+    for option, value in zip(arguments, [*arguments, ""][1:], strict=True):
+        if option == "--method" and value:
+            method = value
+        elif option.startswith("--method="):
+            method = option.partition("=")[2]
+    return steps_of(method)
 
 
-@dedup_app.command(DEFAULT, hidden=True)
+def _owners(setting: str) -> str:
+    """The methods that have a setting, as an error message names them."""
+    from curate.cli.settings import options
+    from curate.dedup.methods import METHODS
+
+    methods = [name for name, steps in METHODS.items() if setting in options(steps, {}, set())]
+    return f"--method {' or '.join(methods)}" if methods else ""
+
+
+@command(dedup_app, _steps, DEFAULT, hidden=True, how=how_anywhere, owners=_owners)
 def dedup(
     inputs: Inputs = None,
-    out: Out = None,
     method: Annotated[
         str,
-        typer.Option(
-            help="How copies are found: exact, url, minhash, lines, sentences, paragraphs,"
-            " suffix-array, bloom, semantic or newest; several one after the other with +, as in"
-            " exact+minhash."
-        ),
+        typer.Option(help="How copies are found; several one after the other with +."),
     ] = "exact",
-    survivor: Annotated[
-        Optional[str],
-        _option(
-            "longest (default), newest, c4 (default of lines, sentences and paragraphs: least md5"
-            " of the URL), first (default of suffix-array and bloom), best:COLUMN or"
-            " prefer-source:A,B."
-        ),
-    ] = None,
-    against: Annotated[
-        Optional[list[str]],
-        _option("OUT (or NAME=OUT) of an earlier run: its documents count as seen; repeatable."),
-    ] = None,
-    max_removal: Annotated[
-        Optional[float], _option("Stop where a larger share would go: 0.9.")
-    ] = None,
-    key: Annotated[Optional[str], _option("exact: what is compared, text or url.")] = None,
-    normalize: Annotated[
-        Optional[bool],
-        _option("exact: compare normal forms (text: case and spaces; url: as C4 does)."),
-    ] = None,
-    hash: Annotated[
-        Optional[str],
-        _option("exact, lines, sentences, paragraphs: what is compared (llmcurate dedup hashes)."),
-    ] = None,
-    preset: Annotated[
-        Optional[str],
-        _option("minhash: bands and rows of fineweb (default), lee2022, refinedweb or dclm."),
-    ] = None,
-    bands: Annotated[Optional[int], _option("minhash: bands of a signature.")] = None,
-    rows: Annotated[Optional[int], _option("minhash: rows of a band.")] = None,
-    verify: Annotated[
-        Optional[float], _option("minhash: least Jaccard similarity of a match.")
-    ] = None,
-    recall: Annotated[
-        Optional[float],
-        _option("minhash: choose bands and rows that find this share of pairs at --threshold."),
-    ] = None,
-    permutations: Annotated[
-        Optional[int], _option("minhash: hashes that --threshold may take: 128.")
-    ] = None,
-    bits: Annotated[
-        Optional[int],
-        _option("minhash: verify by this many bits of each hash, with --verify-by signature."),
-    ] = None,
-    verify_by: Annotated[
-        Optional[str], _option("minhash: shingles (exact, default) or signature (an estimate).")
-    ] = None,
-    ngram: Annotated[Optional[int], _option("minhash: units a shingle: 5 words.")] = None,
-    shingle: Annotated[Optional[str], _option("minhash: word, char or byte.")] = None,
-    span: Annotated[Optional[int], _option("sentences: how many are compared together: 3.")] = None,
-    keep: Annotated[
-        Optional[str],
-        _option(
-            "lines, sentences, paragraphs: copies that stay, one or none (CCNet); suffix-array:"
-            " first, none or longest-context."
-        ),
-    ] = None,
-    min_sentences: Annotated[
-        Optional[int],
-        _option(
-            "lines, sentences, paragraphs: least sentences left of a document that lost some: 3,"
-            " 0 for paragraphs."
-        ),
-    ] = None,
-    min_words: Annotated[
-        Optional[int],
-        _option("lines, sentences, paragraphs: least words left of it: 0, 50 for sentences."),
-    ] = None,
-    threshold: Annotated[
-        Optional[float],
-        _option(
-            "suffix-array: least length of a passage, 200 characters or 50 tokens; bloom: share of"
-            " n-grams seen before, 0.8; minhash: Jaccard similarity that bands and rows aim at."
-        ),
-    ] = None,
-    unit: Annotated[
-        Optional[str], _option("suffix-array: characters, bytes or tokens (with --tokenizer).")
-    ] = None,
-    tokenizer: Annotated[
-        Optional[str], _option("suffix-array: the tokenizer.json whose tokens count.")
-    ] = None,
-    boundary: Annotated[
-        Optional[str], _option("suffix-array: cuts end at a character, word or line.")
-    ] = None,
-    min_chars: Annotated[
-        Optional[int], _option("suffix-array: least characters left of a document: 0.")
-    ] = None,
-    mode: Annotated[
-        Optional[str],
-        _option(
-            "bloom: old-both (default), both, paragraph, document (bff), dolma-paragraph or"
-            " dolma-document."
-        ),
-    ] = None,
-    false_positives: Annotated[
-        Optional[float], _option("bloom: share of new n-grams taken for old ones: 0.01.")
-    ] = None,
-    embedding: Annotated[
-        Optional[str], _option("semantic: hashed (default), or the folder of a model.")
-    ] = None,
-    epsilon: Annotated[
-        Optional[float], _option("semantic: a cosine above 1 - epsilon is a copy: 0.07.")
-    ] = None,
-    prototypicality: Annotated[
-        Optional[float], _option("semantic: share that stays of the rest, as in D4.")
-    ] = None,
     sets: Sets = None,
-    workers: Workers = 0,
-    engine: EngineName = "local",
-    address: Address = None,
-    exchange: Exchange = None,
-    scratch: Scratch = None,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
+    *,
+    how: How,
+    **settings: Any,
 ) -> None:
     """Keep one of each set of copies, of documents or of passages; decisions.parquet says which.
 
-    Example: llmcurate dedup corpus/ -o out --method exact --key url --survivor newest
+    Each method has options of its own, and offers them alone:
+    llmcurate dedup --method minhash --help
 
-    Near duplicates: llmcurate dedup corpus/ -o out --method minhash --verify 0.8
+    \b
+    exact         the same text, or with --key url the same URL
+    url           the same URL
+    minhash       near duplicates, by MinHash over shingles
+    lines         lines that stand elsewhere, cut as C4 does
+    sentences     runs of sentences that stand elsewhere
+    paragraphs    paragraphs that stand elsewhere
+    suffix-array  passages of any place that stand elsewhere
+    bloom         text mostly seen before, by a Bloom filter over n-grams
+    semantic      documents of the same meaning, by embeddings (SemDeDup)
+    newest        of each URL, then of each near duplicate, the newest
 
-    Lines that stand elsewhere, cut as C4 does: llmcurate dedup corpus/ -o out --method lines
+    Examples:
 
-    As CCNet does: llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
-
-    Passages that stand elsewhere: llmcurate dedup corpus/ -o out --method suffix-array
-
-    New documents beside an earlier run: llmcurate dedup new/ -o out2 --method minhash --against out
+    \b
+    llmcurate dedup corpus/ -o out --key url --survivor newest
+    llmcurate dedup corpus/ -o out --method minhash --verify 0.8
+    llmcurate dedup corpus/ -o out --method exact+lines
+    llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
+    llmcurate dedup new/ -o out2 --method minhash --against out
     """
-    from curate.cli import commands
+    from curate.api import execute
+    from curate.dedup import methods
+    from curate.steps.recipe import compose
+    from curate.terminal.progress import say
 
-    options = {
-        "survivor": survivor,
-        "against": tuple(against) if against else None,
-        "max_removal": max_removal,
-        "key": key,
-        "normalize": normalize,
-        "hash": hash,
-        "keep": keep,
-        "preset": preset,
-        "bands": bands,
-        "rows": rows,
-        "verify": verify,
-        "recall": recall,
-        "permutations": permutations,
-        "bits": bits,
-        "verify_by": verify_by,
-        "ngram": ngram,
-        "shingle": shingle,
-        "span": span,
-        "min_sentences": min_sentences,
-        "min_words": min_words,
-        "threshold": threshold,
-        "unit": unit,
-        "tokenizer": tokenizer,
-        "boundary": boundary,
-        "min_chars": min_chars,
-        "mode": mode,
-        "false_positives": false_positives,
-        "embedding": embedding,
-        "epsilon": epsilon,
-        "prototypicality": prototypicality,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    how = how_of(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)
-    commands.dedup(method, given, tuple(sets or ()), inputs or [], how)
+    recipe = compose("dedup", methods.chosen(method, settings), tuple(sets or ()))
+    for step in recipe.document_steps:
+        for line in step.forecast():
+            say(line, how.quiet)
+    execute(recipe, inputs or [], how, "dedup")
+
+
+@dedup_app.command("clusters")
+def clusters(
+    out: Annotated[
+        Optional[Path],
+        typer.Argument(
+            metavar="[OUT]",
+            help="A run's folder. In a workspace the default is the newest run with a dedup.",
+        ),
+    ] = None,
+    show: Annotated[int, typer.Option(help="Number of clusters, the largest first.", min=1)] = 20,
+    method: Annotated[
+        Optional[str], typer.Option(help="Show the clusters of this method alone.")
+    ] = None,
+    min_size: Annotated[int, typer.Option(help="Least members of a cluster.", min=1)] = 2,
+    members: Annotated[
+        int, typer.Option(help="Members shown beside the copy that stays.", min=0, max=100)
+    ] = 2,
+    width: Annotated[
+        Optional[int],
+        typer.Option(help="Columns of a line. The default is the terminal's.", min=40),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the largest clusters of copies and what differs.
+
+    \b
+    Example:
+    llmcurate dedup clusters out --show 5 --method minhash
+    """
+    import json
+    import shutil
+    import sys
+
+    from curate.inspect.report import clusters as browsing
+    from curate.inspect.report import clusters_text
+
+    if out is None:
+        runs = [folder for _, folder in reversed(workspace("OUT").numbered())]
+        out = next((folder for folder in runs if (folder / "decisions.parquet").exists()), None)
+        if out is None:
+            raise UsageError("no run of this workspace has a dedup: name an OUT folder")
+    largest = browsing.browse(out, show, method, min_size, members)
+    if as_json:
+        print(json.dumps(clusters_text.dump(largest), ensure_ascii=False))
+        return
+    columns = width or shutil.get_terminal_size((100, 24)).columns
+    print(clusters_text.text(largest, columns, clusters_text.coloured(sys.stdout)))
+
+
+Methods = Annotated[
+    str, typer.Option(help="Methods of dedup, comma between; + for one after the other.")
+]
+
+
+@dedup_app.command("compare")
+def compare(
+    inputs: Inputs = None,
+    out: Out = None,
+    methods: Methods = "exact,minhash,exact+minhash",
+    tokenizer: Annotated[
+        Optional[Path],
+        typer.Option(help="Counts tokens with it: tokenizer.json or its folder.", metavar="PATH"),
+    ] = None,
+    sets: Sets = None,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare what several methods leave of the same text.
+
+    Shows documents, bytes and tokens that stay, overlap, time and memory. Every method is a run of
+    its own in OUT/METHOD.
+
+    \b
+    Example:
+    llmcurate dedup compare corpus/ -o out --methods exact,lines,exact+minhash
+    """
+    import json
+
+    from curate.inspect.compare import compare as comparing
+    from curate.inspect.compare import terminal
+
+    inputs, folder = corpus_of(inputs), _folder(out, "compare")
+    comparison = comparing.compare(
+        inputs, methods.split(","), tuple(sets or ()), folder, tokenizer, workers, quiet
+    )
+    if not quiet or not as_json:
+        print(terminal.text(comparison))
+        print(f"page: {folder / 'compare.html'}")
+    if as_json:
+        summary = {**comparison.dump(), "paths": _paths(folder, "compare")}
+        print(json.dumps(summary, ensure_ascii=False))
+    raise typer.Exit(1 if comparison.failed else 0)
+
+
+@dedup_app.command("evaluate")
+def evaluate(
+    inputs: Inputs = None,
+    out: Out = None,
+    methods: Methods = "exact,minhash,lines",
+    plant: Annotated[int, typer.Option(help="Plants of each kind.", min=1, max=10_000)] = 20,
+    seed: Annotated[int, typer.Option(help="Decides the sample and the plants.")] = 0,
+    documents: Annotated[
+        int, typer.Option(help="Most documents, drawn from the input.", min=1)
+    ] = 10_000,
+    sets: Sets = None,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure which planted copies the methods find.
+
+    Plants copies, near copies at six similarities, paragraphs and runs of text in a corpus. Shows
+    how many of each kind a method finds, and what else it removes.
+
+    \b
+    Example:
+    llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
+    """
+    import json
+
+    from curate.inspect.evaluate import dedups as evaluating
+    from curate.inspect.evaluate import dedups_terminal
+
+    inputs, folder = corpus_of(inputs), _folder(out, "evaluate")
+    evaluation = evaluating.evaluate(
+        inputs,
+        methods.split(","),
+        tuple(sets or ()),
+        folder,
+        plant,
+        seed,
+        documents,
+        workers,
+        quiet,
+    )
+    if not quiet or not as_json:
+        print(dedups_terminal.text(evaluation))
+        print(f"page: {folder / 'evaluate.html'}")
+    if as_json:
+        summary = {**evaluation.dump(), "paths": _paths(folder, "evaluate")}
+        print(json.dumps(summary, ensure_ascii=False))
+
+
+def _folder(out: Path | None, title: str) -> Path:
+    """OUT; in a workspace by default the next run."""
+    return out if out is not None else workspace("-o OUT").out_for(title, "")
+
+
+def _paths(out: Path, title: str) -> dict[str, str]:
+    return {title: str(out / f"{title}.json"), "page": str(out / f"{title}.html")}
 
 
 @dedup_app.command("hashes")
@@ -222,11 +265,41 @@ def hashes(
     size: Annotated[int, typer.Option("--bytes", help="Bytes of each.", min=1, max=4000)] = 2000,
     as_json: Json = False,
 ) -> None:
-    """Measure the hashes of exact dedup on this machine, beside their odds of a collision."""
+    """Measure the hashes of exact dedup on this machine.
+
+    Shows their speed, and the odds of a collision.
+    """
     import json
 
     from curate.dedup.hashes import hash_speeds, hash_table
 
     rows = hash_speeds(documents, size)
-    found = {"documents": documents, "bytes": size, "hashes": rows}
-    typer.echo(json.dumps(found) if as_json else hash_table(rows, size))
+    summary = {"documents": documents, "bytes": size, "hashes": rows}
+    typer.echo(json.dumps(summary) if as_json else hash_table(rows, size))
+
+
+@command(app, "decontaminate", how=how_of)
+def decontaminate(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+    """Drop documents that hold items of evaluation sets.
+
+    contamination.parquet says which items stand in which document.
+
+    \b
+    Examples:
+    llmcurate decontaminate corpus/ --evals gsm8k.jsonl --evals mmlu.parquet -o out
+    llmcurate decontaminate corpus/ --evals gsm8k.jsonl -o out --action cut
+    """
+    from curate.api import execute
+    from curate.steps.recipe import compose
+    from curate.terminal.progress import say
+
+    if not settings.get("evals"):
+        raise UsageError("name the test items: --evals FILE (repeatable)")
+    recipe = compose("decontaminate", [("decontaminate", settings)], tuple(sets or ()))
+    for line in recipe.document_steps[0].forecast():
+        say(line, how.quiet)
+    outcome = execute(recipe, inputs or [], how, "decontaminate")
+    if not how.as_json:
+        for stage in outcome.stages:
+            for note in (stage.get("decided") or {}).get("notes", ()):
+                print(note)

@@ -1,4 +1,4 @@
-"""`llmcurate fetch`."""
+"""`llmcurate fetch`: files of the web or of an object store."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
@@ -8,42 +8,98 @@ from typing import Annotated, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet
+from curate.cli.options import Json, Quiet, app
+from curate.errors import RunFailed, UsageError
 
 
+@app.command()
 def fetch(
-    what: Annotated[
+    sources: Annotated[
         list[str],
-        typer.Argument(metavar="URL|LIST", help="URLs; files or URLs that list them."),
+        typer.Argument(metavar="URL|LIST", help="URLs, and files or URLs that list them."),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the files.")],
     base: Annotated[
         Optional[str],
-        typer.Option(help="What stands before a list's paths: https://data.commoncrawl.org/"),
+        typer.Option(
+            help="Put in front of the paths of a list, as https://data.commoncrawl.org/ is."
+        ),
     ] = None,
-    limit: Annotated[Optional[int], typer.Option(help="The first N files only.", min=1)] = None,
+    limit: Annotated[
+        Optional[int], typer.Option(help="Fetch the first files only, so many.", min=1)
+    ] = None,
     rate: Annotated[
-        Optional[str], typer.Option(help="Most bytes a second, all files together: 5MB/s.")
+        Optional[str], typer.Option(help="Most bytes a second, all files together, as 5MB/s.")
     ] = None,
-    tries: Annotated[int, typer.Option(help="Tries in a row that bring nothing new.", min=1)] = 5,
+    tries: Annotated[
+        int,
+        typer.Option(help="Give up after so many tries in a row that bring nothing new.", min=1),
+    ] = 5,
     parallel: Annotated[int, typer.Option(help="Files at a time.", min=1, max=64)] = 2,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a server may be silent.", min=0.1)
     ] = 60.0,
     keep_paths: Annotated[
-        bool, typer.Option("--keep-paths", help="Folders by host and path, as the URLs have them.")
+        bool, typer.Option("--keep-paths", help="Make folders by host and path, as URLs have them.")
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fetch files from the web or an object store: resumed, tried again, checked.
+    """Fetch files: resumed, tried again, checked.
 
-    Example: llmcurate fetch warc.paths.gz --base https://data.commoncrawl.org/ --limit 3 -o crawl
+    Files that are there are not fetched again. A sha256 or md5 beside a URL in a list is checked.
 
-    What is there is not fetched again; a sha256 or md5 beside a URL in a list is checked.
+    \b
+    Example:
+    llmcurate fetch warc.paths.gz --base https://data.commoncrawl.org/ --limit 3 -o crawl
     """
-    from curate.cli.fetch_commands import run
+    import json
+    import time
 
-    run(
-        what, out, base, limit, rate, tries, parallel, timeout, keep_paths, as_json, quiet
-    )  # fmt: skip
+    from curate.disk.units import format_bytes, parse_rate
+    from curate.fetch.download import download, fetch_one, forbid_offline
+    from curate.fetch.file_lists import wanted_files
+    from curate.fetch.transfer import Wanted
+    from curate.terminal.progress import Progress, say
+
+    begin = time.monotonic()
+    bytes_a_second = parse_rate(rate) if rate else None
+
+    def fetch_list(url: str, path: Path) -> None:
+        forbid_offline(url)
+        try:
+            fetch_one(Wanted(url, path), tries=tries, seconds=timeout, rate=bytes_a_second)
+        except RunFailed as error:
+            raise RunFailed(f"{url}: {error}") from None
+
+    files = wanted_files(sources, out, base, keep_paths, limit, fetch_list)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; -o names a folder")
+    with Progress("fetch", len(files), quiet) as progress:
+
+        def watch(done: int, size: int) -> None:
+            pace = size / max(time.monotonic() - begin, 1e-3)
+            progress.update(done, f"{format_bytes(size)}, {format_bytes(pace)}/s")
+
+        outcome = download(files, tries, parallel, bytes_a_second, timeout, watch=watch, say=say)
+    seconds = time.monotonic() - begin
+    if as_json:
+        summary = {
+            "files": len(files),
+            "fetched": len(outcome.fetched),
+            "there": len(outcome.there),
+            "failed": [{"url": u, "reason": r} for u, r in outcome.failed.items()],
+            "bytes": outcome.bytes,
+            "seconds": round(seconds, 3),
+            "paths": [str(f.target) for f in files if f.url not in outcome.failed],
+        }
+        print(json.dumps(summary, ensure_ascii=False))
+    elif not quiet:
+        there = f", {len(outcome.there)} were there" if outcome.there else ""
+        count = "1 file" if len(outcome.fetched) == 1 else f"{len(outcome.fetched)} files"
+        say(f"fetched {count}, {format_bytes(outcome.bytes)} in {seconds:.0f} s{there}: {out}")
+    if outcome.failed:
+        raise RunFailed(
+            f"{len(outcome.failed)} of {len(files)} files did not come; the same command tries them"
+            " again and goes on where they stopped"
+        )

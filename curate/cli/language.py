@@ -1,112 +1,82 @@
-"""`llmcurate language`."""
+"""`llmcurate language`: label documents by language; train and evaluate models."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.cli.groups import DEFAULT, DefaultGroup
-from curate.cli.options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli.options import DEFAULT, Inputs, Json, Page, Sets, group, run_steps
+from curate.cli.settings import command
+from curate.errors import UsageError
 
-language_app = typer.Typer(
-    cls=DefaultGroup,
-    rich_markup_mode=None,
-    help="Label documents by language and keep some (language IN...); train and evaluate models.",
-)
-Label = Annotated[str, typer.Option(help="Column that holds the labels.")]
+if TYPE_CHECKING:
+    from curate.api import How
+
+language_app = group("language", "Label documents by language (language IN...).", default=True)
 
 
-@language_app.command(DEFAULT, hidden=True)
-def language(
-    inputs: Inputs = None,
-    out: Out = None,
-    keep: Annotated[
-        str, typer.Option(help="Labels or ISO 639 codes, comma between; none: keep all.")
-    ] = "",
-    threshold: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Least score; 0.65 where --keep is given."),
-    ] = None,
-    model: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="fastText model; else LLMCURATE_LID_MODEL, else lid.176.ftz."),
-    ] = None,
-    min_chars: Annotated[
-        int, typer.Option(min=0, help="Label shorter documents, but drop none of them.")
-    ] = 0,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Label each line too: shares of languages as columns.")
-    ] = False,
-    sets: Sets = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
+@command(language_app, "language", DEFAULT, hidden=True)
+def language(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
     """Label documents by language; with --keep drop the others, each with its reason.
 
-    Example: llmcurate language corpus/ -o out --keep en,de
+    \b
+    Example:
+    llmcurate language corpus/ -o out --keep en,de
     """
-    from curate.cli import commands
-
-    given = {"keep": keep, "threshold": threshold, "model": model}
-    given |= {"min_chars": min_chars, "lines": lines}
-    settings = {name: value for name, value in given.items() if value not in (None, "", False)}
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.steps("language", [("language", settings)], inputs or [], how, tuple(sets or ()))
+    run_steps("language", [("language", settings)], inputs, how, sets)
 
 
-@language_app.command("train")
-def language_train(
-    inputs: Inputs = None,
-    out: Out = None,
-    label: Label = "lang",
-    epochs: Annotated[int, typer.Option(min=1)] = 10,
-    piece_chars: Annotated[
-        int, typer.Option(min=0, help="Cut documents into such pieces; 0: whole.")
-    ] = 0,
-    quantize: Annotated[
-        bool, typer.Option("--quantize", help="Write the compressed form, language.ftz.")
-    ] = False,
-    held_out: Annotated[float, typer.Option(help="Share of texts to measure with.")] = 0.05,
-    seed: Annotated[int, typer.Option()] = 0,
-    sets: Sets = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
-    """Train a fastText model on labelled documents: language.bin and card.json.
+@command(language_app, "language_model", "train", flags={"column": "--label"})
+def language_train(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+    """Train a fastText model on labelled documents.
 
-    Example: llmcurate language train labelled.jsonl -o model --label lang --piece-chars 300
+    Writes language.bin (or the compressed language.ftz) and card.json.
+
+    \b
+    Example:
+    llmcurate language train labelled.jsonl -o model --label lang --piece-chars 300
     """
-    from curate.cli import commands
-
-    settings = {"column": label, "epochs": epochs, "piece_chars": piece_chars}
-    settings |= {"quantize": quantize, "held_out": held_out, "seed": seed}
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    steps = [("language_model", settings)]
-    commands.steps("language-model", steps, inputs or [], how, tuple(sets or ()))
+    run_steps("language-model", [("language_model", settings)], inputs, how, sets)
 
 
 @language_app.command("evaluate")
 def language_evaluate(
     model: Annotated[Path, typer.Argument(help="A fastText model.")],
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
-    label: Label = "lang",
-    max_chars: Annotated[int, typer.Option(min=0, help="Look at so many; 0: all.")] = 0,
-    out: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("-o", "--out", help="Folder for the figures: evaluation.json and .html."),
-    ] = None,
+    label: Annotated[str, typer.Option(help="Column that holds the labels.")] = "lang",
+    max_chars: Annotated[
+        int, typer.Option(min=0, help="Look at the first characters only, so many. 0 is all.")
+    ] = 0,
+    out: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on labelled documents: F1 by language, confusions, calibration; -o a page.
+    """Measure a model on labelled documents.
 
-    Example: llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
+    Shows F1 by language, confusions and calibration; -o writes a page.
+
+    \b
+    Example:
+    llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
     """
-    from curate.cli import commands
+    from curate.corpus.direct import DirectInput
+    from curate.inspect.evaluate.language import evaluate, write
+    from curate.run.driver import make_plan
+    from curate.scoring.language.scores import table
+    from curate.steps.recipe import build
+    from curate.terminal.progress import say
 
-    commands.evaluate_language(model, label, max_chars, inputs, out, as_json)
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
+    plan = make_plan(build("evaluate", []), inputs)
+    for notice in plan.inputs.notices:
+        say(notice)
+    documents = DirectInput(plan.inputs, plan.recipe.read)
+    figures = evaluate(model, documents.batches(None), label, max_chars)
+    figures["corrupt"] = documents.tally["corrupt"]
+    if out is not None:
+        for path in write(figures, inputs, out):
+            say(f"wrote {path}", as_json)
+    print(json.dumps(figures, ensure_ascii=False) if as_json else table(figures))

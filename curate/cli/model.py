@@ -1,19 +1,22 @@
-"""`llmcurate model`: models on paper."""
+"""`llmcurate model`: what models are made of and cost, before anything is trained."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-from typing import Annotated, Optional
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json
+from curate.cli.options import Json, group
+from curate.errors import UsageError
 
-model_app = typer.Typer(
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="What models are made of and cost, before anything is trained.",
-)
+if TYPE_CHECKING:
+    from train.model.config import ModelConfig
+
+model_app = group("model", "Show what models are made of and cost.")
 
 
 @model_app.command("show")
@@ -21,43 +24,204 @@ def model_show(
     model: Annotated[
         str, typer.Argument(help="A preset, or a folder that a model was trained into.")
     ],
-    gpu: Annotated[str, typer.Option(help="H200, H100, A100 80GB, L40S, RTX 4090, ...")] = "H200",
+    gpu: Annotated[
+        str, typer.Option(help="GPU to plan for: H200, H100, A100 80GB, L40S, RTX 4090, ...")
+    ] = "H200",
     rows: Annotated[int, typer.Option(help="Rows of a step on one GPU.", min=1)] = 8,
     context: Annotated[
-        Optional[int], typer.Option(help="Tokens of a row; the model's own, at most 4096.", min=1)
+        Optional[int],
+        typer.Option(help="Tokens of a row. The default is the model's own, at most 4096.", min=1),
     ] = None,
     batch: Annotated[int, typer.Option(help="Texts decoded at once.", min=1)] = 1,
-    vocab: Annotated[Optional[int], typer.Option(help="Another vocabulary.", min=1)] = None,
-    precision: Annotated[str, typer.Option(help="bf16 (autocast) or fp32.")] = "bf16",
-    optimizer: Annotated[str, typer.Option(help="adamw, muon, lion or adafactor.")] = "adamw",
+    vocab: Annotated[
+        Optional[int], typer.Option(help="Size of another vocabulary than the model's.", min=1)
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(help="Precision of training: bf16 (autocast) or fp32.")
+    ] = "bf16",
+    optimizer: Annotated[
+        str, typer.Option(help="Optimiser of training: adamw, muon, lion or adafactor.")
+    ] = "adamw",
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Keep no activations inside blocks.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what a model is made of, costs and needs, and what bounds each operation.
+    """Show a model: parts, costs, memory, bounds.
 
-    Example: llmcurate model show llama3-8b --gpu H200 --context 8192
+    Shows what it is made of, what training and decoding take, and what bounds each operation.
+
+    \b
+    Example:
+    llmcurate model show llama3-8b --gpu H200 --context 8192
     """
-    from curate.cli import model_commands as commands_model
+    from curate.cli.training import needs_training
 
-    commands_model.show(
-        model,
-        gpu=gpu,
-        rows=rows,
-        context=context,
-        batch=batch,
-        vocab=vocab,
-        precision=precision,
-        optimizer=optimizer,
-        recompute=recompute,
-        as_json=as_json,
-    )
+    if precision not in ("bf16", "fp32"):
+        raise UsageError(f"--precision is {precision!r}: choose bf16 or fp32")
+    with needs_training():
+        from train.measure.describe import describe, find_gpu
+        from train.measure.estimate import STATES
+        from train.model.presets import OWN
+
+        if optimizer not in STATES:
+            raise UsageError(f"--optimizer is {optimizer!r}: choose one of {', '.join(STATES)}")
+        config = _config(model, vocab)
+        facts = describe(
+            config,
+            device=find_gpu(gpu),
+            rows=rows,
+            context=context or min(config.context, 4096),
+            batch=batch,
+            precision=precision,
+            optimizer=optimizer,
+            recompute=recompute,
+            preset=None if Path(model).is_dir() or model in OWN else model,
+        )
+    print(json.dumps(facts) if as_json else "\n".join(model_lines(model, facts)))
+
+
+def _config(model: str, vocab: int | None) -> ModelConfig:
+    """A preset, or the configuration of a trained model."""
+    import dataclasses
+
+    from train.model.presets import PRESETS, preset
+    from train.runs.checkpoint import load_plan, newest
+
+    folder = Path(model)
+    if model not in PRESETS and folder.is_dir():
+        checkpoint = newest(folder / "checkpoints")
+        if checkpoint is None:
+            raise UsageError(f"{model}: no finished checkpoint in this folder")
+        config = load_plan(checkpoint).model
+        return dataclasses.replace(config, vocab=vocab or config.vocab)
+    return preset(model, vocab=vocab)
 
 
 @model_app.command("list")
 def model_list(as_json: Json = False) -> None:
-    """Print the presets: names, parameters, architecture."""
-    from curate.cli import model_commands as commands_model
+    """List the presets: names, parameters, architecture."""
+    from curate.cli.training import needs_training
 
-    commands_model.presets(as_json)
+    with needs_training():
+        from train.measure.accounting import parameters
+        from train.measure.architecture import row
+        from train.model.presets import PRESETS
+
+        facts = []
+        for name, build in PRESETS.items():
+            config = build()
+            facts.append((name, parameters(config), row(config)))
+    if as_json:
+        listed = [{"name": name, "parameters": total, **row} for name, total, row in facts]
+        print(json.dumps(listed))
+    else:
+        print("\n".join(preset_lines(facts)))
+
+
+def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
+    """The facts of ``train.measure.describe.describe`` as lines of text."""
+    config, counted, gpu = facts["config"], facts["parameters"], facts["gpu"]
+    yield f"{name}: {_parameters(counted['total'])} parameters"
+    yield ""
+    sizes = ("layers", "hidden", "heads", "kv_heads", "head_dim", "mlp_hidden", "vocab", "context")
+    yield "  " + ", ".join(f"{key} {config[key]:,}" for key in sizes)
+    yield from _rows([(key, value) for key, value in facts["row"].items()])
+    yield ""
+    yield "Parameters"
+    yield from _rows(
+        [
+            (key, f"{value:,}", f"{100 * value / counted['total']:.1f} %")
+            for key, value in counted.items()
+            if value
+        ]
+    )
+    yield ""
+    yield f"A token, at context {facts['context']:,}"
+    yield from _rows(
+        [
+            ("training", f"{_count(facts['training_flops_per_token'])}FLOP"),
+            (
+                f"at the peak of one {gpu['name']}",
+                f"{facts['tokens_per_second_at_peak']:,.0f} tokens/s",
+            ),
+            ("keys and values, bf16", f"{facts['cache_bytes_per_token']:,} bytes"),
+        ]
+    )
+    yield ""
+    memory = facts["memory"]
+    how = f"{facts['rows']} rows of {facts['context']:,} tokens, {facts['precision']}"
+    how += f", {facts['optimizer']}" + (", recompute" if facts["recompute"] else "")
+    yield f"Training memory ({how})"
+    kinds = ("weights", "gradients", "optimizer", "activations", "peak")
+    yield from _rows([(key, _bytes(memory[key])) for key in kinds])
+    verdict = "fits" if facts["fits"] else "does not fit"
+    yield f"  {verdict} in the {_bytes(gpu['memory'])} of one {gpu['name']}"
+    yield ""
+    texts = "one text" if facts["batch"] == 1 else f"{facts['batch']} texts"
+    yield (
+        f"FLOPs a byte, one layer: below {gpu['ridge']:.0f} memory bounds the {gpu['name']} "
+        f"(decoding {texts}: {_bytes(facts['cache_bytes'])} of keys and values)"
+    )
+    pairs = zip(facts["training"], facts["decoding"], strict=True)
+    yield from _rows(
+        [("", "training", "", "decoding", "")]
+        + [(a["name"], _ratio(a), a["bound"], _ratio(b), b["bound"]) for a, b in pairs]
+    )
+
+
+def preset_lines(facts: Iterable[tuple[str, int, dict[str, str]]]) -> Iterator[str]:
+    """A line a preset: name, parameters, what sets it apart."""
+    yield from _rows(
+        [("name", "parameters", "norm", "position", "attention", "feed-forward")]
+        + [
+            (
+                name,
+                _parameters(total),
+                row["norm"] + (", parallel" if row["block"] == "parallel" else ""),
+                row["position"],
+                row["attention"],
+                row["feed-forward"],
+            )
+            for name, total, row in facts
+        ]
+    )
+
+
+def _rows(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Columns as wide as their widest cell; numbers to the right, past the first."""
+    count = max(map(len, rows))
+    widths = [max((len(row[i]) for row in rows if i < len(row)), default=0) for i in range(count)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column and cell[:1].isdigit() else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
+        ]
+        yield ("  " + "  ".join(cells)).rstrip()
+
+
+def _ratio(operation: dict[str, Any]) -> str:
+    value = operation["intensity"]
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _parameters(value: int) -> str:
+    return _count(value).replace("G", "B")
+
+
+def _count(value: float) -> str:
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value:g} "
+
+
+def _bytes(value: float) -> str:
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= size:
+            return (
+                f"{value / size:,.2f} {unit}"
+                if value < 100 * size
+                else f"{value / size:,.0f} {unit}"
+            )
+    return f"{value:.0f} bytes"

@@ -1,63 +1,199 @@
-"""The options that commands on documents share."""
+"""The app, the options that its commands share, and groups of commands."""
 
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from typer.core import TyperGroup
+
+from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.api import How
+    from curate.run.workspace import Workspace
+
+DEFAULT = "default"
+# The commands in the order of `llmcurate --help`: from the web to a model, then looking at runs.
+ORDER = (
+    "init run fetch extract filter dedup decontaminate language quality perplexity mix refresh"
+    " forget tokenizer pretrain generate model which import export stats explain whatif"
+    " browse search schema demo"
+).split()
+
+
+class Root(TyperGroup):
+    """All commands, in an order to read them in."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of ORDER, others behind them."""
+        rank = {name: i for i, name in enumerate(ORDER)}
+        return sorted(self.commands, key=lambda name: rank.get(name, len(rank)))
+
+
+app = typer.Typer(
+    name="llmcurate",
+    cls=Root,
+    help="Web archives to a language model's training data, and a model trained on it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 Inputs = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Argument(metavar="[IN]...", help="Files, folders or URLs; in a workspace: the newest."),
+    Optional[list[str]],
+    typer.Argument(
+        metavar="[IN]...",
+        help="Files, folders or URLs. In a workspace the default is the newest corpus.",
+    ),
 ]
 Out = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("-o", "--out", help="Folder (or URL) to write; in a workspace: the next run."),
+    Optional[Path],
+    typer.Option(
+        "-o",
+        "--out",
+        help="Folder or URL to write. In a workspace the default is the next run.",
+    ),
 ]
-Workers = Annotated[int, typer.Option(help="Worker processes; 0: one a core.", min=0)]
+Page = Annotated[
+    Optional[Path], typer.Option("-o", "--out", help="Folder for the figures and a page of them.")
+]
+Workers = Annotated[int, typer.Option(help="Number of worker processes. 0 is one a core.", min=0)]
 EngineName = Annotated[
     str,
-    typer.Option("--engine", metavar="local|ray", help="Where the work is done: here, or on Ray."),
+    typer.Option("--engine", metavar="local|ray", help="Where the work is done: here or on Ray."),
 ]
 Address = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(metavar="HOST:PORT", help="ray: a cluster that runs; without it one starts here."),
+    Optional[str],
+    typer.Option(
+        metavar="HOST:PORT",
+        help="With --engine ray: a running cluster. Without it a cluster starts here.",
+    ),
 ]
 Exchange = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(metavar="URL", help="ray: a store for files, where machines share no folder."),
+    Optional[str],
+    typer.Option(
+        metavar="URL",
+        help="With --engine ray: a store for files, where machines share no folder.",
+    ),
 ]
 Scratch = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(help="Where the run works if OUT is a URL: by default in the user's cache."),
+    Optional[Path],
+    typer.Option(
+        help="Where the run works if OUT is a URL. The default is in the user's cache folder."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan, what it would take, and stop.")
+    bool, typer.Option("--dry-run", help="Print the plan and what it would take, and stop.")
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")]
 Sets = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable."),
+    Optional[list[str]],
+    typer.Option("--set", metavar="STEP.KEY=VALUE", help="Change one setting; repeatable."),
 ]
 
 
 def how_of(
-    out: Path | None,
-    workers: int,
-    as_json: bool,
-    dry_run: bool,
-    quiet: bool,
-    engine: str = "local",
-    address: str | None = None,
-    scratch: Path | None = None,
-    exchange: str | None = None,
+    out: Out = None,
+    workers: Workers = 0,
+    as_json: Json = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
 ) -> How:
-    """The shared options as one value."""
+    """The options of a command on documents."""
+    from curate.api import How
+
+    return How(out, workers, as_json, dry_run, quiet)
+
+
+def how_anywhere(
+    out: Out = None,
+    workers: Workers = 0,
+    engine: EngineName = "local",
+    address: Address = None,
+    exchange: Exchange = None,
+    scratch: Scratch = None,
+    as_json: Json = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> How:
+    """The options of a command on documents that engines may run elsewhere."""
     from curate.api import How
 
     return How(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)
+
+
+def workspace(missing: str) -> Workspace:
+    """The workspace that the command was given in; UsageError names what is missing otherwise."""
+    from curate.run.workspace import FILE, find
+
+    space = find()
+    if space is None:
+        raise UsageError(
+            f"give {missing}, or work in a workspace (a folder with {FILE}: `llmcurate init`)"
+        )
+    return space
+
+
+def corpus_of(inputs: list[str] | None) -> list[str]:
+    """The inputs of a command; in a workspace by default its newest corpus."""
+    return inputs or [str(workspace("IN").need("corpus", "llmcurate run RECIPE IN..."))]
+
+
+def run_steps(
+    title: str,
+    steps: list[tuple[str, dict[str, Any]]],
+    inputs: list[str] | None,
+    how: How,
+    sets: list[str] | None = None,
+) -> None:
+    """Runs a recipe of the steps."""
+    from curate.api import execute
+    from curate.steps.recipe import compose
+
+    execute(compose(title, steps, tuple(sets or ())), inputs or [], how, title)
+
+
+class DefaultGroup(TyperGroup):
+    """`group IN...` runs the hidden command named `default`; `group sub` runs `sub`.
+
+    `group --help` shows the default's help, and the subcommands behind it.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """A first word that is no subcommand is an argument of the default command."""
+        visible = [n for n, c in self.commands.items() if n != DEFAULT and not c.hidden]
+        help_of_group = bool(visible) and args[:1] in (["--help"], ["-h"])
+        if not help_of_group and (not args or args[0] not in self.commands):
+            args = [DEFAULT, *args]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Names the default command nothing: usage lines read `llmcurate dedup`, as typed."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return ("" if name == DEFAULT else name), command, rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help of the default command, then the subcommands."""
+        action = self.commands[DEFAULT]
+        if hasattr(action, "offer"):
+            action.offer([])
+        inner = type(ctx)(action, parent=ctx.parent, info_name=ctx.info_name)
+        action.format_usage(inner, formatter)
+        action.format_help_text(inner, formatter)
+        action.format_options(inner, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def group(name: str, help: str, default: bool = False) -> typer.Typer:
+    """A new group of commands of the app; default: whether it is itself a command."""
+    kind = DefaultGroup if default else TyperGroup
+    commands = typer.Typer(cls=kind, rich_markup_mode=None, no_args_is_help=not default, help=help)
+    app.add_typer(commands, name=name)
+    return commands

@@ -1,142 +1,159 @@
-"""`llmcurate perplexity`."""
+"""`llmcurate perplexity`: documents by how expected they are; n-gram models."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.groups import DEFAULT, DefaultGroup
-from curate.cli.options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli.options import DEFAULT, Inputs, Json, Sets, group, run_steps
+from curate.cli.settings import command
+from curate.errors import UsageError
 
-perplexity_app = typer.Typer(
-    cls=DefaultGroup,
-    rich_markup_mode=None,
-    help="Sort documents by how expected they are to an n-gram model; train and convert models.",
+if TYPE_CHECKING:
+    from curate.api import How
+
+SHOWN_CHARS = 100  # of a text in the table
+BATCH = 1000  # texts
+
+perplexity_app = group(
+    "perplexity", "Sort documents by perplexity (perplexity IN...).", default=True
 )
-Variant = Annotated[str, typer.Option(help="plain (lines as written) or ccnet (its normal form).")]
 
 
-@perplexity_app.command(DEFAULT, hidden=True)
-def perplexity(
-    inputs: Inputs = None,
-    out: Out = None,
-    model: Annotated[
-        Optional[str],
-        typer.Option(help="perplexity.bin; with {lang} in its path one for each language."),
-    ] = None,
-    keep: Annotated[
-        str, typer.Option(help="Of head, middle, tail, all; comma between. None: keep everything.")
-    ] = "",
-    head: Annotated[float, typer.Option(help="Percentile under which is head.")] = 30.0,
-    tail: Annotated[float, typer.Option(help="Percentile from which on is tail.")] = 60.0,
-    cutoffs: Annotated[
-        str, typer.Option(help="own (percentiles of this corpus), or ccnet with its own models.")
-    ] = "own",
-    least: Annotated[
-        Optional[float], typer.Option(help="Drop what has a lower perplexity: near-copies.")
-    ] = None,
-    most: Annotated[Optional[float], typer.Option(help="Drop what has a higher one.")] = None,
-    sets: Sets = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
+@command(perplexity_app, "perplexity", DEFAULT, hidden=True)
+def perplexity(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
     """Score documents, sort them into head, middle and tail, and keep some.
 
-    Example: llmcurate perplexity corpus/ -o out --model models/{lang}.bin --keep head,middle
+    \b
+    Example:
+    llmcurate perplexity corpus/ -o out --model models/{lang}.bin --keep head,middle
     """
-    from curate.cli import commands
-
-    given = {"model": model, "keep": keep, "least": least, "most": most}
-    settings = {name: value for name, value in given.items() if value not in (None, "")}
-    settings |= {"head": head, "tail": tail, "cutoffs": cutoffs}
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.steps("perplexity", [("perplexity", settings)], inputs or [], how, tuple(sets or ()))
+    run_steps("perplexity", [("perplexity", settings)], inputs, how, sets)
 
 
-@perplexity_app.command("train")
+@command(perplexity_app, "perplexity_model", "train")
 def perplexity_train(
-    inputs: Inputs = None,
-    out: Out = None,
-    order: Annotated[int, typer.Option(help="Words of the longest n-grams, 2 to 6.")] = 5,
-    variant: Variant = "plain",
-    unit: Annotated[
-        str, typer.Option(help="whitespace or words; pieces follows from --pieces and --vocab.")
-    ] = "whitespace",
-    pieces: Annotated[
-        Optional[Path], typer.Option(help="A SentencePiece model that cuts texts.")
-    ] = None,
-    vocab: Annotated[
-        Optional[int], typer.Option(help="Train so many SentencePiece pieces first.", min=8)
-    ] = None,
-    prune: Annotated[
-        str, typer.Option(help="Leave out n-grams that come so often or less: 0,0,1.")
-    ] = "0",
-    min_count: Annotated[int, typer.Option(help="Rarer words are unknown.", min=1)] = 1,
-    discount_fallback: Annotated[
-        bool, typer.Option("--discount-fallback", help="Discounts 0.5, 1, 1.5 for tiny corpora.")
-    ] = False,
-    arpa: Annotated[bool, typer.Option("--arpa", help="Write perplexity.arpa too.")] = False,
-    memory_mib: Annotated[int, typer.Option(help="Memory for sorting n-grams.", min=1)] = 1024,
-    sets: Sets = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
+    inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any
 ) -> None:
-    """Train a Kneser-Ney model on documents: perplexity.bin and card.json.
+    """Train a Kneser-Ney model on documents.
 
-    Example: llmcurate perplexity train wikipedia.jsonl -o model --variant ccnet --vocab 65536
+    Writes perplexity.bin and card.json.
+
+    \b
+    Example:
+    llmcurate perplexity train wikipedia.jsonl -o model --variant ccnet --vocab 65536
     """
-    from curate.cli import commands
-
-    settings: dict[str, object] = {"order": order, "variant": variant, "prune": prune}
-    settings |= {"min_count": min_count, "discount_fallback": discount_fallback, "arpa": arpa}
-    settings |= {"memory_mib": memory_mib}
-    if pieces or vocab:
-        settings |= {"pieces": str(pieces)} if pieces else {}
-        settings |= {"vocab": vocab} if vocab else {}
-    else:
-        settings["unit"] = unit
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    steps = [("perplexity_model", settings)]
-    commands.steps("perplexity-model", steps, inputs or [], how, tuple(sets or ()))
+    run_steps("perplexity-model", [("perplexity_model", settings)], inputs, how, sets)
 
 
 @perplexity_app.command("score")
 def perplexity_score(
-    model: Annotated[Path, typer.Argument(help="perplexity.bin.")],
-    file: Annotated[Optional[Path], typer.Argument(help="A text; none or -: stdin.")] = None,
-    by: Annotated[str, typer.Option(help="line, paragraph or document.")] = "line",
+    model: Annotated[Path, typer.Argument(help="A model, perplexity.bin.")],
+    file: Annotated[
+        Optional[Path], typer.Argument(help="A text. The default, and -, is standard input.")
+    ] = None,
+    by: Annotated[str, typer.Option(help="Texts to score: line, paragraph or document.")] = "line",
     as_json: Json = False,
 ) -> None:
     """Print the perplexity of every line of a text.
 
-    Example: llmcurate perplexity score model/perplexity.bin essay.txt --by paragraph
+    \b
+    Example:
+    llmcurate perplexity score model/perplexity.bin essay.txt --by paragraph
     """
-    from curate.cli.perplexity_commands import score
+    import json
+    import math
 
-    score(model, file, by, as_json)
+    import pyarrow as pa
+
+    from curate.scoring.perplexity.model import NgramModel
+
+    texts = _texts(file, by)
+    opened = NgramModel.open(model, whole=True)
+    if not as_json:
+        print(f"{'perplexity':>12} {'words':>7} {'log10':>12}  text")
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        array = pa.array(batch, pa.large_string())
+        scores, values = opened.by_document(array), opened.perplexity(array)
+        columns = (values, scores.length, scores.log10)
+        for value, length, log10, text in zip(*(c.tolist() for c in columns), batch, strict=True):
+            finite = not math.isnan(value)
+            if as_json:
+                row = {"perplexity": value if finite else None, "words": length, "log10": log10}
+                print(json.dumps({**row, "text": text}, ensure_ascii=False))
+            else:
+                shown = " ".join(text.split())[:SHOWN_CHARS]
+                shown = "".join(c if c.isprintable() else "\ufffd" for c in shown)
+                number = f"{value:12.1f}" if finite else f"{'none':>12}"
+                print(f"{number} {length:7d} {log10:12.3f}  {shown}")
+
+
+def _texts(file: Path | None, by: str) -> list[str]:
+    """The lines, paragraphs or whole of a file, without blank ones."""
+    import re
+    import sys
+
+    if by not in ("line", "paragraph", "document"):
+        raise UsageError(f"--by {by}: line, paragraph or document")
+    try:
+        if file is None or str(file) == "-":
+            raw = sys.stdin.buffer.read()
+        else:
+            raw = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    text = raw.decode("utf-8", "replace")
+    if by == "document":
+        texts = [text]
+    elif by == "line":
+        texts = text.splitlines()
+    else:
+        texts = re.split(r"\n[^\S\n]*(?:\n[^\S\n]*)+", text)
+    return [t for t in texts if t.strip()]
 
 
 @perplexity_app.command("convert")
 def perplexity_convert(
     source: Annotated[Path, typer.Argument(help="perplexity.bin, or an ARPA file.")],
     target: Annotated[Path, typer.Argument(help="The other form: *.arpa, or any other name.")],
-    variant: Variant = "plain",
-    unit: Annotated[str, typer.Option(help="whitespace or words.")] = "whitespace",
+    variant: Annotated[
+        str, typer.Option(help="Text that it reads: plain (as written) or ccnet (its normal form).")
+    ] = "plain",
+    unit: Annotated[str, typer.Option(help="Words of the model: whitespace or words.")] = (
+        "whitespace"
+    ),
     pieces: Annotated[
-        Optional[Path], typer.Option(help="The SentencePiece model that its words are of.")
+        Optional[Path], typer.Option(help="The SentencePiece model whose tokens are its words.")
     ] = None,
 ) -> None:
-    """Convert a model between ARPA and llmcurate's binary form.
+    """Convert a model between ARPA and llmcurate's form.
 
-    Example: llmcurate perplexity convert kenlm.arpa model.bin --pieces sp.model --variant ccnet
+    \b
+    Example:
+    llmcurate perplexity convert kenlm.arpa model.bin --pieces sp.model --variant ccnet
     """
-    from curate.cli.perplexity_commands import convert
+    from curate.scoring.perplexity.arpa import read_arpa, write_arpa
+    from curate.scoring.perplexity.model_file import read_model, write_model
+    from curate.scoring.perplexity.sentences import Unit, Variant, load_pieces
 
-    convert(source, target, variant, unit, pieces)
+    if target.suffix == ".arpa":
+        write_arpa(target, read_model(source, whole=True))
+    else:
+        if variant not in ("plain", "ccnet") or unit not in ("whitespace", "words"):
+            raise UsageError("--variant is plain or ccnet, --unit whitespace or words")
+        form: Variant = "ccnet" if variant == "ccnet" else "plain"
+        cut: Unit = "words" if unit == "words" else "whitespace"
+        data = b""
+        if pieces is not None:
+            try:
+                data = pieces.read_bytes()
+            except OSError as error:
+                raise UsageError(f"cannot read {pieces}: {error.strerror}") from None
+            load_pieces(data, str(pieces))
+            cut = "pieces"
+        write_model(target, read_arpa(source, form, cut, data, {"arpa": source.name}))
+    print(f"wrote {target}")

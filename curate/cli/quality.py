@@ -1,20 +1,25 @@
-"""`llmcurate quality`."""
+"""`llmcurate quality`: documents by a classifier's score; train and evaluate classifiers."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.groups import DEFAULT, DefaultGroup
-from curate.cli.options import DryRun, Inputs, Json, Out, Quiet, Sets, Workers, how_of
+from curate.cli.options import DEFAULT, Inputs, Json, Page, Sets, group, run_steps
+from curate.cli.settings import command
+from curate.errors import UsageError
 
-quality_app = typer.Typer(
-    cls=DefaultGroup,
-    rich_markup_mode=None,
-    help="Score documents by a quality classifier (quality IN...); train and evaluate models.",
+if TYPE_CHECKING:
+    from curate.api import How
+
+NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
+
+quality_app = group(
+    "quality", "Score documents by a quality classifier (quality IN...).", default=True
 )
 Positive = Annotated[
     list[str], typer.Option("--positive", metavar="IN", help="Good documents; repeatable.")
@@ -23,46 +28,21 @@ Negative = Annotated[
     list[str], typer.Option("--negative", metavar="IN", help="Documents as they come; repeatable.")
 ]
 Label = Annotated[
-    Optional[str], typer.Option(help="Label that is scored; none: hq, or the one beside cc.")
+    Optional[str],
+    typer.Option(help="Label that is scored. The default is hq, or the one beside cc."),
 ]
 Model = Annotated[Path, typer.Argument(help="A fastText model.")]
 
 
-@quality_app.command(DEFAULT, hidden=True)
-def quality(
-    inputs: Inputs = None,
-    out: Out = None,
-    model: Annotated[
-        Optional[str], typer.Option(help="fastText model; else LLMCURATE_QUALITY_MODEL.")
-    ] = None,
-    threshold: Annotated[
-        Optional[float], typer.Option(help="Drop what scores less; DCLM's model: 0.018112.")
-    ] = None,
-    keep_fraction: Annotated[
-        Optional[float], typer.Option(help="Keep this share of the corpus, the best.")
-    ] = None,
-    pareto: Annotated[
-        Optional[float], typer.Option(metavar="ALPHA", help="GPT-3's draw; theirs is 9.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
-    label: Label = None,
-    sets: Sets = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
+@command(quality_app, "quality", DEFAULT, hidden=True, flags={"score_label": "--label"})
+def quality(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
     """Score documents; drop those below a threshold, or all but a share, each with its reason.
 
-    Example: llmcurate quality corpus/ --model quality.bin --threshold 0.5 -o out
+    \b
+    Example:
+    llmcurate quality corpus/ --model quality.bin --threshold 0.5 -o out
     """
-    from curate.cli import commands
-
-    given = {"model": model, "threshold": threshold, "keep_fraction": keep_fraction}
-    given |= {"pareto": pareto, "seed": seed or None, "score_label": label}
-    settings = {name: value for name, value in given.items() if value is not None}
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.steps("quality", [("quality", settings)], inputs or [], how, tuple(sets or ()))
+    run_steps("quality", [("quality", settings)], inputs, how, sets)
 
 
 @quality_app.command("train")
@@ -70,20 +50,26 @@ def quality_train(
     positive: Positive,
     negative: Negative,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.")],
-    preset: Annotated[str, typer.Option(help="dclm, llama or gpt3.")] = "dclm",
+    preset: Annotated[
+        str, typer.Option(help="Published settings to start from: dclm, llama or gpt3.")
+    ] = "dclm",
     balance: Annotated[
-        bool, typer.Option("--balance", help="As many of the larger set as of the smaller.")
+        bool, typer.Option("--balance", help="Take as many of the larger set as of the smaller.")
     ] = False,
     samples: Annotated[
-        int, typer.Option(min=0, help="Most documents of each set, by hash; 0: all.")
+        int, typer.Option(min=0, help="Most documents of each set, drawn by hash. 0 is all.")
     ] = 0,
     held_out: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Share of texts to measure with, by hash.")
+        float, typer.Option(min=0, max=0.9, help="Share of texts to measure with, drawn by hash.")
     ] = 0.1,
-    word_ngrams: Annotated[Optional[int], typer.Option(min=1, max=5)] = None,
-    dim: Annotated[Optional[int], typer.Option(min=1, max=1000)] = None,
-    epochs: Annotated[Optional[int], typer.Option(min=1)] = None,
-    lr: Annotated[Optional[float], typer.Option(min=0)] = None,
+    word_ngrams: Annotated[
+        Optional[int], typer.Option(min=1, max=5, help="Words of the longest n-grams.")
+    ] = None,
+    dim: Annotated[
+        Optional[int], typer.Option(min=1, max=1000, help="Dimensions of the vectors of words.")
+    ] = None,
+    epochs: Annotated[Optional[int], typer.Option(min=1, help="Passes over the texts.")] = None,
+    lr: Annotated[Optional[float], typer.Option(min=0, help="Learning rate.")] = None,
     min_count: Annotated[
         Optional[int], typer.Option(min=1, help="Times that a word must occur.")
     ] = None,
@@ -94,22 +80,51 @@ def quality_train(
         bool, typer.Option("--quantize", help="Write the compressed form, quality.ftz.")
     ] = False,
     cutoff: Annotated[
-        int, typer.Option(min=0, help="Words and n-grams kept when quantized; 0: all.")
+        int, typer.Option(min=0, help="Words and n-grams kept when quantized. 0 is all.")
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Decides the first weights.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Train a classifier of good documents: quality.bin and card.json.
+    """Train a classifier of good documents.
 
-    Example: llmcurate quality train --positive wiki.jsonl --negative web/ --balance -o model
+    Writes quality.bin and card.json.
+
+    \b
+    Example:
+    llmcurate quality train --positive wiki.jsonl --negative web/ --balance -o model
     """
-    from curate.cli import quality_commands as terminal
+    from dataclasses import replace
 
+    from curate.engines.local import call_apart
+    from curate.scoring.language.native import need_library
+    from curate.scoring.quality.inputs import Texts
+    from curate.scoring.quality.train import PRESETS, train
+
+    need_library()
+    if preset not in PRESETS:
+        raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
     given = {"word_ngrams": word_ngrams, "dim": dim, "epochs": epochs, "lr": lr}
     given |= {"min_count": min_count, "bucket": bucket, "held_out": held_out}
-    changed = {name: value for name, value in given.items() if value is not None}
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     changed |= {"quantize": quantize, "cutoff": cutoff, "seed": seed}
-    terminal.train(positive, negative, out, preset, changed, samples, balance, as_json)
+    good, rest = Texts(positive, as_json), Texts(negative, as_json)
+    training = replace(PRESETS[preset], **changed)
+    card = train(good, rest, out, training, call_apart, samples, balance, preset)
+    if as_json:
+        print(json.dumps(card, ensure_ascii=False))
+        return
+    trained = card["trained"]
+    print(f"trained on {trained['hq']} good documents and {trained['cc']} others")
+    held = card["held_out"]
+    print(_figures(held) if held else "held out: nothing of one of the sets, so no figures")
+    if held and held["deciles"][0]["least"] - held["deciles"][-1]["most"] < NARROW:
+        print(
+            "its scores lie close together and are no probabilities: for a threshold by number,"
+            " train on more documents, with more --epochs or a higher --lr"
+        )
+    print(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
 
 
 @quality_app.command("evaluate")
@@ -117,19 +132,26 @@ def quality_evaluate(
     model: Model,
     positive: Positive,
     negative: Negative,
-    out: Annotated[
-        Optional[Path], typer.Option("-o", "--out", help="Folder for a page with the curves.")
-    ] = None,
+    out: Page = None,
     label: Label = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a model: ROC AUC, average precision, deciles of scores, thresholds.
+    """Measure a model: ROC AUC, deciles, thresholds.
 
-    Example: llmcurate quality evaluate quality.bin --positive a.jsonl --negative b.jsonl -o out
+    Shows average precision and calibration too; -o writes a page with the curves.
+
+    \b
+    Example:
+    llmcurate quality evaluate quality.bin --positive a.jsonl --negative b.jsonl -o out
     """
-    from curate.cli import quality_commands as terminal
+    from curate.inspect.evaluate.quality import evaluate, write
+    from curate.terminal.progress import say
 
-    terminal.evaluate(model, positive, negative, out, label, as_json)
+    figures = evaluate(model, positive, negative, label, as_json)
+    if out is not None:
+        for path in write(figures, out):
+            say(f"wrote {path}", as_json)
+    print(json.dumps(figures, ensure_ascii=False) if as_json else text_of(figures))
 
 
 @quality_app.command("threshold")
@@ -144,8 +166,52 @@ def quality_threshold(
 ) -> None:
     """Print the threshold that keeps a fraction of a corpus.
 
-    Example: llmcurate quality threshold quality.bin corpus/ --keep 0.1
+    \b
+    Example:
+    llmcurate quality threshold quality.bin corpus/ --keep 0.1
     """
-    from curate.cli import quality_commands as terminal
+    from curate.scoring.quality.inputs import Texts, score_all
+    from curate.scoring.quality.measures import threshold_of
+    from curate.scoring.quality.model import Classifier
 
-    terminal.threshold(model, inputs, keep, label, as_json)
+    for fraction in keep:
+        if not 0 < fraction <= 1:
+            raise UsageError(f"--keep {fraction:g}: a fraction lies above 0 and is at most 1")
+    texts = Texts(inputs, as_json)
+    scores = score_all(Classifier(model, label), texts)
+    rows = []
+    for fraction in keep:
+        limit = threshold_of(scores, fraction)
+        kept = int((scores >= limit).sum())
+        rows.append({"keep": fraction, "threshold": limit, "kept": kept})
+    if as_json:
+        print(json.dumps({**texts.tally, "documents": len(scores), "thresholds": rows}))
+        return
+    for row in rows:
+        share = row["kept"] / len(scores)
+        print(
+            f"--threshold {row['threshold']!r} keeps {row['kept']} of {len(scores)} documents"
+            f" ({share:.2%})"
+        )
+
+
+def text_of(figures: dict[str, Any]) -> str:
+    """An evaluation for a terminal."""
+    lines = [_figures(figures), "  decile of scores           documents  positive"]
+    for row in figures["deciles"]:
+        span = f"{row['least']:.6f} to {row['most']:.6f}"
+        share = row["good"] / row["documents"]
+        lines.append(f"  {span:<26}{row['documents']:>10}{share:>10.1%}")
+    lines.append("  kept of the negatives       threshold  of the positives")
+    for row in figures["thresholds"]:
+        lines.append(f"  {row['kept']:<26.2%}{row['threshold']:>11.6f}{row['good_kept']:>18.2%}")
+    return "\n".join(lines)
+
+
+def _figures(figures: dict[str, Any]) -> str:
+    n = figures["documents"]
+    return (
+        f"{n['positive']} positive, {n['negative']} negative: ROC AUC {figures['roc_auc']:.4f},"
+        f" average precision {figures['average_precision']:.4f}, calibration error"
+        f" {figures['calibration']['error']:.4f}"
+    )

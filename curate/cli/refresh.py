@@ -1,26 +1,62 @@
-"""`llmcurate refresh` and `llmcurate forget`."""
+"""`llmcurate refresh` and `forget`: a corpus that grows, and what leaves it."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import json
+import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from curate.cli.options import Address, DryRun, EngineName, Exchange, Json, Quiet, Sets, Workers
+from curate.cli.options import (
+    Address,
+    DryRun,
+    EngineName,
+    Exchange,
+    Json,
+    Quiet,
+    Sets,
+    Workers,
+    app,
+)
+from curate.errors import CurateError, LockHeld, UsageError, disk_error
 
-Home = Annotated[Path, typer.Option("-o", "--out", metavar="HOME", help="The folder that grows.")]
+if TYPE_CHECKING:
+    from curate.refresh.outcome import How, Refreshed
+    from curate.refresh.monitoring import FailureHooks
+
+NOTHING_NEW = 3  # exit code
 
 
-def _option(text: str) -> object:
-    return typer.Option(help=text, show_default=False)
+@dataclass
+class Request:
+    """The command line of a refresh, but for the options of the work."""
+
+    recipe: str | None
+    inputs: list[str]
+    home: Path
+    lists: list[str]
+    base: str
+    sets: tuple[str, ...]
+    rollback: str | None
+    dry_run: bool
+    as_json: bool
+    logs: str
+    metrics: Path | None
+    hooks: FailureHooks
 
 
+@app.command()
 def refresh(
-    out: Home,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="HOME", help="The folder that grows.")
+    ],
     recipe: Annotated[
-        Optional[str], typer.Argument(help="A recipe file, or a shipped one by name.")
+        Optional[str], typer.Argument(help="A recipe file, or a shipped recipe by name.")
     ] = None,
     inputs: Annotated[
         Optional[list[str]],
@@ -31,26 +67,26 @@ def refresh(
         typer.Option("--list", help="A file of inputs, one a line; repeatable."),
     ] = None,
     base: Annotated[
-        Optional[str], _option("Where relative lines of lists begin: a folder or URL.")
+        Optional[str],
+        typer.Option(help="Folder or URL where relative lines of lists begin."),
     ] = None,
     changed: Annotated[
         str, typer.Option(help="Inputs that changed since they came: refuse, new or skip.")
     ] = "refuse",
     keep: Annotated[
-        Optional[int], typer.Option(help="Keep so many snapshots.", min=1, show_default=False)
+        Optional[int], typer.Option(help="Keep so many snapshots. The default is all.", min=1)
     ] = None,
     keep_days: Annotated[
         Optional[float],
-        typer.Option(help="Keep snapshots for so many days.", min=0, show_default=False),
+        typer.Option(help="Keep snapshots for so many days. The default is for ever.", min=0),
     ] = None,
     rollback: Annotated[
         Optional[str],
-        typer.Option(
-            metavar="NAME", help="Make snapshot NAME (or `parent`) current.", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="Make snapshot NAME (or `parent`) the current one."),
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="All inputs again, as after a change of the recipe.")
+        bool,
+        typer.Option("--rebuild", help="Take all inputs again, as after a change of the recipe."),
     ] = False,
     abandon: Annotated[
         bool, typer.Option("--abandon", help="Give up an unfinished refresh and begin anew.")
@@ -58,14 +94,22 @@ def refresh(
     products: Annotated[
         bool, typer.Option("--products", help="Make the recipe's products of the whole snapshot.")
     ] = False,
-    logs: Annotated[str, typer.Option(help="On stderr: text, or json (a line each).")] = "text",
+    logs: Annotated[
+        str, typer.Option(help="Form of messages on stderr: text, or json (a line each).")
+    ] = "text",
     metrics: Annotated[
-        Optional[Path], _option("A .prom file for Prometheus' textfile collector.")
+        Optional[Path],
+        typer.Option(help="Write a .prom file for Prometheus' textfile collector."),
     ] = None,
     on_failure: Annotated[
-        Optional[str], _option("A command for sh; it finds LLMCURATE_ERROR and _EXIT_CODE set.")
+        Optional[str],
+        typer.Option(
+            help="A command for sh on failure. LLMCURATE_ERROR and LLMCURATE_EXIT_CODE are set."
+        ),
     ] = None,
-    webhook: Annotated[Optional[str], _option("A URL that is sent JSON on failure.")] = None,
+    webhook: Annotated[
+        Optional[str], typer.Option(help="A URL that receives JSON on failure.")
+    ] = None,
     sets: Sets = None,
     workers: Workers = 0,
     engine: EngineName = "local",
@@ -75,18 +119,20 @@ def refresh(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take new inputs into a corpus: only them, compared with all that came before.
+    """Take new inputs into a corpus that grows.
 
-    Example: llmcurate refresh fineweb archives/ -o corpus-home --keep 7
+    Only new inputs are read; their documents are compared with all that came before. HOME/current
+    is the corpus. Exit codes: 0 new data, 3 nothing new, 1 failed, 75 busy.
 
-    HOME/current is the corpus. Exit codes: 0 new data, 3 nothing new, 1 failed, 75 busy.
+    \b
+    Example:
+    llmcurate refresh fineweb archives/ -o corpus-home --keep 7
     """
-    from curate.cli import refresh_commands as command
     from curate.engines.choose import check_engine
     from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How
 
-    asked = command.Asked(
+    request = Request(
         recipe,
         inputs or [],
         out,
@@ -103,18 +149,135 @@ def refresh(
     check_engine(engine, address, exchange)
     how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)
     how.engine, how.address, how.exchange = engine, address, exchange
-    code = command.refresh(asked, how)
+    code = _run(request, how)
     if code:
         raise typer.Exit(code)
 
 
+def _run(request: Request, how: How) -> int:
+    """Runs the refresh and prints a line, or one of JSON; returns the exit code. Hooks and metrics
+    learn of a failure before it is raised."""
+    from curate.refresh.monitoring import FIELDS, json_logs, write_metrics
+
+    if request.logs not in ("text", "json"):
+        raise UsageError(f"--logs {request.logs}: choose text or json")
+    began = time.perf_counter()
+    done: Refreshed | None = None
+    error: BaseException | None = None
+    code = 0
+    with json_logs(request.logs == "json") as log:
+        try:
+            done = _refresh(request, how)
+            code = 0 if done is None or done.new else NOTHING_NEW
+        except Exception as failure:
+            failure = disk_error(failure) or failure
+            error, code = failure, getattr(failure, "exit_code", 1)
+            text = (
+                str(error) if isinstance(error, CurateError) else f"{type(error).__name__}: {error}"
+            )
+            if log:
+                log.error("%s", text, extra={FIELDS: {"exit_code": code}})
+            if not isinstance(error, LockHeld):  # the one that holds it tells its own
+                request.hooks.call(request.home, text, code)
+        if request.metrics and not request.dry_run and not isinstance(error, LockHeld):
+            of_run = done.json() if done else {}
+            write_metrics(request.metrics, request.home, code, time.perf_counter() - began, of_run)
+        if log and done:
+            log.info("%s", done.line(), extra={FIELDS: done.json()})
+    if error is not None and (log is None or "--debug" in sys.argv):
+        raise error
+    return code
+
+
+def _refresh(request: Request, how: How) -> Refreshed | None:
+    from curate.formats.input_lists import expanded
+    from curate.refresh import run
+    from curate.refresh.inputs import CHANGED
+    from curate.run.homes import FILE
+    from curate.steps.recipe import load
+    from curate.terminal.progress import say
+
+    home = request.home
+    if how.changed not in CHANGED:
+        raise UsageError(f"--changed {how.changed}: choose {', '.join(CHANGED)}")
+    if request.rollback is not None:
+        if not (home / FILE).is_file():
+            raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
+        done = run.roll_back(home, request.rollback, how)
+        say("inputs that came after it count as new again", how.quiet)
+    elif request.recipe is None:
+        raise UsageError("name a recipe: llmcurate refresh RECIPE IN... -o HOME")
+    else:
+        given = expanded(request.inputs, request.lists, request.base)
+        recipe = load(request.recipe, request.sets)
+        if request.dry_run:
+            print("\n".join(run.preview(recipe, given, home, how)))
+            return None
+        done = run.refresh(recipe, given, home, how)
+    _tell(done, how, request.as_json)
+    return done
+
+
+def _tell(done: Refreshed, how: How, as_json: bool) -> None:
+    # Cron mails what is printed: with --quiet, only where something happened.
+    if (done.new and not as_json) or not how.quiet:
+        print(done.line())
+    if done.products and not how.quiet:
+        print(f"products: {done.products}")
+    if done.totals and not how.quiet:
+        print(f"report: {done.home / 'runs' / str(done.name) / 'report.html'}")
+    if as_json:
+        print(json.dumps(done.json(), ensure_ascii=False))
+
+
+def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
+    """How many documents that were taken out each entry means, the first 20 of them."""
+    import pyarrow.parquet as pq
+
+    from curate.refresh.removals import REMOVED, Removals
+    from curate.refresh.snapshot import GONE
+    from curate.run.homes import CURRENT
+
+    path = home / CURRENT / GONE
+    removed = pq.read_table(path) if path.exists() else REMOVED.empty_table()
+    return [(*entry, Removals.of([entry]).count(removed)) for entry in entries[:20]]
+
+
+def _entries(given: dict[str, list[str]], lists: list[Path]) -> list[tuple[str, str]]:
+    from curate.refresh.removals import KINDS, normal_domain
+
+    entries = [(kind, value) for kind, values in given.items() for value in values]
+    for path in lists:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise UsageError(f"--list {path}: {reason}") from None
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split(None, 1)
+            if not words or words[0].startswith("#"):
+                continue
+            if len(words) == 2 and words[0] in KINDS:
+                entries.append((words[0], words[1].strip()))
+            elif len(words) == 1 and "://" in words[0]:
+                entries.append(("url", words[0]))
+            else:
+                raise UsageError(
+                    f"--list {path}:{number}: write `url URL`, `domain NAME`, `id ID` or a URL"
+                )
+    if not entries:
+        raise UsageError("say what to forget: --url, --domain, --id or --list FILE")
+    return [(k, normal_domain(v) if k == "domain" else v) for k, v in entries]
+
+
+@app.command()
 def forget(
     home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder of the refreshes.")],
-    url: Annotated[Optional[list[str]], _option("A page; repeatable.")] = None,
+    url: Annotated[Optional[list[str]], typer.Option(help="A page; repeatable.")] = None,
     domain: Annotated[
-        Optional[list[str]], _option("A domain and all below it; repeatable.")
+        Optional[list[str]], typer.Option(help="A domain and all below it; repeatable.")
     ] = None,
-    id: Annotated[Optional[list[str]], _option("A document's id; repeatable.")] = None,
+    id: Annotated[Optional[list[str]], typer.Option(help="A document's id; repeatable.")] = None,
     lists: Annotated[
         Optional[list[Path]],
         typer.Option(
@@ -127,12 +290,46 @@ def forget(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Leave documents out of all snapshots from now on, also where they come again.
+    """Leave documents out of all snapshots from now on.
 
-    Example: llmcurate forget corpus-home --domain example.org --url https://a.test/page
+    They also stay out where they come again.
+
+    \b
+    Example:
+    llmcurate forget corpus-home --domain example.org --url https://a.test/page
     """
-    from curate.cli import refresh_commands as command
+    from curate.refresh import run
     from curate.refresh.outcome import How
+    from curate.run.homes import FILE
+    from curate.terminal.progress import say
+
+    how = How(quiet=quiet)
 
     given = {"url": url or [], "domain": domain or [], "id": id or []}
-    command.forget(home, given, lists or [], purge, How(quiet=quiet), as_json)
+    entries = _entries(given, lists or [])
+    if not (home / FILE).is_file():
+        raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
+    if purge:
+        how.keep = 1
+    done = run.forget(home, entries, how)
+    if done.new or as_json:
+        _tell(done, how, as_json)
+    else:
+        print(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
+    for kind, value, count in _counted(home, entries):
+        say(f"{kind} {value}: {count:,} documents so far", how.quiet)
+    scrubbed = done.scrubbed
+    if scrubbed.runs:
+        say(
+            f"emptied: {scrubbed.documents:,} rejected documents, and what reports and records of"
+            f" {scrubbed.runs} runs quote",
+            how.quiet,
+        )
+    if scrubbed.indexes:
+        names = ", ".join(scrubbed.indexes)
+        say(f"{names}: `llmcurate search` no longer works there, it held the texts", how.quiet)
+    if done.new and not purge and done.snapshots > 1:
+        say(
+            f"{done.snapshots - 1} older snapshots may hold them still: --purge removes these",
+            how.quiet,
+        )

@@ -1,19 +1,23 @@
-"""`llmcurate search`."""
+"""`llmcurate search`: phrases in a corpus, by its suffix arrays."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.groups import DEFAULT, DefaultGroup
-from curate.cli.options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
+from curate.cli.options import DEFAULT, Inputs, Json, group, run_steps
+from curate.cli.settings import command
+from curate.errors import UsageError
 
-search_app = typer.Typer(
-    cls=DefaultGroup, rich_markup_mode=None, help="Find phrases in a corpus by its suffix arrays."
-)
+if TYPE_CHECKING:
+    from curate.api import How
+    from curate.dedup.suffix_array.search import Found, Hit, Longest
+
+search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", default=True)
 
 
 @search_app.command(DEFAULT, hidden=True)
@@ -21,13 +25,13 @@ def search(
     index: Annotated[
         Path, typer.Argument(help="OUT of a suffix-array dedup or of search build, or its index.")
     ],
-    phrase: Annotated[Optional[str], typer.Argument(help="What to count and show.")] = None,
+    phrase: Annotated[Optional[str], typer.Argument(help="The text to count and show.")] = None,
     longest: Annotated[
         Optional[str],
         typer.Option(metavar="TEXT", help="Show the longest passage that TEXT shares with it."),
     ] = None,
     file: Annotated[
-        Optional[Path], typer.Option(help="The same for the text of a file.", show_default=False)
+        Optional[Path], typer.Option(help="Show the longest passage that this file shares with it.")
     ] = None,
     limit: Annotated[int, typer.Option(help="Occurrences to show.", min=0)] = 10,
     context: Annotated[int, typer.Option(help="Bytes to show around each.", min=0)] = 60,
@@ -35,31 +39,61 @@ def search(
 ) -> None:
     """Count a phrase in a corpus and show where it stands: document, byte, text around it.
 
-    Example: llmcurate search out "the quick brown fox"
+    With --longest or --file it shows the longest passage that a text shares with the corpus.
 
-    The longest passage that a text shares with the corpus: llmcurate search out --file essay.txt
+    \b
+    Examples:
+    llmcurate search out "the quick brown fox"
+    llmcurate search out --file essay.txt
     """
-    from curate.cli.search_commands import run
+    from curate.dedup.suffix_array import search as searching
+    from curate.dedup.suffix_array.search_index import SearchIndex, find_folder
 
-    run(index, phrase, longest, file, limit, context, as_json)
+    if sum(text is not None for text in (phrase, longest, file)) != 1:
+        raise UsageError("give one of PHRASE, --longest TEXT and --file FILE")
+    arrays = SearchIndex(find_folder(index))
+    if phrase is not None:
+        hits = searching.find(arrays, phrase, limit, context)
+        print(json.dumps(hits.dump(), ensure_ascii=False) if as_json else text_of(hits))
+        return
+    text = searching.read_text(file) if file is not None else longest or ""
+    passage = searching.longest(arrays, text, limit, context)
+    print(json.dumps(passage.dump(), ensure_ascii=False) if as_json else text_of_longest(passage))
 
 
-@search_app.command("build")
-def build(
-    inputs: Inputs = None,
-    out: Out = None,
-    memory_mib: Annotated[int, typer.Option(help="Memory for sorting.", min=64)] = 2048,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> None:
-    """Build the index of a corpus without dedup: five bytes a byte of text.
+def _line(hit: Hit) -> str:
+    text = " ".join(f"{hit.before}[{hit.match}]{hit.after}".split())
+    return f"  {hit.document} byte {hit.byte}: {text}"
 
-    Example: llmcurate search build corpus/ -o index
+
+def text_of(hits: Found) -> str:
+    """The occurrences for a terminal."""
+    times = "once" if hits.count == 1 else f"{hits.count:,} times"
+    head = f"found {times}" if hits.count else "not found"
+    if len(hits.hits) < hits.count:
+        head += f", the first {len(hits.hits)}:" if hits.hits else ""
+    return "\n".join([head, *map(_line, hits.hits)])
+
+
+def text_of_longest(passage: Longest) -> str:
+    """The longest shared passage for a terminal."""
+    from curate.dedup.suffix_array.search import Found
+
+    if not passage.bytes:
+        return "nothing is shared"
+    head = f"{passage.bytes:,} bytes from byte {passage.byte:,} of the text are shared"
+    shown = passage.text if len(passage.text) <= 400 else f"{passage.text[:400]}..."
+    return "\n".join([f"{head}: {shown}", text_of(Found(passage.count, passage.hits))])
+
+
+@command(search_app, "search_index", "build")
+def build(inputs: Inputs = None, *, how: How, **settings: Any) -> None:
+    """Build the index of a corpus without a dedup.
+
+    It takes five bytes for each byte of text.
+
+    \b
+    Example:
+    llmcurate search build corpus/ -o index
     """
-    from curate.cli import commands
-
-    steps = [("search_index", {"memory_mib": memory_mib})]
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    commands.steps("search_index", steps, inputs or [], how)
+    run_steps("search_index", [("search_index", settings)], inputs, how)

@@ -1,86 +1,119 @@
-"""`llmcurate tokenizer`."""
+"""`llmcurate tokenizer`: train, judge and change tokenizers; encode token shards."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli import tokenizer_change as cli_tokenizer_change
-from curate.cli.options import DryRun, Inputs, Json, Out, Quiet, Workers, how_of
-from curate.cli.tokenizer_train import train
+from curate.cli.options import Inputs, Json, group, run_steps, workspace
+from curate.cli.settings import command
+from curate.errors import UsageError
 
-tokenizer_app = typer.Typer(
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Train, judge and change tokenizers; encode token shards.",
-)
+if TYPE_CHECKING:
+    from curate.api import How
+    from curate.run.driver import Outcome
+
+tokenizer_app = group("tokenizer", "Train, judge and change tokenizers; encode token shards.")
+Pattern = Annotated[
+    Optional[str],
+    typer.Option(
+        help="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2."
+    ),
+]
 
 
-tokenizer_app.command("train")(train)
+@command(tokenizer_app, "tokenizer", "train", flags={"special_tokens": "--special"})
+def train(
+    inputs: Inputs = None,
+    regex: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--pattern-file",
+            help="File of regular expressions that cut text, one a line, in their order.",
+        ),
+    ] = None,
+    *,
+    how: How,
+    **settings: Any,
+) -> None:
+    """Train a tokenizer: tokenizer.json and its card.
+
+    \b
+    Examples:
+    llmcurate tokenizer train corpus/ -o tok --vocab 32000
+    llmcurate tokenizer train corpus/ -o tok --pattern llama3 --vocab 8000,16000 --pad-to 128
+    """
+    if regex is not None:
+        settings["regex"] = _expressions(regex)
+    if "special_tokens" in settings:
+        model = settings.get("model", "bpe")
+        settings["special_tokens"] = with_end_of_text(settings["special_tokens"], model)
+    run_steps("tokenizer", [("tokenizer", settings)], inputs, how)
 
 
-@tokenizer_app.command("encode")
+def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
+    """Special tokens of a command line, behind the usual ones where they have no end of text."""
+    from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
+    from tokenize_kit.learn.options import BERT_TOKENS
+
+    if any(token in END_OF_TEXT for token in special):
+        return special
+    usual = BERT_TOKENS if model == "wordpiece" else END_OF_TEXT[:1]
+    return (*usual, *special)
+
+
+def _expressions(path: Path) -> tuple[str, ...]:
+    """The regular expressions of a file, one a line; a line of # is a comment."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text") from None
+    expressions = tuple(line for line in lines if line.strip() and not line.startswith("# "))
+    if not expressions:
+        raise UsageError(f"{path}: no regular expression in it; write one a line")
+    return expressions
+
+
+@command(tokenizer_app, "shards", "encode")
 def tokenizer_encode(
     inputs: Inputs = None,
-    out: Out = None,
     tokenizer: Annotated[
         Optional[Path],
         typer.Option(
-            help="tokenizer.json or its folder, .model, .tiktoken; in a workspace: the newest."
+            help="tokenizer.json or its folder, .model, .tiktoken. In a workspace the default is"
+            " the newest."
         ),
     ] = None,
-    pattern: Annotated[
-        Optional[str],
-        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
-    ] = None,
-    shard_tokens: Annotated[int, typer.Option(help="Tokens of a shard at most.")] = 100_000_000,
-    val_fraction: Annotated[
-        float, typer.Option(help="Share of documents put into OUT/val, by hash of their ids.")
-    ] = 0.0,
-    shuffle: Annotated[
-        Optional[int],
-        typer.Option(help="Seed of a random order of documents; without: as they come."),
-    ] = None,
-    bos: Annotated[
-        bool, typer.Option("--bos", help="Put the beginning-of-text token before each document.")
-    ] = False,
-    eos: Annotated[bool, typer.Option(help="Put the end-of-text token behind each.")] = True,
-    form: Annotated[
-        str, typer.Option("--format", help="llmcurate, megatron, nanogpt or olmo.")
-    ] = "llmcurate",
-    loss_mask: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="COLUMN",
-            help="Of booleans, or lists of [start, end): the characters that count in training.",
-        ),
-    ] = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
+    *,
+    how: How,
+    **settings: Any,
 ) -> None:
-    """Encode documents into token shards that a trainer reads; stopped or killed, it goes on.
+    """Encode documents into token shards.
 
-    Example: llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
+    A trainer reads them. The same command again goes on where it stopped or was killed.
+
+    \b
+    Example:
+    llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
     """
-    from curate.cli import commands
+    encode(tokenizer, settings, inputs or [], how)
 
-    how = how_of(out, workers, as_json, dry_run, quiet)
-    settings = {
-        "pattern": pattern,
-        "shard_tokens": shard_tokens,
-        "val_fraction": val_fraction,
-        "shuffle": shuffle,
-        "bos": bos,
-        "eos": eos,
-        "format": form,
-        "loss_mask": loss_mask,
-    }
-    commands.encode(tokenizer, settings, inputs or [], how)
+
+def encode(
+    tokenizer: Path | None, settings: dict[str, Any], inputs: list[str], how: How
+) -> Outcome:
+    """Encodes the inputs; by default with the newest tokenizer of the workspace."""
+    from curate.api import execute
+    from curate.steps.recipe import compose
+
+    path = tokenizer or workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
+    shards = {"tokenizer": str(path), **settings}
+    return execute(compose("shards", [("shards", shards)], ()), inputs, how, "shards")
 
 
 @tokenizer_app.command("eval")
@@ -103,10 +136,7 @@ def tokenizer_eval(
         Optional[Path],
         typer.Option(help="Give every length as a share of this tokenizer's, too."),
     ] = None,
-    pattern: Annotated[
-        Optional[str],
-        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
-    ] = None,
+    pattern: Pattern = None,
     show: Annotated[
         int, typer.Option(min=0, max=100, help="Show where so many first texts are cut.")
     ] = 0,
@@ -116,9 +146,13 @@ def tokenizer_eval(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare tokenizers on the same texts: bytes a token, fertility, waste, losses, speed.
+    """Compare tokenizers on the same texts.
 
-    Example: llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
+    Shows bytes a token, fertility, waste, losses and speed; -o writes a page.
+
+    \b
+    Example:
+    llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
     """
     from curate.inspect.evaluate import tokenizers_terminal as terminal
 
@@ -140,13 +174,14 @@ def tokenizer_study(
     ] = 0.03,
     as_json: Json = False,
 ) -> None:
-    """Compare sizes of a BPE vocabulary: bytes a token against embedding parameters.
+    """Compare sizes of a BPE vocabulary.
 
-    Example: llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
+    Shows bytes a token against the parameters of the embedding.
+
+    \b
+    Example:
+    llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
     """
     from curate.inspect.evaluate import tokenizers_study as study
 
     study.study(inputs, vocab, out, digits, width, worth, as_json)
-
-
-cli_tokenizer_change.register(tokenizer_app)

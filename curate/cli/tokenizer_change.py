@@ -1,12 +1,19 @@
-"""`llmcurate tokenizer convert`, `extend` and `prune`."""
+"""`llmcurate tokenizer convert`, `extend` and `prune`: tokenizers changed."""
 
 # ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
+
+from curate.cli.options import Json
+from curate.cli.tokenizer import Pattern, tokenizer_app
+from curate.errors import UsageError
 
 Source = Annotated[
     Path,
@@ -15,32 +22,6 @@ Source = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to write, or the file itself.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
-
-
-def convert(
-    tokenizer: Source,
-    out: Out,
-    to: Annotated[str, typer.Option(help="tokenizer.json, sentencepiece, tiktoken or gguf.")],
-    pattern: Annotated[
-        Optional[str],
-        typer.Option(help="How text is cut, for .tiktoken: gpt2, cl100k, o200k, llama3, qwen2."),
-    ] = None,
-    verify: Annotated[
-        Optional[list[str]],
-        typer.Option(metavar="DATA", help="Texts whose ids must not change; without: hard ones."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Write a tokenizer in another format, with the same ids, or say why that cannot be.
-
-    Example: llmcurate tokenizer convert spm.model --to tokenizer.json -o tok
-    """
-    from curate.cli import tokenizer_change_commands as change
-
-    change.convert(tokenizer, out, to, pattern, verify or [], as_json)
-
-
 Embeddings = Annotated[
     Optional[Path],
     typer.Option(metavar="CHECKPOINT", help="safetensors whose embeddings are changed alike."),
@@ -53,6 +34,50 @@ Tensors = Annotated[
 ]
 
 
+@tokenizer_app.command("convert")
+def convert(
+    tokenizer: Source,
+    out: Out,
+    to: Annotated[str, typer.Option(help="tokenizer.json, sentencepiece, tiktoken or gguf.")],
+    pattern: Pattern = None,
+    verify: Annotated[
+        Optional[list[str]],
+        typer.Option(metavar="DATA", help="Texts whose ids must not change; without: hard ones."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a tokenizer in another format, with the same ids.
+
+    Where that cannot be it says why, and writes nothing.
+
+    \b
+    Example:
+    llmcurate tokenizer convert spm.model --to tokenizer.json -o tok
+    """
+    from curate.terminal.progress import say
+    from tokenize_kit.change.convert import convert as run
+
+    with _translated():
+        texts = _buffers(verify, as_json) if verify else None
+        card = run(tokenizer, out, to, pattern=pattern, batches=texts)
+    if as_json:
+        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        return
+    say(f"wrote {out}", False)
+    count = card["verified_texts"]
+    print(
+        f"the same ids in {count - card['ties']:,} of {count:,} texts"
+        f" ({card['verified_bytes']:,} bytes) as {card['source']}"
+    )
+    names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
+    for name in [*names, "tokenizer.ggml.pre"]:
+        if card.get(name):
+            print(f"{name}: {card[name]}")
+    for note in card["notes"]:
+        print(f"note: {note}")
+
+
+@tokenizer_app.command("extend")
 def extend(
     tokenizer: Source,
     corpus: Annotated[
@@ -72,19 +97,33 @@ def extend(
     seed: Annotated[int, typer.Option(min=0, help="Of --init random.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Add tokens of a corpus to a BPE or Unigram tokenizer; old ids stay.
+    """Add tokens of a corpus to a BPE or Unigram tokenizer.
 
-    Example: llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
+    Old ids stay. With --embeddings the embeddings of a model grow too.
 
-    With the model's embeddings: llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
-    --embeddings model.safetensors
+    \b
+    Examples:
+    llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
+    llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
-    from curate.cli import tokenizer_change_commands as change
+    from curate.terminal.progress import say
+    from tokenize_kit.change.extend import extend as run
 
-    settings = {"least": min_frequency, "tensors": tuple(tensor or ()), "init": init, "seed": seed}
-    change.extend(tokenizer, corpus, add, out, embeddings, settings, as_json)
+    settings: dict[str, Any] = {"least": min_frequency, "init": init, "seed": seed}
+    settings |= {"tensors": tuple(tensor or ())}
+    with _translated():
+        texts = _buffers(corpus, as_json)
+        card = run(tokenizer, texts, out, add, embeddings=embeddings, **settings)
+    if as_json:
+        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        return
+    say(f"wrote {out}", False)
+    first, more = card["first_new_id"], card["new_tokens"]
+    print(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
+    _figures(card)
 
 
+@tokenizer_app.command("prune")
 def prune(
     tokenizer: Source,
     on: Annotated[
@@ -101,18 +140,75 @@ def prune(
     tensor: Tensors = None,
     as_json: Json = False,
 ) -> None:
-    """Drop tokens that a corpus does not use from a BPE or Unigram tokenizer.
+    """Drop tokens that a corpus does not use.
 
-    Example: llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
+    It works on BPE and Unigram tokenizers.
+
+    \b
+    Example:
+    llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
     """
-    from curate.cli import tokenizer_change_commands as change
+    from curate.inspect.evaluate.tokenizers import Documents
+    from curate.terminal.progress import say
+    from tokenize_kit.change.prune import prune as run
 
-    names = tuple(tensor or ())
-    change.prune(tokenizer, on, out, keep_used, min_count, embeddings, names, as_json)
+    if (keep_used is None) == (min_count is None):
+        raise UsageError("prune: give --keep-used N or --min-count K, one of them")
+    documents = Documents(on, as_json)
+    with _translated():
+        card = run(
+            tokenizer,
+            lambda: ((data, offsets) for data, offsets, _ in documents.batches()),
+            out,
+            most=keep_used,
+            least=min_count or 1,
+            embeddings=embeddings,
+            tensors=tuple(tensor or ()),
+        )
+    if as_json:
+        print(json.dumps({"out": str(out), **card}, ensure_ascii=False))
+        return
+    say(f"wrote {out}", False)
+    print(
+        f"{card['new_tokens']:,} of {card['old_tokens']:,} tokens stay ({card['map']} has their"
+        f" ids); the same tokens in {card['texts_without_dropped_tokens']:,} of"
+        f" {card['measured_texts']:,} texts"
+    )
+    _figures(card)
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands to `llmcurate tokenizer`."""
-    app.command("convert")(convert)
-    app.command("extend")(extend)
-    app.command("prune")(prune)
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turns errors of tokenize_kit into those of the command line."""
+    from curate.inspect.evaluate.tokenizers import translated
+    from tokenize_kit.errors import TokenizerError
+
+    try:
+        yield
+    except TokenizerError as error:
+        raise translated(error) from None
+
+
+def _figures(card: dict[str, Any]) -> None:
+    before, after = card["bytes_a_token_before"], card["bytes_a_token_after"]
+    print(
+        f"bytes a token: {before:.3f} before, {after:.3f} after"
+        f" ({card['measured_texts']:,} texts, {card['measured_bytes']:,} bytes)"
+    )
+    unknown = card.get("unknown_before_and_after")
+    if unknown and any(unknown):
+        print(f"unknown tokens, each perhaps a word: {unknown[0]:,} before, {unknown[1]:,} after")
+    if "embeddings" in card:
+        about = card["embeddings"]
+        names = ", ".join(about["tensors"].values())
+        print(f"{about['file']}: {names} ({'tied' if about['tied'] else 'not tied'})")
+    for note in card["notes"]:
+        print(f"note: {note}")
+
+
+def _buffers(inputs: list[str], quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """(data, offsets) of the documents of some inputs; what cannot be read is refused first."""
+    from curate.inspect.evaluate.tokenizers import Documents
+
+    documents = Documents(inputs, quiet)
+    return ((data, offsets) for data, offsets, _ in documents.batches())

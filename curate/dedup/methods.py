@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from curate.errors import UsageError
-from curate.steps.contracts import step_class
 
 Chosen = list[tuple[str, dict[str, Any]]]
 
@@ -63,4 +62,6 @@ def chosen(method: str, options: dict[str, Any]) -> Chosen:
 
 def takes(step: str, fixed: dict[str, Any], option: str) -> bool:
     """Whether the step of a method leaves the option to the user."""
+    from curate.steps.registry import step_class  # late: help loads no pydantic
+
     return option not in fixed and option in step_class(step).model_fields

@@ -17,8 +17,16 @@ from curate.steps.contracts import CorpusStep
 class Removal(CorpusStep):
     """What removes documents, or passages, for others that exist, under a guard."""
 
-    max_removal: float = Field(0.9, gt=0.0, le=1.0)
-    """The largest share of documents (of bytes, where passages are cut) that may go."""
+    max_removal: float = Field(
+        0.9,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "The largest share of the documents that the step may drop (of the bytes, where"
+            " it cuts passages); a run that would remove more stops before anything is "
+            "removed."
+        ),
+    )
 
     @property
     def method(self) -> str:
@@ -41,10 +49,22 @@ class DedupStep(Removal):
 
     _earlier: list[indexes.Index] | None = PrivateAttr(default=None)
 
-    survivor: survivors.Survivor = "longest"
-    against: tuple[str, ...] = ()
-    """Finished runs (`OUT` or `NAME=OUT`) whose documents count as earlier ones: a document that
-    matches any of them goes, whether it was kept then or not. The policy is `first`."""
+    survivor: survivors.Survivor = Field(
+        "longest",
+        description=(
+            "Which copy stays: `longest`, `newest`, `c4` (the least md5 of the URL), "
+            "`first` (the order of the inputs), `best:COLUMN` (the highest number in a "
+            "column) or `prefer-source:A,B` (the first source in the list)."
+        ),
+    )
+    against: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Finished runs (OUT or NAME=OUT) whose documents count as earlier ones: a "
+            "document that matches any of them is dropped, whether that run kept its copy "
+            "or not. The survivor policy is then `first`."
+        ),
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score

@@ -46,3 +46,9 @@ def database(spill: Path, threads: int = 1) -> Iterator[Any]:
     finally:
         connection.close()
         remove(spill, inside=spill.parent)
+
+
+def arrow_batches(relation: Any, rows: int = 100_000) -> Iterator[Any]:
+    """The result of a DuckDB query as Arrow record batches of `rows` rows."""
+    modern = hasattr(relation, "to_arrow_reader")  # else a DuckDB of 2025 or before
+    yield from relation.to_arrow_reader(rows) if modern else relation.fetch_arrow_reader(rows)

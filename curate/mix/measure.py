@@ -26,7 +26,7 @@ from curate.mix.strata import Strata
 from curate.text.buffers import as_large_string, text_buffers
 
 if TYPE_CHECKING:
-    from curate.mix.near import Near
+    from curate.mix.overlap import Near
     from curate.mix.spill import Copy
 
 ROWS = 200_000

@@ -7,6 +7,7 @@ where a mix repeats documents and orders all of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -15,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 
 from curate.disk.inside import remove
 from curate.errors import UsageError
-from curate.mix.design import POLICIES, Wish
-from curate.mix.presets import PRESETS
-from curate.mix.sources import Source
+from curate.mix.design import POLICIES, PRESETS, Wish
+from curate.mix.sources import Source, named
 from curate.steps.contracts import Product, ProductContext, digest
 
 
@@ -26,10 +26,21 @@ class Quality(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    column: str = Field(min_length=1)
-    edges: tuple[float, ...] = Field(min_length=1)
-    epochs: tuple[float, ...]
-    missing: float = Field(1.0, ge=0, description="epochs of documents without a score")
+    column: str = Field(min_length=1, description="The column that holds the score of a document.")
+    edges: tuple[float, ...] = Field(
+        min_length=1,
+        description=(
+            "Scores that separate the buckets, ascending: bucket i holds scores from edge i"
+            " - 1 up to, but not including, edge i."
+        ),
+    )
+    epochs: tuple[float, ...] = Field(
+        description=(
+            "Epochs of each bucket, one more than there are edges; all are scaled together "
+            "to the amount of their group."
+        )
+    )
+    missing: float = Field(1.0, ge=0, description="Epochs of documents without a score.")
 
     @model_validator(mode="after")
     def _fitting(self) -> Quality:
@@ -57,34 +68,114 @@ class Mix(Product):
     name: ClassVar[str] = "mix"
     makes: ClassVar[str] = "corpus"
 
-    sources: dict[str, tuple[str, ...]] = Field({}, description="name: inputs; none: the corpus")
+    sources: dict[str, tuple[str, ...]] = Field(
+        {},
+        description=(
+            "Inputs by the name of their source. Without any the corpus of the recipe is mixed."
+        ),
+    )
     weights: str | dict[str, float] = Field(
-        "proportional", description="proportional, temperature, unimax, llama1, or name: weight"
+        "proportional",
+        description=(
+            "Weights of the sources: `proportional` to their sizes, `temperature` (size ** "
+            "alpha; Xue et al. 2021), `unimax` (Chung et al. 2023), `llama1` (Touvron et "
+            "al. 2023, table 1), or a number by name."
+        ),
     )
-    alpha: float = Field(0.3, ge=0, le=1, description="of temperature: shares of size ** alpha")
-    unit: Literal["tokens", "bytes", "documents"] = "tokens"
-    tokenizer: str | None = Field(None, description="that counts tokens; none: bytes / 4")
-    shards: dict[str, str] = Field({}, description="name: token shards that list its tokens")
-    total: int | None = Field(None, ge=1, description="of the unit; none: as much as there is")
-    amounts: dict[str, int] = Field({}, description="name: so much of the unit, for weights")
-    epochs: dict[str, float] = Field({}, description="name: epochs, in place of weights")
-    floors: dict[str, float] = Field({}, description="name: least share of the mix")
-    caps: dict[str, float] = Field({}, description="name: greatest share of the mix")
+    alpha: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description=(
+            "Exponent of the sizes for the weights `temperature`: 1 is proportional, 0 "
+            "uniform (Xue et al. 2021)."
+        ),
+    )
+    unit: Literal["tokens", "bytes", "documents"] = Field(
+        "tokens", description="The unit of amounts, totals and shares."
+    )
+    tokenizer: str | None = Field(
+        None,
+        description=(
+            "Path of the tokenizer.json, or of its folder, that counts tokens. Without a "
+            "value a token is taken for 4 bytes."
+        ),
+    )
+    shards: dict[str, str] = Field(
+        {},
+        description=(
+            "Folders of token shards by the name of their source, which list the tokens of "
+            "its documents; they must be of the same tokenizer."
+        ),
+    )
+    total: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Size of the mix in units. Without a value all documents of the sources are read once."
+        ),
+    )
+    amounts: dict[str, int] = Field(
+        {}, description="Amount of each source in units, by name, in place of weights."
+    )
+    epochs: dict[str, float] = Field(
+        {}, description="Epochs of each source, by name, in place of weights."
+    )
+    floors: dict[str, float] = Field(
+        {}, description="Least share of the mix of a source, by name, between 0 and 1."
+    )
+    caps: dict[str, float] = Field(
+        {}, description="Largest share of the mix of a source, by name, between 0 and 1."
+    )
     # Muennighoff et al. 2023: up to four epochs are worth nearly as much as new data.
-    max_epochs: float = Field(4.0, gt=0)
-    nearest: bool = Field(False, description="take the nearest mix where the one asked for is not")
+    max_epochs: float = Field(
+        4.0,
+        gt=0,
+        description=(
+            "Largest number of epochs of any source; up to four are worth nearly as much as"
+            " new data (Muennighoff et al. 2023)."
+        ),
+    )
+    nearest: bool = Field(
+        False,
+        description=(
+            "Take the nearest possible mix where the one asked for cannot be had, instead "
+            "of an error."
+        ),
+    )
     by: str | None = Field(
-        None, description="column whose values are mixed, as lang; none: sources"
+        None,
+        description=(
+            "Column whose values are mixed, such as `lang`. Without a value sources are mixed."
+        ),
     )
-    quality: Quality | None = None
-    since: str | None = Field(None, description="date; older documents stay out")
-    until: str | None = Field(None, description="date; documents from then on stay out")
-    undated: bool = Field(True, description="whether documents without a date stay in, then")
+    quality: Quality | None = Field(
+        None, description="Epochs by buckets of a score, within each source."
+    )
+    since: str | None = Field(
+        None,
+        description="First date of the documents in the mix (2024-01-31); older ones stay out.",
+    )
+    until: str | None = Field(
+        None, description="Date from which on documents stay out of the mix (2024-01-31)."
+    )
+    undated: bool = Field(
+        True,
+        description=(
+            "Whether documents without a date are in the mix where `since` or `until` is given."
+        ),
+    )
     overlap: Literal["exact", "minhash", "none"] = Field(
-        "exact", description="how texts of the sources are compared"
+        "exact",
+        description=(
+            "How texts of the sources are compared for the report: by their hash, by "
+            "MinHash, or not at all."
+        ),
     )
-    seed: int = Field(0, ge=0, lt=1 << 64)
-    part_bytes: int = Field(64 << 20, ge=1 << 10, description="text of a part, about")
+    seed: int = Field(0, ge=0, lt=1 << 64, description="Seed of the order of the mix.")
+    part_bytes: int = Field(
+        64 << 20, ge=1 << 10, description="Bytes of text in each part of the mix, about."
+    )
 
     _sources: list[Source] | None = PrivateAttr(default=None)
 
@@ -221,3 +312,57 @@ def whole(value: Any) -> Any:
         if number.is_integer():
             return int(value) if isinstance(value, str) and value.isdigit() else int(number)
     return value
+
+
+PAIRS = ("amounts", "epochs", "floors", "caps")
+
+
+def command_settings(options: dict[str, Any], inputs: list[str]) -> dict[str, Any]:
+    """The settings of the step from the short forms of the command line.
+
+    UsageError names what cannot be read.
+    """
+    found = {**options, "sources": named(inputs)}
+    if "=" in found.get("weights", ""):
+        found["weights"] = pairs("weights", [found["weights"]])
+    for name in PAIRS:
+        if name in found:
+            found[name] = pairs(name, found[name])
+    if "shards" in found:
+        found["shards"] = {n: p[0] for n, p in named(found["shards"]).items()}
+    if "quality" in found:
+        found["quality"] = buckets(found["quality"])
+    return found
+
+
+def pairs(what: str, given: Iterable[str]) -> dict[str, float]:
+    """`web=80,wiki=20` as numbers by name."""
+    found: dict[str, float] = {}
+    for part in (p for text in given for p in text.split(",")):
+        name, equals, number = part.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise UsageError(f"mix: {what}: {part!r} is no NAME=NUMBER, as in web=80,wiki=20")
+        if name in found:
+            raise UsageError(f"mix: {what}: {name!r} stands twice")
+        found[name] = value
+    return found
+
+
+def buckets(text: str) -> dict[str, Any]:
+    """`score:0.2,0.8:0,1,3` as column, edges and epochs."""
+    rest, _, epochs = text.rpartition(":")
+    column, _, edges = rest.rpartition(":")
+    try:
+        return {
+            "column": column,
+            "edges": [float(e) for e in edges.split(",")],
+            "epochs": [float(e) for e in epochs.split(",")],
+        }
+    except ValueError:
+        raise UsageError(
+            f"mix: quality {text!r} is no COLUMN:EDGES:EPOCHS, as in score:0.2,0.8:0,1,3"
+        ) from None

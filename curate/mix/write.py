@@ -18,12 +18,10 @@ import pyarrow as pa
 from curate.corpus.manifests import ids_hash
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import writing
-from curate.mix.choose import Chosen, Taking, last_keys
 from curate.mix.measure import Measured, Rows
-from curate.mix.order import keys, positions
-from curate.mix.scratch import Hashed
+from curate.mix.order import Chosen, Taking, keys, last_keys, positions
 from curate.mix.sources import EPOCH
-from curate.mix.spill import Copy, Spill
+from curate.mix.spill import Copy, Hashed, Spill
 
 POSITION = "_position"
 SLICE = 16 << 20  # bytes of text that are put in order at once: a row group

@@ -1,4 +1,4 @@
-"""The product `export`: a corpus as JSON lines, every column, for tools that read no parquet."""
+"""A corpus for other tools: as JSON lines (`export`), and as a search index (`search_index`)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pydantic import Field
 from curate.disk.atomic import replacing
 from curate.disk.inside import remove
 from curate.steps.contracts import Product, ProductContext
+from curate.text.buffers import as_large_string
 
 
 def _plain(value: Any) -> Any:
@@ -31,8 +32,12 @@ class Export(Product):
     name: ClassVar[str] = "export"
     makes: ClassVar[str] = "export"
 
-    compression: Literal["zst", "gz", "none"] = "zst"
-    part_bytes: int = Field(256 << 20, ge=1, description="JSON bytes of a part, about")
+    compression: Literal["zst", "gz", "none"] = Field(
+        "zst", description="Compression of the files: zstd, gzip or none."
+    )
+    part_bytes: int = Field(
+        256 << 20, ge=1, description="Bytes of JSON in each file before compression, about."
+    )
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         folder = context.out / "jsonl"
@@ -74,3 +79,21 @@ class Export(Product):
 
             return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
         return nullcontext(raw)
+
+
+class SearchIndexProduct(Product):
+    """search.json and its files: five bytes a byte of text."""
+
+    name: ClassVar[str] = "search_index"
+    makes: ClassVar[str] = "search_index"
+
+    memory_mib: int = Field(2048, ge=64, description="Memory in MiB that sorting a chunk may take.")
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from curate.dedup.suffix_array.search_index import IndexWriter
+
+        writer = IndexWriter(context.out, self.memory_mib << 20)
+        for batch in context.corpus():
+            writer.add(batch.column("id"), as_large_string(batch.column("text")))
+        record = writer.close()
+        return {k: record[k] for k in ("documents", "bytes")} | {"chunks": len(record["chunks"])}

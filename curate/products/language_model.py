@@ -16,21 +16,49 @@ class LanguageModel(Product):
     name: ClassVar[str] = "language_model"
     makes: ClassVar[str] = "language_model"
 
-    column: str = Field("lang", min_length=1, description="column that holds the labels")
-    dim: int = Field(16, ge=1)
-    minn: int = Field(2, ge=0, description="shortest character n-gram; 0 with maxn 0: none")
-    maxn: int = Field(4, ge=0, description="longest")
-    word_ngrams: int = Field(1, ge=1)
-    loss: Literal["hs", "softmax", "ova"] = "hs"
-    bucket: int = Field(2_000_000, ge=1, description="rows that n-grams share by hash")
-    epochs: int = Field(10, ge=1)
-    lr: float = Field(0.5, gt=0)
-    min_count: int = Field(1, ge=1, description="times that a word must occur")
-    held_out: float = Field(0.05, ge=0, lt=1, description="share of texts, by hash")
-    piece_chars: int = Field(0, ge=0, description="documents are cut into such pieces; 0: whole")
-    quantize: bool = Field(False, description="write the compressed form, language.ftz")
-    cutoff: int = Field(0, ge=0, description="n-grams and words kept when quantized; 0: all")
-    seed: int = Field(0, ge=0)
+    column: str = Field("lang", min_length=1, description="The column that holds the labels.")
+    dim: int = Field(16, ge=1, description="Dimensions of the vectors.")
+    minn: int = Field(
+        2,
+        ge=0,
+        description=(
+            "Characters of the shortest character n-gram; 0 together with maxn 0 means none."
+        ),
+    )
+    maxn: int = Field(4, ge=0, description="Characters of the longest character n-gram.")
+    word_ngrams: int = Field(1, ge=1, description="Words of the longest word n-gram.")
+    loss: Literal["hs", "softmax", "ova"] = Field(
+        "hs",
+        description="The loss: hierarchical softmax (`hs`), `softmax`, or one against all (`ova`).",
+    )
+    bucket: int = Field(
+        2_000_000, ge=1, description="Rows of the matrix that n-grams share by hash."
+    )
+    epochs: int = Field(10, ge=1, description="Passes over the training texts.")
+    lr: float = Field(0.5, gt=0, description="Learning rate at the start; it falls to 0 linearly.")
+    min_count: int = Field(
+        1, ge=1, description="Least number of occurrences of a word in the vocabulary."
+    )
+    held_out: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="Share of the texts, by hash, that the model is tested on and not trained on.",
+    )
+    piece_chars: int = Field(
+        0,
+        ge=0,
+        description="Characters of the pieces that documents are cut into; 0 leaves them whole.",
+    )
+    quantize: bool = Field(
+        False, description="Write the compressed form, language.ftz, instead of language.bin."
+    )
+    cutoff: int = Field(
+        0,
+        ge=0,
+        description="Number of n-grams and words that a compressed model keeps; 0 keeps all.",
+    )
+    seed: int = Field(0, ge=0, description="Seed of the training.")
 
     def identity(self) -> dict[str, Any]:
         from curate.scoring.language.native import need_library

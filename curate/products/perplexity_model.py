@@ -25,16 +25,56 @@ class PerplexityModel(Product):
     name: ClassVar[str] = "perplexity_model"
     makes: ClassVar[str] = "perplexity_model"
 
-    order: int = Field(5, ge=2, le=6, description="words of the longest n-grams")
-    variant: Variant = Field("plain", description="lines as they are, or CCNet's normal form")
-    unit: Unit = Field("whitespace", description="what a word is; pieces: with pieces or vocab")
-    pieces: str | None = Field(None, description="a SentencePiece model that cuts texts")
-    vocab: int | None = Field(None, ge=8, description="pieces to train first; none: none")
-    prune: tuple[int, ...] = Field((0,), description="largest counts left out, one an order")
-    min_count: int = Field(1, ge=1, description="rarer words are <unk>; not for pieces")
-    discount_fallback: bool = Field(False, description="0.5, 1, 1.5 where there are no discounts")
-    memory_mib: int = Field(1024, ge=1, description="memory for sorting n-grams")
-    arpa: bool = Field(False, description="write perplexity.arpa too")
+    order: int = Field(5, ge=2, le=6, description="Words of the longest n-grams.")
+    variant: Variant = Field(
+        "plain",
+        description=(
+            "The form of the lines: `plain` takes them as they are, `ccnet` in CCNet's "
+            "normal form (Wenzek et al. 2020)."
+        ),
+    )
+    unit: Unit = Field(
+        "whitespace",
+        description=(
+            "The unit of the model: `whitespace` for runs between white space, `words` for "
+            "UAX #29 words, `pieces` for the pieces of a SentencePiece model."
+        ),
+    )
+    pieces: str | None = Field(
+        None, description="Path of a SentencePiece model that cuts texts into pieces."
+    )
+    vocab: int | None = Field(
+        None,
+        ge=8,
+        description=(
+            "Number of pieces of a SentencePiece model that is trained first. Without a "
+            "value none is trained."
+        ),
+    )
+    prune: tuple[int, ...] = Field(
+        (0,),
+        description=(
+            "Largest counts of n-grams that are left out, one number an order from 1 on; "
+            "the last holds for the orders that follow."
+        ),
+    )
+    min_count: int = Field(
+        1,
+        ge=1,
+        description=(
+            "Least number of occurrences of a word in the vocabulary; rarer ones are <unk>."
+            " Pieces are all kept."
+        ),
+    )
+    discount_fallback: bool = Field(
+        False,
+        description=(
+            "Use the discounts 0.5, 1 and 1.5 where the counts give none, as KenLM's "
+            "--discount_fallback does."
+        ),
+    )
+    memory_mib: int = Field(1024, ge=1, description="Memory in MiB for sorting n-grams.")
+    arpa: bool = Field(False, description="Write perplexity.arpa too.")
 
     @field_validator("prune", mode="before")
     @classmethod

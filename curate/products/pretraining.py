@@ -131,59 +131,180 @@ class PretrainProduct(Product):
     reads_corpus: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
 
-    shards: str | None = Field(None, description="folder of shards; none: the recipe's own")
-    model: str = Field("tiny", description="a preset, or the folder of a model to go on from")
-    steps: int = Field(400, ge=1)
-    rows: int = Field(4, ge=1, description="rows of `context` tokens a step")
-    context: int = Field(256, ge=8)
-    objective: str = Field("causal", description="causal or prefix")
-    optimizer: str = Field("adamw", description="adamw, muon, adafactor or lion")
-    lr: float = Field(3e-3, gt=0)
-    schedule: str = Field(
-        "cosine", description="cosine, wsd, wsd-sqrt, linear, inverse-sqrt or constant"
+    shards: str | None = Field(
+        None,
+        description="Folder of the token shards. Without a value those that the recipe encodes.",
     )
-    lr_floor: float = Field(0.1, ge=0, le=1, description="of lr, where the schedule ends")
-    warmup: int = Field(20, ge=0)
-    decay: float = Field(0.2, ge=0, le=1, description="share of the steps over which wsd falls")
-    weight_decay: float = Field(0.1, ge=0)
-    beta1: float = Field(0.9, ge=0, le=1)
-    beta2: float = Field(0.95, ge=0, le=1)
-    eps: float = Field(1e-8, gt=0)
-    momentum: float = Field(0.95, ge=0, le=1, description="of Muon")
-    clip: float = Field(1.0, gt=0, description="the norm of the gradient is at most that")
-    z_loss: float = Field(0.0, ge=0)
-    ema: float = Field(0.0, ge=0, lt=1, description="decay of an average of the weights; 0: none")
-    packing: str = Field("concat", description="concat, best-fit or padding")
-    sources: tuple[dict[str, Any], ...] = Field((), description="shards with a weight, or amount")
-    stages: tuple[dict[str, Any], ...] = Field((), description="stretches with own settings")
-    max_epochs: float | None = Field(None, gt=0, description="of any source")
-    vocab_size: int | None = Field(None, ge=1, description="of shards that do not say")
-    end_of_text: int | None = Field(None, ge=0, description="id, of shards that do not say")
-    tokenizer: str | None = Field(None, description="tokenizer.json, of shards without one")
-    token_dtype: str | None = Field(None, description="of OLMo's .npy; none: by vocab_size")
-    held_out: float = Field(0.05, gt=0, lt=1)
-    attention: str = Field("auto", description="sdpa, triton, flex or eager")
-    precision: str = Field("auto", description="auto (bf16 on a GPU), fp32 or bf16")
-    device: str = "auto"
-    accumulate: int = Field(1, ge=1, description="micro-batches that a step's rows are cut into")
-    loss_chunk: int = Field(0, ge=0, description="tokens whose logits are held at once; 0: fits")
-    recompute: bool = Field(False, description="activations inside blocks are not kept")
-    compile: bool = False
-    processes: int = Field(1, ge=1, description="as many as there are GPUs to train on")
-    parallel: str = Field("ddp", description="ddp or fsdp, for several processes")
-    spike: str = Field("stop", description="stop, skip or rollback, after a loss spike")
-    spike_factor: float = Field(0.0, ge=0, description="deviations over the median; 0: only NaN")
-    spike_window: int = Field(64, ge=1)
-    spike_batches: int = Field(1, ge=1, description="steps passed over after a rollback")
-    log_every: int = Field(10, ge=1)
-    tensorboard: bool = False
-    eval_every: int = Field(50, ge=1)
-    eval_tokens: int = Field(16_384, ge=1)
-    checkpoint_every: int = Field(50, ge=1)
-    keep_checkpoints: int = Field(3, ge=1)
-    keep_best: bool = True
-    async_checkpoints: bool = False
-    seed: int = Field(0, ge=0)
+    model: str = Field(
+        "tiny",
+        description="Name of a model preset, or the folder of a model whose training goes on.",
+    )
+    steps: int = Field(400, ge=1, description="Number of steps.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
+    context: int = Field(256, ge=8, description="Tokens in a row.")
+    objective: str = Field("causal", description="The objective: `causal` or `prefix`.")
+    optimizer: str = Field(
+        "adamw", description="The optimizer: `adamw`, `muon`, `adafactor` or `lion`."
+    )
+    lr: float = Field(3e-3, gt=0, description="Learning rate after warm-up.")
+    schedule: str = Field(
+        "cosine",
+        description=(
+            "The learning rate's schedule after warm-up: `cosine`, `wsd`, `wsd-sqrt`, "
+            "`linear`, `inverse-sqrt` or `constant`."
+        ),
+    )
+    lr_floor: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="Share of the learning rate that is left where the schedule ends.",
+    )
+    warmup: int = Field(
+        20, ge=0, description="Steps of warm-up, in which the learning rate rises linearly."
+    )
+    decay: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Share of the steps over which the schedules `wsd` and `wsd-sqrt` fall.",
+    )
+    weight_decay: float = Field(0.1, ge=0, description="Weight decay.")
+    beta1: float = Field(
+        0.9, ge=0, le=1, description="Decay of the average of gradients (AdamW and Lion)."
+    )
+    beta2: float = Field(
+        0.95,
+        ge=0,
+        le=1,
+        description="Decay of the average of squared gradients (AdamW), or of gradients (Lion).",
+    )
+    eps: float = Field(
+        1e-8,
+        gt=0,
+        description="Number added to the denominator of an update, so that it is never 0.",
+    )
+    momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon.")
+    clip: float = Field(
+        1.0, gt=0, description="Largest norm of the gradient; a larger one is scaled down to it."
+    )
+    z_loss: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the square of the log normaliser in the loss; 0 leaves it out.",
+    )
+    ema: float = Field(
+        0.0, ge=0, lt=1, description="Decay of an average of the weights; 0 keeps none."
+    )
+    packing: str = Field(
+        "concat", description="How documents fill rows: `concat`, `best-fit` or `padding`."
+    )
+    sources: tuple[dict[str, Any], ...] = Field(
+        (), description="Folders of shards with a weight or an amount each, in place of one folder."
+    )
+    stages: tuple[dict[str, Any], ...] = Field(
+        (),
+        description=(
+            "Stretches of the training with settings of their own; their steps add up to `steps`."
+        ),
+    )
+    max_epochs: float | None = Field(
+        None,
+        gt=0,
+        description="Largest number of epochs of any source. Without a value there is no limit.",
+    )
+    vocab_size: int | None = Field(
+        None, ge=1, description="Size of the vocabulary, for shards that do not state it."
+    )
+    end_of_text: int | None = Field(
+        None,
+        ge=0,
+        description="Id of the token that ends documents, for shards that do not state it.",
+    )
+    tokenizer: str | None = Field(
+        None, description="Path of a tokenizer.json, for shards without one."
+    )
+    token_dtype: str | None = Field(
+        None,
+        description=(
+            "Type of the numbers in OLMo's .npy files. Without a value it follows from the "
+            "size of the vocabulary."
+        ),
+    )
+    held_out: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="Share of the documents that the model is scored on and not trained on.",
+    )
+    attention: str = Field(
+        "auto",
+        description=(
+            "Back end of attention: `sdpa`, `triton`, `flex` or `eager`; `auto` takes the "
+            "fastest that the device has."
+        ),
+    )
+    precision: str = Field(
+        "auto",
+        description="Precision of training: `fp32`, `bf16`, or `auto`, which is bf16 on a GPU.",
+    )
+    device: str = Field("auto", description="The device: `auto`, `cpu`, `cuda` or `cuda:N`.")
+    accumulate: int = Field(
+        1, ge=1, description="Micro-batches that the rows of a step are cut into, on each process."
+    )
+    loss_chunk: int = Field(
+        0, ge=0, description="Tokens whose logits are held at once; 0 takes a number that fits."
+    )
+    recompute: bool = Field(
+        False,
+        description=(
+            "Compute activations inside blocks again in the backward pass instead of keeping them."
+        ),
+    )
+    compile: bool = Field(False, description="Compile the model with torch.compile.")
+    processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
+    parallel: str = Field(
+        "ddp",
+        description=(
+            "How several processes share the work: `ddp` copies the model, `fsdp` shards it."
+        ),
+    )
+    spike: str = Field(
+        "stop",
+        description=(
+            "What follows a loss spike: `stop`, `skip` the step, or `rollback` to the last "
+            "checkpoint."
+        ),
+    )
+    spike_factor: float = Field(
+        0.0,
+        ge=0,
+        description=(
+            "Deviations above the median of the loss from which on it is a spike; 0 counts "
+            "only a loss that is not a number."
+        ),
+    )
+    spike_window: int = Field(
+        64, ge=1, description="Steps that the median and the deviation of the loss are taken over."
+    )
+    spike_batches: int = Field(1, ge=1, description="Batches that are skipped after a rollback.")
+    log_every: int = Field(10, ge=1, description="Steps between two writings of metrics.")
+    tensorboard: bool = Field(False, description="Write metrics for TensorBoard too.")
+    eval_every: int = Field(
+        50, ge=1, description="Steps between two evaluations of the held-out documents."
+    )
+    eval_tokens: int = Field(
+        16_384, ge=1, description="Largest number of held-out tokens in an evaluation."
+    )
+    checkpoint_every: int = Field(50, ge=1, description="Steps between two checkpoints.")
+    keep_checkpoints: int = Field(
+        3, ge=1, description="Number of the newest checkpoints that are kept."
+    )
+    keep_best: bool = Field(
+        True, description="Keep the checkpoint of the lowest held-out loss too."
+    )
+    async_checkpoints: bool = Field(False, description="Write checkpoints while training goes on.")
+    seed: int = Field(0, ge=0, description="Seed of the weights and of the order of the rows.")
 
     @model_validator(mode="before")
     @classmethod

@@ -27,32 +27,132 @@ class TokenizerProduct(Product):
     name: ClassVar[str] = "tokenizer"
     makes: ClassVar[str] = "tokenizer"
 
-    model: str = "bpe"
-    backend: str | None = Field(None, description="who learns; none: own, or sentencepiece")
-    vocab: int | tuple[int, ...] = 32_000
-    pattern: str | None = None
-    regex: tuple[str, ...] = Field((), description="in place of a pattern")
-    graphemes: bool = False
-    digits: str | None = Field(None, description="none: the pattern's own; single without pattern")
-    forbid: tuple[str, ...] = Field((), description="strings that no token spans")
-    newlines: str | None = Field(None, description="single or runs; none: as the pattern")
-    space_runs: int = Field(0, description="runs of 2 to so many spaces are tokens")
-    script_boundaries: bool = False
-    dictionary: str | None = Field(None, description="file of Thai, Lao, Khmer, Burmese words")
-    space_token: str | None = Field(None, description="every space becomes it")
-    normalise: str = "none"
-    chat_template: str | None = Field(None, description="file, for tokenizer_config.json")
-    special_tokens: tuple[str, ...] = ("<|endoftext|>",)
-    reserved: int = 0
-    pad_to: int = 1
-    min_frequency: int = 2
-    max_token_length: int | None = Field(None, description="bytes; characters but for bpe")
-    character_coverage: float | None = Field(None, description="share of text; none: 0.9995")
-    sample_bytes: int | None = Field(None, description="of text, drawn by its hash")
-    seed: int = 0
-    weights: str | None = Field(None, description="column=value:weight,...; *: other values")
-    temperature: float | None = None
-    by: str | None = Field(None, description="column of temperature; none: lang")
+    model: str = Field(
+        "bpe",
+        description=(
+            "The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or `unigram`."
+        ),
+    )
+    backend: str | None = Field(
+        None,
+        description=(
+            "The learner: `own`, `tokenizers` or `sentencepiece`. Without a value the first"
+            " that offers the model (own, but sentencepiece for unigram)."
+        ),
+    )
+    vocab: int | tuple[int, ...] = Field(
+        32_000,
+        description=(
+            "Tokens of the vocabulary, special and reserved ones included; of several sizes"
+            " each gets a folder."
+        ),
+    )
+    pattern: str | None = Field(
+        None,
+        description=(
+            "Name of the pre-tokenisation pattern. Without a value `o200k`, `metaspace` for"
+            " char-bpe and `bert` for wordpiece."
+        ),
+    )
+    regex: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Regular expressions that cut texts, one after the other, in place of a named pattern."
+        ),
+    )
+    graphemes: bool = Field(False, description="Never cut a grapheme cluster (UAX #29).")
+    digits: str | None = Field(
+        None,
+        description=(
+            "How runs of digits are cut. Without a value as the pattern cuts them, and into"
+            " single digits where no pattern is named."
+        ),
+    )
+    forbid: tuple[str, ...] = Field(
+        (), description="Strings that no token holds a part of together with other text."
+    )
+    newlines: str | None = Field(
+        None,
+        description=(
+            "How newlines are cut: each is a piece of its own (`single`), or those in a row"
+            " are one (`runs`). Without a value as the pattern cuts them."
+        ),
+    )
+    space_runs: int = Field(
+        0, description="Runs of 2 up to that many spaces are one token each; 0 adds none."
+    )
+    script_boundaries: bool = Field(False, description="Never let a token span two scripts.")
+    dictionary: str | None = Field(
+        None,
+        description=(
+            "Path of a file of Thai, Lao, Khmer and Burmese words that texts are cut into "
+            "in training."
+        ),
+    )
+    space_token: str | None = Field(None, description="The token that every space becomes.")
+    normalise: str = Field(
+        "none",
+        description="Unicode's normal form that texts are brought into before all else, or `none`.",
+    )
+    chat_template: str | None = Field(
+        None, description="Path of a chat template that goes into tokenizer_config.json."
+    )
+    special_tokens: tuple[str, ...] = Field(
+        ("<|endoftext|>",), description="Special tokens; the first one ends documents."
+    )
+    reserved: int = Field(
+        0, description="Number of tokens `<|reserved_0|>` and so on that are kept free for later."
+    )
+    pad_to: int = Field(
+        1,
+        description=(
+            "Number of which the size of the vocabulary is made a multiple, by reserved "
+            "tokens at its end."
+        ),
+    )
+    min_frequency: int = Field(
+        2, description="Least number of occurrences of a pair that is merged."
+    )
+    max_token_length: int | None = Field(
+        None,
+        description=(
+            "Largest length of a token in bytes (in characters for char-bpe and wordpiece)."
+            " Without a value there is no limit."
+        ),
+    )
+    character_coverage: float | None = Field(
+        None,
+        description=(
+            "Share of the text whose characters are tokens. Without a value 0.9995, and 1 "
+            "for wordpiece."
+        ),
+    )
+    sample_bytes: int | None = Field(
+        None,
+        description=(
+            "Bytes of text that are read at most, drawn by the hash of the documents. "
+            "Without a value all text is read."
+        ),
+    )
+    seed: int = Field(0, description="Seed of the sample.")
+    weights: str | None = Field(
+        None,
+        description=(
+            "How often documents count, by the values of a column: `lang=th:3,en:0.5`; `*` "
+            "stands for all other values."
+        ),
+    )
+    temperature: float | None = Field(
+        None,
+        description=(
+            "Temperature of groups of documents, by the column `by`: a group has a share of its"
+            " bytes ** (1 / temperature) (Arivazhagan et al. 2019)."
+        ),
+    )
+    by: str | None = Field(
+        None,
+        description="Column of the groups that the temperature weighs. Without a value `lang`.",
+    )
 
     @field_validator("vocab", mode="before")
     @classmethod
@@ -143,15 +243,48 @@ class ShardsProduct(Product):
     makes: ClassVar[str] = "shards"
     needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
-    tokenizer: str | None = Field(None, description="folder or file; none: the recipe's own")
-    pattern: str | None = Field(None, description="of a .tiktoken file: how text is cut")
-    shard_tokens: int = Field(100_000_000, ge=1)
-    val_fraction: float = Field(0.0, ge=0, lt=1, description="of the documents, by hash of the id")
-    shuffle: int | None = Field(None, ge=0, lt=1 << 64, description="seed; none: order of input")
-    bos: bool = False
-    eos: bool = True
-    format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = "llmcurate"
-    loss_mask: str | None = Field(None, description="column: which characters count in training")
+    tokenizer: str | None = Field(
+        None,
+        description=(
+            "Path of the tokenizer, a file or its folder. Without a value the tokenizer "
+            "that the recipe trains."
+        ),
+    )
+    pattern: str | None = Field(
+        None,
+        description="The pre-tokenisation pattern of a .tiktoken file, which does not hold it.",
+    )
+    shard_tokens: int = Field(100_000_000, ge=1, description="Tokens in each shard.")
+    val_fraction: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description=(
+            "Share of the documents, by the hash of their ids, that go into validation shards."
+        ),
+    )
+    shuffle: int | None = Field(
+        None,
+        ge=0,
+        lt=1 << 64,
+        description=(
+            "Seed by which documents are shuffled. Without a value they stay in the order "
+            "of the input."
+        ),
+    )
+    bos: bool = Field(False, description="Put a begin-of-text token before every document.")
+    eos: bool = Field(True, description="Put an end-of-text token after every document.")
+    format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = Field(
+        "llmcurate",
+        description="Format of the shards: `llmcurate`, Megatron-LM's, modded-nanogpt's or OLMo's.",
+    )
+    loss_mask: str | None = Field(
+        None,
+        description=(
+            "Column of the ranges of characters that count in the training loss. Without a "
+            "value all tokens count."
+        ),
+    )
 
     def _own(self) -> Path:
         path = Path(self.tokenizer or "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,11 @@ from pydantic import BaseModel, ValidationError
 from curate.disk.digests import text_digest
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
-from curate.steps.contracts import CorpusStep, Product, Settings, Step, step_class
+from curate.steps.contracts import CorpusStep, Product, Settings, Step
+from curate.steps.registry import step_class
 
 CUT = "cut"
+LineOf = Callable[[str], str]
 TOP_KEYS = ("name", "description", "input", "read", "steps")
 
 
@@ -81,55 +85,60 @@ class Recipe:
         return text_digest(json.dumps([parts, read, sorted(self.cuts)]))
 
 
-class _Place:
-    """Where a key stands in its file, for messages."""
+class _Source:
+    """A recipe's file, which finds the line of a key for messages."""
 
     def __init__(self, source: str, root: yaml.Node | None) -> None:
         self.source, self.root = source, root
 
     def at(self, *keys: Any) -> str:
+        """`file:line` of the key at the end of a path of keys, or of the last one there is."""
         node, line = self.root, None
         for key in keys:
-            found = None
+            child = None
             if isinstance(node, yaml.MappingNode):
                 for k, v in node.value:
                     if k.value == str(key):
-                        found, line = v, k.start_mark.line + 1
+                        child, line = v, k.start_mark.line + 1
             elif isinstance(node, yaml.SequenceNode) and key in range(len(node.value)):
-                found = node.value[key]
-                line = found.start_mark.line + 1
-            if found is None:
+                child = node.value[key]
+                line = child.start_mark.line + 1
+            if child is None:
                 break
-            node = found
+            node = child
         return f"{self.source}:{line}" if line else self.source
 
 
-def _nearest(key: str, known: list[str]) -> str:
-    near = get_close_matches(key, known, 1, 0.5)
+def _nearest(key: str, keys: list[str]) -> str:
+    near = get_close_matches(key, keys, 1, 0.5)
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"known: {', '.join(known)}" if known else "it takes no keys"
+    return f"known: {', '.join(keys)}" if keys else "it takes no keys"
 
 
-def _check(model: type[BaseModel], values: dict[str, Any], what: str, place: Any) -> Any:
-    """The model from values; the first error as one line with its place. place: of a key in a file;
-    None: there is no file, and the step that `what` names is all there is to say."""
+def _check(
+    model: type[BaseModel], values: dict[str, Any], section: str, line_of: LineOf | None
+) -> Any:
+    """The model from the values of a section; UsageError says the first mistake in one line.
+
+    line_of: the `file:line` of a key; None where there is no file.
+    """
     try:
         return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else ""
-        where = place(key) if place else f"step {what}"
+        where = line_of(key) if line_of else f"step {section}"
         if first["type"] == "extra_forbidden":
             hint = _nearest(key, list(model.model_fields))
-            raise UsageError(f"{where}: unknown key {key!r} in {what}; {hint}") from None
+            raise UsageError(f"{where}: unknown key {key!r} in {section}; {hint}") from None
         message = first["msg"].removeprefix("Value error, ")
-        named = ".".join(filter(None, [what, key] if place else [key]))
+        named = ".".join(filter(None, [section, key] if line_of else [key]))
         raise UsageError(": ".join(filter(None, [where, named, message]))) from None
 
 
-def make_step(name: str, settings: dict[str, Any], place: Any = None) -> Settings:
-    """A step by name (`name` or `name@variant`) and settings; UsageError says what is wrong."""
+def make_step(name: str, settings: dict[str, Any], line_of: LineOf | None = None) -> Settings:
+    """A step by name (`name` or `name@variant`) and settings; UsageError names the mistake."""
     base, _, variant = name.partition("@")
     cls = step_class(base)
     values = dict(settings)
@@ -138,7 +147,7 @@ def make_step(name: str, settings: dict[str, Any], place: Any = None) -> Setting
             raise UsageError(f"step {base!r} has no variants")
         values["variant"] = variant
     cls = cls.fitting(values)
-    step: Settings = _check(cls, values, base, place)
+    step: Settings = _check(cls, values, base, line_of)
     return step
 
 
@@ -187,7 +196,7 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
     """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`."""
     try:
         data = yaml.safe_load(text)
-        place = _Place(source, yaml.compose(text, Loader=yaml.SafeLoader))
+        file = _Source(source, yaml.compose(text, Loader=yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -197,19 +206,19 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
         raise UsageError(f"{source}: a recipe is a mapping with the key `steps`")
     for key in data:
         if key not in TOP_KEYS:
-            where, hint = place.at(key), _nearest(str(key), list(TOP_KEYS))
+            where, hint = file.at(key), _nearest(str(key), list(TOP_KEYS))
             raise UsageError(f"{where}: unknown key {str(key)!r}; {hint}")
     entries = data.get("steps")
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{source}: `steps` must be a list of at least one step")
-    values = _entries(entries, place)
-    given_read, given = data.get("read") or {}, data.get("input") or []
-    if not isinstance(given_read, dict):
-        raise UsageError(f"{place.at('read')}: `read` is a mapping of settings")
-    inputs = (given,) if isinstance(given, str) else given
+    values = _entries(entries, file)
+    read_values, inputs = data.get("read") or {}, data.get("input") or []
+    if not isinstance(read_values, dict):
+        raise UsageError(f"{file.at('read')}: `read` is a mapping of settings")
+    inputs = (inputs,) if isinstance(inputs, str) else inputs
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(i, str) for i in inputs):
-        raise UsageError(f"{place.at('input')}: `input` is a path or a list of paths")
-    read_values = dict(given_read)
+        raise UsageError(f"{file.at('input')}: `input` is a path or a list of paths")
+    read_values = dict(read_values)
     _override(values, read_values, overrides)
     steps: list[Settings] = []
     cuts: set[int] = set()
@@ -218,10 +227,10 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
             cuts.add(len(steps))
             continue
         where = name.partition("@")[0]
-        step = make_step(name, settings, lambda key, i=index, n=name: place.at("steps", i, n, key))
+        step = make_step(name, settings, partial(file.at, "steps", index, name))
         assert step.name == where
         steps.append(step)
-    read = _check(ReadSettings, read_values, "read", lambda key: place.at("read", key))
+    read = _check(ReadSettings, read_values, "read", lambda key: file.at("read", key))
     return build(
         str(data.get("name") or Path(source).stem),
         steps,
@@ -232,7 +241,7 @@ def parse(text: str, source: str, overrides: tuple[str, ...] = ()) -> Recipe:
     )
 
 
-def _entries(entries: list[Any], place: _Place) -> list[tuple[int, str, dict[str, Any]]]:
+def _entries(entries: list[Any], file: _Source) -> list[tuple[int, str, dict[str, Any]]]:
     values: list[tuple[int, str, dict[str, Any]]] = []
     for i, entry in enumerate(entries):
         if isinstance(entry, str):
@@ -240,16 +249,16 @@ def _entries(entries: list[Any], place: _Place) -> list[tuple[int, str, dict[str
         elif isinstance(entry, dict) and len(entry) == 1:
             ((name, settings),) = entry.items()
             if settings is not None and not isinstance(settings, dict):
-                raise UsageError(f"{place.at('steps', i)}: the settings of {name} are no mapping")
+                raise UsageError(f"{file.at('steps', i)}: the settings of {name} are no mapping")
             values.append((i, str(name), dict(settings or {})))
         else:
-            raise UsageError(f"{place.at('steps', i)}: a step is `name` or `name: {{key: value}}`")
+            raise UsageError(f"{file.at('steps', i)}: a step is `name` or `name: {{key: value}}`")
         name = values[-1][1]
         if name != CUT:
             try:
                 step_class(name.partition("@")[0])
             except UsageError as error:
-                raise UsageError(f"{place.at('steps', i)}: {error}") from None
+                raise UsageError(f"{file.at('steps', i)}: {error}") from None
     return values
 
 
@@ -283,12 +292,12 @@ def _override(
 
 def shipped() -> dict[str, str]:
     """Names and descriptions of the recipes in the package."""
-    found = {}
+    descriptions = {}
     for entry in sorted(files("pipelines").iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".yaml"):
             data = yaml.safe_load(entry.read_text(encoding="utf-8"))
-            found[entry.name.removesuffix(".yaml")] = str(data.get("description") or "")
-    return found
+            descriptions[entry.name.removesuffix(".yaml")] = str(data.get("description") or "")
+    return descriptions
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Recipe:

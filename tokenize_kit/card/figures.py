@@ -1,13 +1,83 @@
-"""What a tokenizer makes of a sample of text, by the figures of `llmcurate tokenizer eval`."""
+"""Figures of a tokenizer, measured on a sample of text, as `llmcurate tokenizer eval` gives them.
+
+The sample has bounded size and no order of documents changes it. Texts are cut into pieces, a piece
+is known by a hash of its bytes and the seed, and those with the smallest hashes are kept: a long
+document is no more likely to be in the sample than short ones of the same size, and copies count as
+often as they come.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tokenize_kit.card.sample import Sample
+import numpy as np
+import xxhash
+
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.tally import Tally
+
+PIECE_BYTES = 8192  # of a piece at most, so that a long document is not half of the sample
+MOST_BYTES = 2 << 20
+_A_PIECE = 64  # counted for each, so that tiny ones are not millions
+
+
+class Sample:
+    """`add` texts, then read `pieces`. Holds `most` bytes of pieces at most."""
+
+    def __init__(self, seed: int = 0, most: int = MOST_BYTES) -> None:
+        self.seed = seed
+        self._room = most
+        self._heap: list[tuple[int, bytes]] = []  # the largest hash first
+        self._limit = 1 << 64  # hashes from here on did not fit
+
+    def add(self, raw: bytes) -> None:
+        """A text, as valid UTF-8."""
+        for first, last in pairwise(_cuts(raw)):
+            piece = raw if last - first == len(raw) else raw[first:last]
+            place = xxhash.xxh3_64_intdigest(piece, self.seed)
+            if place >= self._limit:
+                continue
+            heappush(self._heap, (-place, piece))
+            self._room -= len(piece) + _A_PIECE
+            while self._room < 0:
+                largest, gone = heappop(self._heap)
+                self._limit = -largest
+                self._room += len(gone) + _A_PIECE
+
+    def add_rows(self, data: np.ndarray, offsets: np.ndarray) -> None:
+        """Texts as buffers: uint8[], int64[rows + 1]."""
+        for a, z in pairwise(offsets.tolist()):
+            self.add(data[a:z].tobytes())
+
+    def pieces(self) -> list[bytes]:
+        """Those that are kept, by their hashes."""
+        return [piece for _, piece in sorted(self._heap, reverse=True)]
+
+    def texts(self) -> list[str]:
+        return [piece.decode("utf-8") for piece in self.pieces()]
+
+    def buffers(self) -> tuple[np.ndarray, np.ndarray]:
+        """(data: uint8[], offsets: int64[pieces + 1])."""
+        pieces = self.pieces()
+        ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
+        return np.frombuffer(bytearray().join(pieces), np.uint8), ends
+
+
+def _cuts(raw: bytes) -> Iterator[int]:
+    """Where pieces begin and end: as long as may be, and between characters."""
+    at = 0
+    while at < len(raw):
+        yield at
+        at += PIECE_BYTES
+        while at < len(raw) and raw[at] & 0xC0 == 0x80:
+            at -= 1
+    if raw:
+        yield len(raw)
+
 
 # Of `Tally.result`; no speeds, for a card has the same bytes wherever it is made.
 _TAKEN = (
@@ -29,7 +99,7 @@ _TAKEN = (
 )
 
 
-def measured(file: Path, sample: Sample, on: str) -> dict[str, Any]:
+def measure(file: Path, sample: Sample, on: str) -> dict[str, Any]:
     """Figures of the tokenizer in that file, as JSON values; a ratio of nothing is None.
 
     on: what the sample is of. Keys are those of evaluation.json, and `byte_share`: of tokens of one
@@ -38,11 +108,11 @@ def measured(file: Path, sample: Sample, on: str) -> dict[str, Any]:
     """
     tally = Tally(open_candidate(file))
     tally.add(*sample.buffers())
-    found = tally.result()
+    figures_of_texts = tally.result()
     spelled = sorted(tally.candidate.byte_ids)
-    share = tally.counts[spelled].sum() / max(found["tokens"], 1) if spelled else None
-    figures = {name: found[name] for name in _TAKEN}
-    lost = found["first_lost"]
+    share = tally.counts[spelled].sum() / max(figures_of_texts["tokens"], 1) if spelled else None
+    figures = {name: figures_of_texts[name] for name in _TAKEN}
+    lost = figures_of_texts["first_lost"]
     figures |= {"byte_share": share, "first_lost": lost["was"][:40] if lost else None}
     rounded = {k: round(float(v), 6) if _is_ratio(v) else v for k, v in figures.items()}
     return {"on": on, "seed": sample.seed, **rounded}

@@ -14,10 +14,8 @@ from typing import Any
 
 from tokenize_kit.files import to_json, write_atomic
 
-# Any text in Markdown, so that no character of it is Markdown.
 
-
-def code(text: str) -> str:
+def code_span(text: str) -> str:
     """Any text as a code span on one line; what is no printable character is escaped."""
     escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     shown = "".join(escaped)
@@ -34,9 +32,6 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
-
-# What a card says in words: what the tokenizer is, what of a text comes back, where figures come
-# from.
 
 _UNSPELLED = {
     "bpe": "what no longer token spells is spelled in bytes",
@@ -60,11 +55,11 @@ _FIGURES = (
 )
 
 
-def about(card: dict[str, Any]) -> str:
+def origin(card: dict[str, Any]) -> str:
     """What it is, in a sentence."""
     if "trainer" in card:
-        said = f"Trained by {card['trainer']} on {card['documents']:,} documents"
-        return f"{said} ({card['bytes']:,} bytes of text)."
+        sentence = f"Trained by {card['trainer']} on {card['documents']:,} documents"
+        return f"{sentence} ({card['bytes']:,} bytes of text)."
     if "extended_from" in card:
         return (
             f"{card['new_tokens']:,} tokens were added to a tokenizer of {card['old_tokens']:,};"
@@ -78,15 +73,15 @@ def about(card: dict[str, Any]) -> str:
     return f"Converted to {card['format']} from {card['converted_from']}, with the same ids."
 
 
-def kept(card: dict[str, Any]) -> str:
+def round_trip(card: dict[str, Any]) -> str:
     """Whether texts come back."""
     if "lossless" not in card:
         return "A text is prepared for it, and comes back, as by the tokenizer it was made from."
     if card["model"] == "wordpiece":
-        said = "Texts do not come back exactly: white space is left out, and a word that the "
-        said += "vocabulary cannot spell is an unknown token."
+        text = "Texts do not come back exactly: white space is left out, and a word that the "
+        text += "vocabulary cannot spell is an unknown token."
         changed = card["normalisation"]
-        return said if changed == "none" else f"{said} Before that it is normalised ({changed})."
+        return text if changed == "none" else f"{text} Before that it is normalised ({changed})."
     unspelled = _UNSPELLED[card["model"]]
     if card["lossless"]:
         return f"Every text comes back exactly: nothing is normalised, and {unspelled}."
@@ -94,30 +89,30 @@ def kept(card: dict[str, Any]) -> str:
     if card["normalisation"] != "none":
         changes.append(f"it is normalised ({card['normalisation']}) before it is cut")
     if card["space_token"]:
-        changes.append(f"a {code(card['space_token'])} in it comes back as a space")
+        changes.append(f"a {code_span(card['space_token'])} in it comes back as a space")
     return f"A text comes back changed in this alone: {', and '.join(changes)}; {unspelled}."
 
 
-def figures_of(card: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+def figure_rows(card: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     """(on what they were measured, (title, value) of each)."""
-    found = card.get("measured")
+    figures = card.get("measured")
     rows = []
     if card.get("bytes_a_token_before"):
         for when in ("before", "after"):
             rows.append((f"bytes a token {when}", f"{card[f'bytes_a_token_{when}']:.3f}"))
-    if not found:
+    if not figures:
         return "", rows
-    said = f"Measured on {found['on']}, drawn by a hash with seed {found['seed']}:"
-    said += f" {found['texts']:,} pieces of {found['bytes']:,} bytes in all."
-    if "training" in found["on"] or "learned" in found["on"]:
-        said += " On other text they are worse: `llmcurate tokenizer eval` measures there."
+    sentence = f"Measured on {figures['on']}, drawn by a hash with seed {figures['seed']}:"
+    sentence += f" {figures['texts']:,} pieces of {figures['bytes']:,} bytes in all."
+    if "training" in figures["on"] or "learned" in figures["on"]:
+        sentence += " On other text they are worse: `llmcurate tokenizer eval` measures there."
     for key, title, form in _FIGURES:
-        if found[key] is not None:
-            rows.append((title, form.format(found[key])))
-    return said, rows
+        if figures[key] is not None:
+            rows.append((title, form.format(figures[key])))
+    return sentence, rows
 
 
-def made(card: dict[str, Any]) -> list[tuple[str, Any]]:
+def origin_rows(card: dict[str, Any]) -> list[tuple[str, Any]]:
     """(title, value) of what it was made of and by."""
     names = {
         "trainer": "trainer",
@@ -143,8 +138,8 @@ def made(card: dict[str, Any]) -> list[tuple[str, Any]]:
     rows = [(title, card[key]) for key, title in names.items() if card.get(key)]
     if card.get("sample"):
         sample = card["sample"]
-        said = f"{sample['bytes_asked']:,} bytes asked of {sample['bytes_of']:,}"
-        rows.append(("sample", f"{said}, by {sample['by']}, seed {sample['seed']}"))
+        drawn = f"{sample['bytes_asked']:,} bytes asked of {sample['bytes_of']:,}"
+        rows.append(("sample", f"{drawn}, by {sample['by']}, seed {sample['seed']}"))
     if card.get("dictionary"):
         words = card["dictionary"]
         rows.append(("dictionary", f"{words['words']:,} words, sha256 {words['sha256']}"))
@@ -164,7 +159,7 @@ def page(card: dict[str, Any], name: str) -> str:
     """The page of a card of training, extending, pruning or converting; name: of its JSON."""
     parts = [
         f"# Tokenizer: {card['algorithm']}, {card['vocab']:,} tokens",
-        "\n\n".join([about(card), kept(card)]),
+        "\n\n".join([origin(card), round_trip(card)]),
         _use(card),
         _figures(card),
         _made(card),
@@ -172,7 +167,7 @@ def page(card: dict[str, Any], name: str) -> str:
         _special(card),
         _list("Warnings", card.get("warnings", [])),
         _list("Notes", [n for n in card["notes"] if n != card.get("gguf", {}).get("refused")]),
-        f"All of this, for programs: {code(name)}.",
+        f"All of this, for programs: {code_span(name)}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -182,7 +177,7 @@ def _section(title: str, *paragraphs: str) -> str:
 
 
 def _list(title: str, lines: list[str]) -> str:
-    return _section(title, "\n".join(f"- {code(line)}" for line in lines)) if lines else ""
+    return _section(title, "\n".join(f"- {code_span(line)}" for line in lines)) if lines else ""
 
 
 def _use(card: dict[str, Any]) -> str:
@@ -197,9 +192,9 @@ def _use(card: dict[str, Any]) -> str:
         own = file if file.endswith(".model") else "tokenizer.model"
         lines.append(f'- sentencepiece: `SentencePieceProcessor(model_file="{own}")`')
     if file.endswith(".gguf"):
-        lines.append(f"- llama.cpp: {code(file)} is the vocabulary alone, without a model")
+        lines.append(f"- llama.cpp: {code_span(file)} is the vocabulary alone, without a model")
     else:
-        own = code(f"llmcurate tokenizer encode corpus/ --tokenizer {_name(card)} -o shards")
+        own = code_span(f"llmcurate tokenizer encode corpus/ --tokenizer {_name(card)} -o shards")
         lines.append(f"- token shards: {own}")
     if "gguf" in card:
         lines.append(_gguf(card["gguf"]))
@@ -213,20 +208,22 @@ def _name(card: dict[str, Any]) -> str:
     return f"{card['file']} --pattern {card.get('pattern') or 'NAME'}"
 
 
-def _gguf(found: dict[str, str]) -> str:
-    if "refused" in found:
-        return f"- llama.cpp cannot load it: {code(found['refused'])}"
-    names = ", ".join(f"{code(key)} {code(value)}" for key, value in found.items())
+def _gguf(terms: dict[str, str]) -> str:
+    if "refused" in terms:
+        return f"- llama.cpp cannot load it: {code_span(terms['refused'])}"
+    names = ", ".join(f"{code_span(key)} {code_span(value)}" for key, value in terms.items())
     return f"- llama.cpp: `llmcurate tokenizer convert FOLDER --to gguf -o tok.gguf` ({names})"
 
 
 def _figures(card: dict[str, Any]) -> str:
-    said, rows = figures_of(card)
-    return _section("Figures", said, table(("figure", "value"), rows)) if rows else ""
+    sentence, rows = figure_rows(card)
+    return _section("Figures", sentence, table(("figure", "value"), rows)) if rows else ""
 
 
 def _made(card: dict[str, Any]) -> str:
-    rows = [(k, f"{v:,}" if isinstance(v, int) else code(str(v))) for k, v in made(card)]
+    rows = [
+        (k, f"{v:,}" if isinstance(v, int) else code_span(str(v))) for k, v in origin_rows(card)
+    ]
     paragraphs = [table(("what", "value"), rows)]
     mixture = card.get("mixture")
     if mixture:
@@ -234,7 +231,7 @@ def _made(card: dict[str, Any]) -> str:
         shown = sorted(values, key=lambda v: (-values[v]["share"], v))
         lines = [
             (
-                code(v),
+                code_span(v),
                 f"{values[v]['weight']:g}",
                 f"{values[v]['documents']:,}",
                 f"{values[v]['bytes']:,}",
@@ -242,11 +239,11 @@ def _made(card: dict[str, Any]) -> str:
             )
             for v in shown[:MOST_ROWS]
         ]
-        by = f"by the column {code(mixture['column'])}"
+        by = f"by the column {code_span(mixture['column'])}"
         if mixture["temperature"] is not None:
             by += f", temperature {mixture['temperature']:g}"
         head = (mixture["column"], "weight", "documents", "bytes", "share")
-        paragraphs += [f"Mixture {by}:", table((code(head[0]), *head[1:]), lines)]
+        paragraphs += [f"Mixture {by}:", table((code_span(head[0]), *head[1:]), lines)]
         paragraphs += _more(len(values))
     return _section("How it was made", *paragraphs)
 
@@ -254,11 +251,11 @@ def _made(card: dict[str, Any]) -> str:
 def _settings(card: dict[str, Any]) -> str:
     if "settings" not in card:
         return ""
-    given = {k: json.dumps(v, ensure_ascii=False) for k, v in card["settings"].items()}
-    rows = [(code(k), "not given" if v == "null" else code(v)) for k, v in given.items()]
+    values = {k: json.dumps(v, ensure_ascii=False) for k, v in card["settings"].items()}
+    rows = [(code_span(k), "not given" if v == "null" else code_span(v)) for k, v in values.items()]
     paragraphs = [table(("setting", "as given"), rows)]
     if card.get("regex"):
-        parts = "\n".join(f"{n}. {code(part)}" for n, part in enumerate(card["regex"], 1))
+        parts = "\n".join(f"{n}. {code_span(part)}" for n, part in enumerate(card["regex"], 1))
         paragraphs += ["Text is cut by these expressions, one after the other:", parts]
     return _section("Settings", *paragraphs)
 
@@ -268,11 +265,11 @@ def _special(card: dict[str, Any]) -> str:
     if not special:
         return _section("Special tokens", "None.")
     ordered = sorted(special.items(), key=lambda pair: pair[1])
-    rows = [(code(token), str(number)) for token, number in ordered[:MOST_ROWS]]
+    rows = [(code_span(token), str(number)) for token, number in ordered[:MOST_ROWS]]
     end = card["end_of_text"]
-    said = f"{code(end)} ends a document." if end else "None ends a document."
-    said += " Their spelling in a text stays text, where `llmcurate` encodes."
-    return _section("Special tokens", said, table(("token", "id"), rows), *_more(len(special)))
+    sentence = f"{code_span(end)} ends a document." if end else "None ends a document."
+    sentence += " Their spelling in a text stays text, where `llmcurate` encodes."
+    return _section("Special tokens", sentence, table(("token", "id"), rows), *_more(len(special)))
 
 
 def _more(count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""A tokenizer from one file format to another: the same ids, or a refusal that names why not."""
+"""Conversion between file formats: the same ids, or a refusal that names the reason."""
 
 from __future__ import annotations
 
@@ -10,32 +10,36 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.card.training_card import write_transformers
-from tokenize_kit.change import byte_bpe_files, pieces_json
-from tokenize_kit.change.about import algorithm_of, described, end_of
-from tokenize_kit.change.forms import ByteBpe, CannotHold, Form
-from tokenize_kit.change.gguf_file import read_metadata, write_metadata
-from tokenize_kit.change.gguf_vocabulary import from_metadata, obstacle, to_metadata
-from tokenize_kit.change.reading import FILES, Source, open_source, runs_as
-from tokenize_kit.change.spm_file import write_model
+from tokenize_kit.change.original import algorithm_name, describe_file, end_token
+from tokenize_kit.change.source import FILES, Source, encoder_of, open_source
 from tokenize_kit.change.verify import (
     Buffers,
-    Checked,
+    Comparison,
     Encode,
+    builtin_batches,
     compare,
-    hard_texts,
     unigram_scores,
 )
-from tokenize_kit.encode.encoder import ByPlan
-from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks
-from tokenize_kit.encode.spm_model import SPACE
+from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
-from tokenize_kit.pattern.automaton import compile_pattern
+from tokenize_kit.formats.forms import SPACE, ByteBpe, CannotHold, Form
+from tokenize_kit.formats.gguf import (
+    from_metadata,
+    names_in,
+    obstacle,
+    read_metadata,
+    to_metadata,
+    write_metadata,
+)
+from tokenize_kit.formats.json_forms import tokenizer_of
+from tokenize_kit.formats.sentencepiece_model import write_form
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, to_ranks
+from tokenize_kit.formats.tokenizer_json import write_transformers
+from tokenize_kit.pattern.automaton import compile_pattern, pattern_name
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
 
@@ -61,12 +65,12 @@ def convert(
         raise TokenizerError(f"to {to!r}: choose {', '.join(FILES)}", exit_code=2)
     source = open_source(path, pattern)
     try:
-        data, about = written(source.form, to)
+        data, about = file_of_form(source.form, to)
         if source.kind == to == "tokenizer.json":  # as it is, whatever else it holds
             data = source.path.read_bytes()
-        encode = _opened(data, to, about)
+        encode = _reopen(data, to, about)
         sample = Sample()
-        texts = hard_texts(source.form) if batches is None else _sampled(batches, sample)
+        texts = builtin_batches(source.form) if batches is None else _sampling(batches, sample)
         libraries = {source.kind, to} & {"sentencepiece", "gguf"}
         scores = unigram_scores(source.form) if libraries else None
         checked = compare(source.encode, encode, texts, scores)
@@ -80,72 +84,64 @@ def convert(
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not checked.texts:
         raise TokenizerError("no document with text to verify on", exit_code=2)
-    about = described(source.form, named(out, to)[1], data) | about
+    about = describe_file(source.form, target_file(out, to)[1], data) | about
     card = _card(source, to, about, checked)
-    if batches is not None and (known := [k for k in (to, source.kind) if k in _MEASURED]):
+    if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
         with TemporaryDirectory() as folder:  # the ids of both are the same on these texts
-            file = Path(folder) / FILES[known[0]]
-            file.write_bytes(data if known[0] == to else source.path.read_bytes())
-            card["measured"] = measured(file, sample, "a sample of the texts it was verified on")
-    write(out, to, data, source.form, card)
+            file = Path(folder) / FILES[formats[0]]
+            file.write_bytes(data if formats[0] == to else source.path.read_bytes())
+            card["measured"] = measure(file, sample, "a sample of the texts it was verified on")
+    write_files(out, to, data, source.form, card)
     return card
 
 
-def _sampled(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
+def _sampling(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
     """The batches, their texts put into the sample."""
     for data, offsets in batches:
         sample.add_rows(data, offsets)
         yield data, offsets
 
 
-def written(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
+def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
     """(the file's bytes, what belongs to it and has no place in it)."""
     if to == "tokenizer.json":
         return tokenizer_of(form).to_str(pretty=True).encode(), {}
     if to == "gguf":
         metadata = to_metadata(form)
-        keys = ("tokenizer.ggml.model", "tokenizer.ggml.pre")
-        return write_metadata(metadata), {k: metadata[k].value for k in keys if k in metadata}
+        return write_metadata(metadata), names_in(metadata)
     if isinstance(form, ByteBpe):
         if to == "sentencepiece":
             raise CannotHold("SentencePiece has no pattern that cuts text, and no tokens of bytes")
-        raw = byte_bpe_files.to_ranks(form)
-        name = byte_bpe_files.pattern_name(form.parts)
-        name = name if name in NAMES else None
+        raw = to_ranks(form)
+        name = pattern_name(form.parts)
+        name = name if name in PATTERN_NAMES else None
         text = PATTERNS[name].parts[0] if name else form.parts[0]
         special = {token.content: token.number for token in form.added}
         return raw, {"pattern": name, "pat_str": text, "special_tokens": special}
     if to == "sentencepiece":
-        return write_model(form), {}
+        return write_form(form), {}
     kind = "Unigram" if form.kind == "unigram" else "BPE of characters"
     raise CannotHold(f"tiktoken merges bytes by rank, and this is SentencePiece's {kind}")
 
 
-def tokenizer_of(form: Form) -> Tokenizer:
-    """As a tokenizer of `tokenizers`."""
-    if isinstance(form, ByteBpe):
-        return byte_bpe_files.to_tokenizer(form)
-    return pieces_json.to_tokenizer(form)
-
-
-def _opened(data: bytes, to: str, about: dict[str, Any]) -> Encode:
+def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
     """How the written file encodes, read anew."""
     if to == "gguf":
-        return runs_as(from_metadata(read_metadata(data)))
+        return encoder_of(from_metadata(read_metadata(data)))
     if to == "tiktoken":
-        plan = plan_of(read_ranks(data), NAMES[0])
+        plan = plan_of(read_ranks(data), PATTERN_NAMES[0])
         try:
             table = compile_pattern(about["pat_str"], "rust")
         except UnsupportedPattern as error:
             raise CannotHold(f"how tiktoken reads its pattern is not known: {error}") from None
-        return ByPlan(replace(plan, tables=(table,))).encode
+        return ByteEncoder(replace(plan, tables=(table,))).encode
     with TemporaryDirectory() as folder:
         file = Path(folder) / FILES[to]
         file.write_bytes(data)
         return open_vocabulary(file).encode
 
 
-def _card(source: Source, to: str, about: dict[str, Any], checked: Checked) -> dict[str, Any]:
+def _card(source: Source, to: str, about: dict[str, Any], checked: Comparison) -> dict[str, Any]:
     notes = list(source.notes)
     if to == "tiktoken":
         notes.append("a file of ranks has neither pattern nor special tokens: they are in its card")
@@ -156,7 +152,7 @@ def _card(source: Source, to: str, about: dict[str, Any], checked: Checked) -> d
         )
     return {
         "converted_from": source.kind,
-        "algorithm": algorithm_of(source.form),
+        "algorithm": algorithm_name(source.form),
         "source": source.path.name,
         "source_sha256": source.sha256,
         "format": to,
@@ -168,20 +164,20 @@ def _card(source: Source, to: str, about: dict[str, Any], checked: Checked) -> d
     }
 
 
-def write(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any]) -> None:
+def write_files(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any]) -> None:
     """The file and its card, and for a tokenizer.json what transformers reads beside it."""
-    alone, file = named(out, to)
+    alone, file = target_file(out, to)
     folder = file.parent
     if folder.exists() and not folder.is_dir():
         raise TokenizerError(f"{folder} is a file; name a folder", exit_code=2)
     folder.mkdir(parents=True, exist_ok=True)
     if to == "tokenizer.json" and not alone:
-        write_transformers(folder, Tokenizer.from_str(data.decode()), end_of(form))
+        write_transformers(folder, Tokenizer.from_str(data.decode()), end_token(form))
     write_atomic(file, data)
     write_card(out.with_suffix(".card.json") if alone else out / "tokenizer_card.json", card)
 
 
-def named(out: Path, to: str) -> tuple[bool, Path]:
+def target_file(out: Path, to: str) -> tuple[bool, Path]:
     """(whether `out` is the file's own name, the file)."""
     alone = out.suffix == Path(FILES[to]).suffix and not out.is_dir()
     return alone, out if alone else out / FILES[to]

@@ -14,10 +14,9 @@ import numpy as np
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
 
-# Matrices of a safetensors file: read one, write a few; nothing else of a checkpoint is touched.
-#
-# Format (huggingface/safetensors, README): eight bytes little-endian, the size of a JSON header;
-# the header, name to dtype, shape and place; the data. Numbers are float32, float16 or bfloat16.
+# The safetensors format (huggingface/safetensors, README): eight bytes little-endian, the size of a
+# JSON header; the header, name to dtype, shape and offsets; the data. Numbers are float32, float16
+# or bfloat16.
 
 _SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 _MOST_HEADER = 100 << 20  # as the library's own limit
@@ -92,14 +91,14 @@ def _header(file: Path) -> tuple[int, dict[str, dict[str, Any]]]:
     return 8 + length, header
 
 
-def widened(stored: np.ndarray) -> np.ndarray:
+def as_float32(stored: np.ndarray) -> np.ndarray:
     """Stored numbers as float32."""
     if stored.dtype == np.uint16:  # bfloat16 is the upper half of a float32
         return (stored.astype(np.uint32) << 16).view(np.float32)
     return stored.astype(np.float32)
 
 
-def narrowed(values: np.ndarray, kind: str) -> np.ndarray:
+def as_stored(values: np.ndarray, kind: str) -> np.ndarray:
     """float32 as a dtype stores it, rounded to the nearest, halves to even."""
     if kind == "BF16":
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
@@ -121,7 +120,7 @@ def write_tensors(path: Path, tensors: dict[str, tuple[np.ndarray, str]]) -> Non
     write_atomic(path, struct.pack("<Q", len(text)), text, *data)
 
 
-# How published models call their tables, at the end of a tensor's name.
+# Names that published models give to their tables, at the end of a tensor's name.
 INPUT = (
     "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "tok_embeddings.weight",
     "embed_in.weight", "shared.weight", "embedding.weight",
@@ -142,7 +141,8 @@ class Table:
 
 
 def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table]:
-    """The tables of a checkpoint: those named, input first, or found by how models call them.
+    """The tables of a checkpoint: those named, input first, or those with the usual names of
+    models.
 
     vocabulary: rows that a table has at least. Raises TokenizerError where none or several fit.
     """
@@ -150,23 +150,23 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     if len(names) > 2:
         raise TokenizerError("tensor: give two at most, input and output", exit_code=2)
     if names:
-        found = list(zip(names, ("input", "output"), strict=False))
+        chosen = list(zip(names, ("input", "output"), strict=False))
     else:
-        found = []
+        chosen = []
         for role, ends in (("input", INPUT), ("output", OUTPUT)):
-            fit = [n for n in checkpoint.names if n.endswith(ends) and _stands(n, ends)]
+            fit = [n for n in checkpoint.names if n.endswith(ends) and _is_name(n, ends)]
             if len(fit) > 1:
                 raise TokenizerError(
                     f"{path}: {' and '.join(fit)} may be {role} embeddings: name them (--tensor)",
                     exit_code=2,
                 )
-            found += [(name, role) for name in fit]
-        if not any(role == "input" for _, role in found):
+            chosen += [(name, role) for name in fit]
+        if not any(role == "input" for _, role in chosen):
             raise TokenizerError(
                 f"{path}: no tensor is called as input embeddings are: name it (--tensor)",
                 exit_code=2,
             )
-    tables = [Table(n, role, checkpoint.matrix(n), checkpoint.kind(n)) for n, role in found]
+    tables = [Table(n, role, checkpoint.matrix(n), checkpoint.kind(n)) for n, role in chosen]
     for table in tables:
         if len(table.stored) < vocabulary:
             raise TokenizerError(
@@ -177,17 +177,17 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     return tables
 
 
-def _stands(name: str, ends: tuple[str, ...]) -> bool:
+def _is_name(name: str, ends: tuple[str, ...]) -> bool:
     """Whether one of the endings is the whole of a name's last parts: not `overhead.weight`."""
     return any(name == end or name.endswith(f".{end}") for end in ends)
 
 
-def tied(tables: Sequence[Table]) -> bool:
+def are_tied(tables: Sequence[Table]) -> bool:
     """Whether input and output embeddings are the same: one table, or one that is stored twice."""
     return len(tables) == 1 or np.array_equal(tables[0].stored, tables[1].stored)
 
 
-def extended(
+def extend_table(
     table: Table, vocabulary: int, parts: Sequence[Sequence[int]], how: str, seed: int
 ) -> np.ndarray:
     """The table with a row for every new token, as stored.
@@ -198,11 +198,11 @@ def extended(
     with the mean and the covariance of the old rows (Hewitt 2021), by seed.
     """
     if how == "mean":
-        means = [widened(table.stored[list(ids)]).mean(0, dtype=np.float64) for ids in parts]
+        means = [as_float32(table.stored[list(ids)]).mean(0, dtype=np.float64) for ids in parts]
         rows = np.array(means, np.float32)
     else:
-        rows = _drawn(table.stored[:vocabulary], len(parts), seed)
-    stored = narrowed(rows, table.kind)
+        rows = _draw_rows(table.stored[:vocabulary], len(parts), seed)
+    stored = as_stored(rows, table.kind)
     total = max(len(table.stored), vocabulary + len(parts))
     out = np.zeros((total, table.stored.shape[1]), table.stored.dtype)
     out[: len(table.stored)] = table.stored
@@ -210,13 +210,13 @@ def extended(
     return out
 
 
-def _drawn(stored: np.ndarray, count: int, seed: int) -> np.ndarray:
+def _draw_rows(stored: np.ndarray, count: int, seed: int) -> np.ndarray:
     """float32[count, width]: rows of the normal distribution with mean and covariance of others."""
     blocks = [stored[first : first + _ROWS] for first in range(0, len(stored), _ROWS)]
-    middle = sum(widened(block).sum(0, dtype=np.float64) for block in blocks) / len(stored)
+    middle = sum(as_float32(block).sum(0, dtype=np.float64) for block in blocks) / len(stored)
     covariance = np.zeros((stored.shape[1], stored.shape[1]))
     for block in blocks:
-        away = widened(block) - middle.astype(np.float32)
+        away = as_float32(block) - middle.astype(np.float32)
         covariance += away.T @ away
     covariance /= len(stored)
     if not np.isfinite(covariance).all():
@@ -236,29 +236,29 @@ def write_extended(
 
     Tied tables get the same rows. Where they are not tied, the output's are drawn anew.
     """
-    same = tied(tables)
-    found = {}
+    same = are_tied(tables)
+    tensors = {}
     for number, table in enumerate(tables):
         if not same or not number:
-            rows = extended(table, vocabulary, parts, how, seed + number)
-        found[table.name] = (rows, table.kind)
-    write_tensors(out / FILE, found)
-    return _about(tables, same) | {
+            rows = extend_table(table, vocabulary, parts, how, seed + number)
+        tensors[table.name] = (rows, table.kind)
+    write_tensors(out / FILE, tensors)
+    return _describe(tables, same) | {
         "init": how,
         "seed": seed if how == "random" else None,
-        "rows": {name: len(rows) for name, (rows, _) in found.items()},
+        "rows": {name: len(rows) for name, (rows, _) in tensors.items()},
     }
 
 
-def write_cut(tables: Sequence[Table], out: Path, kept: np.ndarray) -> dict[str, Any]:
+def write_pruned(tables: Sequence[Table], out: Path, kept: np.ndarray) -> dict[str, Any]:
     """OUT/embeddings.safetensors with the rows of kept ids alone, in order of their new ids."""
-    found = {table.name: (table.stored[kept], table.kind) for table in tables}
-    write_tensors(out / FILE, found)
-    rows = {name: len(stored) for name, (stored, _) in found.items()}
-    return _about(tables, tied(tables)) | {"rows": rows}
+    tensors = {table.name: (table.stored[kept], table.kind) for table in tables}
+    write_tensors(out / FILE, tensors)
+    rows = {name: len(stored) for name, (stored, _) in tensors.items()}
+    return _describe(tables, are_tied(tables)) | {"rows": rows}
 
 
-def _about(tables: Sequence[Table], same: bool) -> dict[str, Any]:
+def _describe(tables: Sequence[Table], same: bool) -> dict[str, Any]:
     return {
         "file": FILE,
         "tensors": {table.role: table.name for table in tables},

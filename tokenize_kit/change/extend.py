@@ -1,4 +1,4 @@
-"""Extend a tokenizer with tokens of a corpus; old ids stay as they are."""
+"""Extending a tokenizer with tokens of a corpus; old ids stay as they are."""
 
 from __future__ import annotations
 
@@ -15,25 +15,36 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.change import char_bpe, pieces_json
-from tokenize_kit.change.about import algorithm_of, described, end_of
-from tokenize_kit.change.char_bpe import CharBpe
+from tokenize_kit.change.bpe import CharBpe, learn_byte_tokens, learn_character_tokens, pieces_of
 from tokenize_kit.change.embeddings import read_tables, write_extended
-from tokenize_kit.change.extend_bpe import learn_more, pieces_of
-from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
-from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
-from tokenize_kit.change.spm_file import add_pieces, read_model
-from tokenize_kit.change.verify import Buffers, Encode, packed
-from tokenize_kit.encode.load import spelled
-from tokenize_kit.encode.spm_model import BYTE, CONTROL, NORMAL, SPACE, USER_DEFINED
+from tokenize_kit.change.original import (
+    Original,
+    algorithm_name,
+    describe_file,
+    end_token,
+    file_with_added,
+    open_tokenizer,
+    write_beside,
+)
+from tokenize_kit.change.verify import Buffers, Encode, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
-
-# Pieces of another Unigram model in one that lacks them.
+from tokenize_kit.formats.forms import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    USER_DEFINED,
+    ByteBpe,
+    CannotHold,
+    Pieces,
+)
+from tokenize_kit.formats.json_forms import NEVER, escapes_spaces, renew_runs
+from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
+from tokenize_kit.formats.tokenizer_json import to_letters
 
 _UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
 _ABOVE = 1 / 64  # a new piece is better than its old parts by so much
@@ -65,9 +76,9 @@ class Segments:
         back: list[tuple[int, list[int]]] = [(0, [])] * (len(text) + 1)
         for a in range(len(text)):
             for z in range(a + 1, min(a + self.longest, len(text)) + 1):
-                if (found := self.scores.get(text[a:z])) and scores[a] + found[0] > scores[z]:
-                    scores[z] = scores[a] + found[0]
-                    back[z] = (a, [found[1]])
+                if (piece := self.scores.get(text[a:z])) and scores[a] + piece[0] > scores[z]:
+                    scores[z] = scores[a] + piece[0]
+                    back[z] = (a, [piece[1]])
             if text[a] not in self.scores and scores[a] + self.unknown > scores[a + 1]:
                 scores[a + 1] = scores[a] + self.unknown
                 back[a + 1] = (a, self._missing(text[a]))
@@ -94,10 +105,10 @@ def learn_pieces(
     together, whichever is more: so each is used where it stands alone. Where there are no bytes to
     fall back to, a piece's characters come before it.
     """
-    from tokenize_kit.learn.unigram import spill, train_unigram
+    from tokenize_kit.learn.unigram import train_unigram, write_lines
 
     with TemporaryDirectory() as folder:
-        corpus = spill(iter(texts), Path(folder) / "corpus")
+        corpus = write_lines(iter(texts), Path(folder) / "corpus")
         if not corpus.lines:
             raise TokenizerError("the corpus holds no text to learn from: give documents with text")
         wanted = max(_LEAST, 2 * tokens + len(corpus.characters) // 2)
@@ -105,7 +116,7 @@ def learn_pieces(
     segments = Segments(form)
     special = {text for text, _, kind in form.pieces if kind == CONTROL}
     new = []
-    for text, score, kind in read_model(model).pieces:
+    for text, score, kind in read_form(model).pieces:
         usable = kind == NORMAL and text.strip("\n\t") and text not in special
         if form.squeeze and SPACE in text.lstrip(SPACE):
             usable = False
@@ -175,41 +186,41 @@ def extend(
     opened = open_tokenizer(path)
     size = _size(opened)
     tables = read_tables(embeddings, tensors, size) if embeddings else []
-    held = _Held(opened)
+    held = _HeldOut(opened)
     if isinstance(opened.form, ByteBpe):
-        found = _bpe(opened, opened.form, held.split(batches), tokens, least)
+        extension = _extend_bpe(opened, opened.form, held.split(batches), tokens, least)
     elif isinstance(opened.form, CharBpe):
-        found = _char_bpe(opened, opened.form, held.split(batches), tokens, least)
+        extension = _extend_char_bpe(opened, opened.form, held.split(batches), tokens, least)
     else:
-        found = _unigram(opened, opened.form, held.split(batches), tokens)
-    if not found.parts:
+        extension = _extend_unigram(opened, opened.form, held.split(batches), tokens)
+    if not extension.parts:
         raise TokenizerError("the corpus gives no new token: give more text, or another corpus")
     out.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {}
     if tables:
-        about["embeddings"] = write_extended(tables, out, size, found.parts, init, seed)
+        about["embeddings"] = write_extended(tables, out, size, extension.parts, init, seed)
     file = out / ("tokenizer.model" if opened.parts is None else "tokenizer.json")
-    write_atomic(file, found.data)
+    write_atomic(file, extension.data)
     if opened.parts is not None:
-        write_beside(opened, out, Tokenizer.from_file(str(file)), end_of(opened.form))
+        write_beside(opened, out, Tokenizer.from_file(str(file)), end_token(opened.form))
     notes = list(held.notes)
-    if len(found.parts) < tokens:
-        notes.append(f"{len(found.parts)} tokens instead of {tokens}: the corpus has no more")
+    if len(extension.parts) < tokens:
+        notes.append(f"{len(extension.parts)} tokens instead of {tokens}: the corpus has no more")
     card = {
         "extended_from": opened.path.name,
         "source_sha256": opened.sha256,
-        "algorithm": algorithm_of(opened.form),
-        **described(opened.form, file, found.data),
-        "vocab": size + len(found.parts),
+        "algorithm": algorithm_name(opened.form),
+        **describe_file(opened.form, file, extension.data),
+        "vocab": size + len(extension.parts),
         "old_tokens": size,
-        "new_tokens": len(found.parts),
+        "new_tokens": len(extension.parts),
         "first_new_id": size,
-        "new_merges": found.merges,
-        "least": least if found.merges is not None else None,
+        "new_merges": extension.merges,
+        "least": least if extension.merges is not None else None,
         "documents": held.learned,
-        "examples": found.shown[:20],
+        "examples": extension.shown[:20],
         **held.measured(opened.encode, open_vocabulary(file).encode),
-        "measured": measured(file, *held.sample()),
+        "measured": measure(file, *held.sample()),
         **about,
         "notes": notes,
     }
@@ -217,18 +228,18 @@ def extend(
     return card
 
 
-def _size(opened: Opened) -> int:
+def _size(opened: Original) -> int:
     """The highest id and one, added tokens included."""
     if isinstance(opened.form, ByteBpe | CharBpe):
         return opened.form.size
     return len(opened.form.pieces)
 
 
-class _Held:
+class _HeldOut:
     """Divides texts by hash: most are learned from, the others measured; where none are held,
     those that were learned from."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Original) -> None:
         self._texts: list[bytes] = []
         self._seen: list[bytes] = []
         self._bytes = [0, 0]
@@ -273,21 +284,21 @@ class _Held:
 
     def sample(self) -> tuple[Sample, str]:
         """Some of the measured texts, and what they are."""
-        found = Sample()
+        sample = Sample()
         for raw in self._texts or self._seen:
-            found.add(raw)
-        return found, "held-out texts" if self._texts else "the texts that were learned from"
+            sample.add(raw)
+        return sample, "held-out texts" if self._texts else "the texts that were learned from"
 
     def measured(self, before: Encode, after: Encode) -> dict[str, Any]:
         """Bytes a token with the old and the new tokenizer."""
         raw = self._texts or self._seen
         data = np.frombuffer(bytearray().join(raw), np.uint8)
         offsets = np.cumsum([0, *map(len, raw)])
-        found = [encode(data, offsets)[0] for encode in (before, after)]
-        tokens = [len(ids) for ids in found]
+        ids_of_both = [encode(data, offsets)[0] for encode in (before, after)]
+        tokens = [len(ids) for ids in ids_of_both]
         # One unknown token may swallow a word: bytes a token look better than they are.
         unknown = (
-            [int((ids == self._unknown).sum()) for ids in found]
+            [int((ids == self._unknown).sum()) for ids in ids_of_both]
             if self._unknown is not None
             else None
         )
@@ -308,58 +319,60 @@ def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
         waiting.append(text)
         room -= len(text)
         if room <= 0:
-            yield packed(waiting)
+            yield pack_texts(waiting)
             waiting, room = [], size
     if waiting:
-        yield packed(waiting)
+        yield pack_texts(waiting)
 
 
-def _bpe(
-    opened: Opened, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
+def _extend_bpe(
+    opened: Original, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
     assert opened.parts is not None
     plan = opened.plan()
-    new, merges = learn_more(form, plan, _batches(texts), tokens, least)
+    new, merges = learn_byte_tokens(form, plan, _batches(texts), tokens, least)
     parts = copy.deepcopy(opened.parts)
     for number, token in enumerate(new, form.size):
-        parts["model"]["vocab"][spelled(token)] = number
-    parts["model"]["merges"] += [[spelled(left), spelled(right)] for left, right in merges]
+        parts["model"]["vocab"][to_letters(token)] = number
+    parts["model"]["merges"] += [[to_letters(left), to_letters(right)] for left, right in merges]
     ends = np.cumsum([0, *map(len, new)])
     ids, sizes = pieces_of(plan, np.frombuffer(bytearray().join(new), np.uint8), ends)
     old = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
     shown = [token.decode("utf-8", "backslashreplace") for token in new]
-    return _Extension(file_with(parts, form.added), old, shown, len(merges))
+    return _Extension(file_with_added(parts, form.added), old, shown, len(merges))
 
 
-def _char_bpe(
-    opened: Opened, form: CharBpe, texts: Iterable[str], tokens: int, least: int
+def _extend_char_bpe(
+    opened: Original, form: CharBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
-    new, merges, old = char_bpe.learn_more(form, opened.words(), texts, tokens, least)
+    new, merges, old = learn_character_tokens(form, opened.words(), texts, tokens, least)
     if opened.parts is None:
-        pieces = read_model(opened.raw).pieces
+        pieces = read_form(opened.raw).pieces
         last = min((score for _, score, kind in pieces if kind == NORMAL), default=0.0)
         data = add_pieces(opened.raw, [(text, last - 1 - k) for k, text in enumerate(new)])
         return _Extension(data, old, new, len(merges))
     parts = copy.deepcopy(opened.parts)
     parts["model"]["vocab"] |= {text: form.size + k for k, text in enumerate(new)}
     parts["model"]["merges"] += [list(pair) for pair in merges]
-    return _Extension(file_with(parts, form.added), old, new, len(merges))
+    return _Extension(file_with_added(parts, form.added), old, new, len(merges))
 
 
-def _unigram(opened: Opened, form: Pieces, texts: Iterable[str], tokens: int) -> _Extension:
-    found = learn_pieces(form, texts, tokens)
-    new = [(text, score) for text, score, _ in found]
+def _extend_unigram(
+    opened: Original, form: Pieces, texts: Iterable[str], tokens: int
+) -> _Extension:
+    pieces = learn_pieces(form, texts, tokens)
+    new = [(text, score) for text, score, _ in pieces]
     if opened.parts is None:
         data = add_pieces(opened.raw, new)
     else:
         parts = copy.deepcopy(opened.parts)
         vocab = parts["model"]["vocab"]
         # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
-        vocab += [[text, pieces_json.NEVER] for text, _, _ in form.pieces[len(vocab) :]]
+        vocab += [[text, NEVER] for text, _, _ in form.pieces[len(vocab) :]]
         if len(vocab) != len(form.pieces):
             raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
-        escaped = pieces_json.escapes(parts)
+        escaped = escapes_spaces(parts)
         vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
-        text = json.dumps(pieces_json.renewed(parts))
+        text = json.dumps(renew_runs(parts))
         data = Tokenizer.from_str(text).to_str(pretty=True).encode()
-    return _Extension(data, [ids for _, _, ids in found], [text for text, _ in new])
+    return _Extension(data, [ids for _, _, ids in pieces], [text for text, _ in new])

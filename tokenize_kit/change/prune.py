@@ -1,4 +1,4 @@
-"""Make a vocabulary smaller: tokens that a corpus does not use go, ids close up."""
+"""Pruning a vocabulary: tokens that a corpus does not use go, ids close up."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.figures import measured
+from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.change.about import algorithm_of, described, end_of
-from tokenize_kit.change.char_bpe import CharBpe
-from tokenize_kit.change.embeddings import read_tables, write_cut
-from tokenize_kit.change.extend_bpe import Text
-from tokenize_kit.change.forms import ByteBpe, CannotHold, Pieces
-from tokenize_kit.change.opened import Opened, file_with, open_tokenizer, write_beside
-from tokenize_kit.change.pieces_json import NEVER, renewed
-from tokenize_kit.change.spm_file import keep_pieces
+from tokenize_kit.change.bpe import CharBpe, Text
+from tokenize_kit.change.embeddings import read_tables, write_pruned
+from tokenize_kit.change.original import (
+    Original,
+    algorithm_name,
+    describe_file,
+    end_token,
+    file_with_added,
+    open_tokenizer,
+    write_beside,
+)
 from tokenize_kit.change.verify import Buffers, Encode
-from tokenize_kit.encode.load import spelled
-from tokenize_kit.encode.spm_model import NORMAL
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import write_atomic
+from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
+from tokenize_kit.formats.json_forms import NEVER, renew_runs
+from tokenize_kit.formats.sentencepiece_model import keep_pieces
+from tokenize_kit.formats.tokenizer_json import to_letters
 
-# Which tokens stay when a vocabulary is made smaller.
-#
-# A text none of whose tokens go is encoded as before. In BPE that holds where a token goes only
-# when no merge that stays needs it: what is made on the way to a token that stays, stays. In
-# Unigram the best way through a text stays the best; only the penalty of unknown characters,
-# which hangs on the lowest score, must not move.
+# The choice of tokens that stay: a text none of whose tokens go is encoded as before. In BPE that
+# holds where a token goes only when no merge that stays needs it: what is made on the way to a
+# token that stays, stays. In Unigram the best way through a text stays the best; only the penalty
+# of unknown characters, which hangs on the lowest score, must not move.
 
 
-def choose(
+def choose_tokens(
     form: ByteBpe | CharBpe | Pieces, counts: np.ndarray, most: int | None, least: int
 ) -> list[int]:
     """Old ids that stay, in order.
@@ -56,12 +58,12 @@ def choose(
     if isinstance(form, ByteBpe):
         fixed = {number for token, number in form.tokens.items() if len(token) == 1}
         others = {token.number for token in form.added}
-        kept = _bpe(form.tokens, form.merges, fixed, others, counts, most, least)
+        kept = _choose_bpe(form.tokens, form.merges, fixed, others, counts, most, least)
     elif isinstance(form, CharBpe):
         fixed = set() if form.byte_fallback else _characters(form, counts)
-        kept = _bpe(form.tokens, form.merges, fixed, set(form.others), counts, most, least)
+        kept = _choose_bpe(form.tokens, form.merges, fixed, set(form.others), counts, most, least)
     else:
-        kept = _unigram(form, counts, most, least)
+        kept = _choose_unigram(form, counts, most, least)
     if most is not None and len(kept) > most:
         raise TokenizerError(
             f"keep-used {most}: {len(kept)} tokens have to stay (bytes, characters, special ones)",
@@ -77,7 +79,7 @@ def _characters(form: CharBpe, counts: np.ndarray) -> set[int]:
     return {form.tokens[letter] for letter in letters if letter in form.tokens}
 
 
-def _bpe(
+def _choose_bpe(
     numbers: Mapping[Text, int],
     merges: Sequence[tuple[Text, Text]],
     fixed: set[int],
@@ -88,7 +90,7 @@ def _bpe(
 ) -> list[int]:
     """Leaves first, the least used one each time; its uses become those of its parts. fixed: of
     numbers, those that stay; others: ids that no merge makes, which stay."""
-    made: dict[int, list[list[int]]] = {}
+    merges_of: dict[int, list[list[int]]] = {}
     needed = dict.fromkeys(numbers.values(), 0)
     for left, right in merges:
         # In SentencePiece's models a single character merges though it is no token.
@@ -96,7 +98,7 @@ def _bpe(
         if (token := numbers.get(left + right)) is None:
             fixed = fixed | set(parts)  # of a token that stays
             continue
-        made.setdefault(token, []).append(parts)
+        merges_of.setdefault(token, []).append(parts)
         for part in parts:
             needed[part] += 1
     used = {number: int(counts[number]) for number in needed}
@@ -113,7 +115,7 @@ def _bpe(
             break
         heapq.heappop(leaves)
         alive.remove(number)
-        for turn, parts in enumerate(made.get(number, [])):
+        for turn, parts in enumerate(merges_of.get(number, [])):
             for part in parts:
                 needed[part] -= 1
                 used[part] += count if turn == 0 else 0
@@ -123,7 +125,7 @@ def _bpe(
     return sorted(alive)
 
 
-def _unigram(form: Pieces, counts: np.ndarray, most: int | None, least: int) -> list[int]:
+def _choose_unigram(form: Pieces, counts: np.ndarray, most: int | None, least: int) -> list[int]:
     scores = {n: score for n, (_, score, kind) in enumerate(form.pieces) if kind == NORMAL}
     fixed = {n for n in range(len(form.pieces)) if n not in scores}
     if scores:
@@ -181,13 +183,13 @@ def prune(
     size = len(form.pieces) if isinstance(form, Pieces) else form.size
     tables = read_tables(embeddings, tensors, size) if embeddings else []
     sample = Sample()
-    counts, texts = _counted(opened.encode, batches(), size, sample)
+    counts, texts = _count_ids(opened.encode, batches(), size, sample)
     if not texts:
         raise TokenizerError("no document with text: give a corpus to prune on", exit_code=2)
-    kept = choose(form, counts, most, least)
+    kept = choose_tokens(form, counts, most, least)
     new = np.full(size, DROPPED, np.int64)
     new[kept] = np.arange(len(kept))
-    data = _rewritten(opened, kept, new)
+    data = _rewrite(opened, kept, new)
     name = "tokenizer.model" if opened.parts is None else "tokenizer.json"
     tally = _Tally()
     with TemporaryDirectory() as folder:
@@ -197,17 +199,17 @@ def prune(
     out.mkdir(parents=True, exist_ok=True)
     file = out / name
     write_atomic(file, data)
-    write_atomic(out / MAP, _map(opened, new, counts))
+    write_atomic(out / MAP, _id_map(opened, new, counts))
     about: dict[str, Any] = {}
     if tables:
-        about["embeddings"] = write_cut(tables, out, np.array(kept))
+        about["embeddings"] = write_pruned(tables, out, np.array(kept))
     if opened.parts is not None:
-        write_beside(opened, out, Tokenizer.from_file(str(file)), end_of(form), new)
+        write_beside(opened, out, Tokenizer.from_file(str(file)), end_token(form), new)
     card = {
         "pruned_from": opened.path.name,
         "source_sha256": opened.sha256,
-        "algorithm": algorithm_of(form),
-        **described(form, file, data, dict(zip(kept, range(len(kept)), strict=True))),
+        "algorithm": algorithm_name(form),
+        **describe_file(form, file, data, dict(zip(kept, range(len(kept)), strict=True))),
         "old_tokens": size,
         "new_tokens": len(kept),
         "dropped": size - len(kept),
@@ -219,7 +221,7 @@ def prune(
         "texts_without_dropped_tokens": tally.same,
         "bytes_a_token_before": tally.bytes / max(tally.before, 1),
         "bytes_a_token_after": tally.bytes / max(tally.after, 1),
-        "measured": measured(file, sample, "a sample of the texts it was pruned on"),
+        "measured": measure(file, sample, "a sample of the texts it was pruned on"),
         **about,
         "notes": [],
     }
@@ -227,7 +229,7 @@ def prune(
     return card
 
 
-def _counted(
+def _count_ids(
     encode: Encode, batches: Iterable[Buffers], size: int, sample: Sample
 ) -> tuple[np.ndarray, int]:
     """(how often each id came up: int64[size], texts); the texts are put into the sample."""
@@ -245,7 +247,7 @@ def _compare(
 ) -> None:
     for data, offsets in batches:
         ids, sizes = old(data, offsets)
-        found, lengths = new(data, offsets)
+        new_ids, lengths = new(data, offsets)
         expected = mapped[ids]
         places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
         for (a, z), (b, y) in zip(
@@ -253,7 +255,7 @@ def _compare(
         ):
             if DROPPED not in expected[a:z]:
                 tally.same += 1
-                if not np.array_equal(expected[a:z], found[b:y]):
+                if not np.array_equal(expected[a:z], new_ids[b:y]):
                     raise CannotHold(
                         "the pruned tokenizer encodes a text otherwise though none of its tokens"
                         " went: do not use it, and report this"
@@ -261,10 +263,10 @@ def _compare(
         tally.texts += len(sizes)
         tally.bytes += int(offsets[-1] - offsets[0])
         tally.before += len(ids)
-        tally.after += len(found)
+        tally.after += len(new_ids)
 
 
-def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
+def _rewrite(opened: Original, kept: list[int], new: np.ndarray) -> bytes:
     """The tokenizer's file with tokens that stay; new: int64[old ids], DROPPED for those gone."""
     if opened.parts is None:
         return keep_pieces(opened.raw, kept)
@@ -274,7 +276,7 @@ def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
         vocab = {word: int(new[number]) for word, number in model["vocab"].items()}
         model["vocab"] = {word: number for word, number in vocab.items() if number != DROPPED}
         model["merges"] = [
-            [spelled(left), spelled(right)]
+            [to_letters(left), to_letters(right)]
             for left, right in opened.form.merges
             if new[opened.form.tokens[left + right]] != DROPPED
         ]
@@ -292,19 +294,19 @@ def _rewritten(opened: Opened, kept: list[int], new: np.ndarray) -> bytes:
     for token in parts["added_tokens"]:
         token["id"] = int(new[token["id"]])
     if parts.get("post_processor"):
-        parts["post_processor"] = _renumbered(parts["post_processor"], new)
+        parts["post_processor"] = _renumber(parts["post_processor"], new)
     if isinstance(opened.form, ByteBpe | CharBpe):
         added = [replace(token, number=int(new[token.number])) for token in opened.form.added]
-        return file_with(parts, tuple(added))
-    renewed(parts)
+        return file_with_added(parts, tuple(added))
+    renew_runs(parts)
     return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
 
 
-def _renumbered(step: dict[str, Any], new: np.ndarray) -> dict[str, Any]:
+def _renumber(step: dict[str, Any], new: np.ndarray) -> dict[str, Any]:
     """A post-processor with new ids; each kind has its own place for them."""
     step = copy.deepcopy(step)
     if step["type"] == "Sequence":
-        step["processors"] = [_renumbered(inner, new) for inner in step["processors"]]
+        step["processors"] = [_renumber(inner, new) for inner in step["processors"]]
     for token in step.get("special_tokens", {}).values():  # TemplateProcessing
         token["ids"] = [int(new[number]) for number in token["ids"]]
     for name in ("sep", "cls"):  # BertProcessing, RobertaProcessing
@@ -313,7 +315,7 @@ def _renumbered(step: dict[str, Any], new: np.ndarray) -> dict[str, Any]:
     return step
 
 
-def _map(opened: Opened, new: np.ndarray, counts: np.ndarray) -> bytes:
+def _id_map(opened: Original, new: np.ndarray, counts: np.ndarray) -> bytes:
     """A parquet file: old_id, new_id (null: gone), token, count; a row an old id."""
     words = [""] * len(new)
     if isinstance(opened.form, ByteBpe):

@@ -1,4 +1,4 @@
-"""Whether two tokenizers give the same ids: on hard texts, on every token's text, on a corpus."""
+"""The comparison of two tokenizers: the same ids on hard texts, on every token, on a corpus."""
 
 from __future__ import annotations
 
@@ -8,30 +8,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from tokenize_kit.change.forms import CannotHold, Form, Pieces
-from tokenize_kit.encode.spm_model import NORMAL, SPACE
-from tokenize_kit.learn.training import HARD_TEXTS
+from tokenize_kit.formats.forms import NORMAL, SPACE, CannotHold, Form, Pieces
+from tokenize_kit.judge.hard_texts import HARD_TEXTS, SCRIPTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
 Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # to (ids: uint32[], how many: int64[rows])
 
-# Beside HARD_TEXTS: what patterns and normalisers treat apart.
-SCRIPTS = (
-    "It's THEY'LL we'Re 'tis; don't e-mail naïve façade Straße ISO-8859-1, iPhone 3.14159 v2.0\n",
-    "12345678 1,234,567.89 ٣٤٥ ४५६ Ⅻ ½ 2024-11-21T10:20:30Z 0xDEADBEEF",
-    "def f(x):\n    return x[1:] + {'a': \"b\"} != None  # ok\n\n\n<a href='//x.org/?q=1'>\t</a>",
-    "กินข้าวที่บ้านแล้วค่ะ น้ำตก เก่ง ๑๒๓ ဗမာစာ ខ្មែរ ພາສາລາວ",
-    "हिन्दी में लिखा हुआ பாடல் తెలుగు ಕನ್ನಡ বাংলা",
-    "漢字とかなの文。中文也是，他說：「好」！한국어 문장입니다 ﾊﾝｶｸ ＦＵＬＬ １２３",
-    "Привет, МИР! Ελληνικά ΏΡΑ עִבְרִית العَرَبِيَّة نص",
-    "ﬁne ① Å Å e\u0301 é ㎏ … ™ ｆ \u00a0\u2003\u200b\u200d\u00ad x",
-)
+
 _ROWS = 256
 _ROUNDING = 2.0**-20
 
 
 @dataclass
-class Checked:
+class Comparison:
     """texts, bytes: that gave the same; ties: of them, texts in which float32 and exact sums choose
     otherwise between equally good paths."""
 
@@ -40,16 +29,16 @@ class Checked:
     ties: int = 0
 
 
-def packed(texts: list[str]) -> Buffers:
+def pack_texts(texts: list[str]) -> Buffers:
     """Texts as buffers."""
     raw = [text.encode() for text in texts]
     return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
 
 
-def hard_texts(form: Form) -> Iterator[Buffers]:
+def builtin_batches(form: Form) -> Iterator[Buffers]:
     """The built-in texts, and the text of every token alone and behind a letter."""
     own = [] if isinstance(form, Pieces) else [token.content for token in form.added]
-    yield packed([*HARD_TEXTS, *SCRIPTS, *own])
+    yield pack_texts([*HARD_TEXTS, *SCRIPTS, *own])
     if isinstance(form, Pieces):
         words = [text.replace(SPACE, " ") for text, _, kind in form.pieces if kind == NORMAL]
     else:
@@ -61,30 +50,30 @@ def hard_texts(form: Form) -> Iterator[Buffers]:
                 continue  # part of a character
     for first in range(0, len(words), _ROWS):
         part = words[first : first + _ROWS]
-        yield packed([*part, *(f"x{word}" for word in part)])
+        yield pack_texts([*part, *(f"x{word}" for word in part)])
 
 
 def compare(
-    one: Encode, other: Encode, batches: Iterable[Buffers], scores: np.ndarray | None = None
-) -> Checked:
+    before: Encode, after: Encode, batches: Iterable[Buffers], scores: np.ndarray | None = None
+) -> Comparison:
     """Encodes with both; CannotHold shows the first text whose ids differ.
 
     scores: float64[ids] of Unigram pieces, where SentencePiece is one of the two: it adds them in
     float32, and where two paths are equally good, rounding decides.
     """
-    checked = Checked()
+    checked = Comparison()
     for data, offsets in batches:
-        ids, sizes = one(data, offsets)
-        found, lengths = other(data, offsets)
-        if len(ids) != len(found) or not (np.array_equal(ids, found)):
+        ids, sizes = before(data, offsets)
+        new_ids, lengths = after(data, offsets)
+        if len(ids) != len(new_ids) or not (np.array_equal(ids, new_ids)):
             places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
             for row, (a, z) in enumerate(pairwise(offsets.tolist())):
                 was = ids[places[row] : places[row + 1]]
-                now = found[others[row] : others[row + 1]]
+                now = new_ids[others[row] : others[row + 1]]
                 if np.array_equal(was, now):
                     continue
                 if scores is None or not _tied(scores, was, now):
-                    raise _differ(data[a:z].tobytes().decode("utf-8"), was, now)
+                    raise _difference(data[a:z].tobytes().decode("utf-8"), was, now)
                 checked.ties += 1
         checked.texts += len(offsets) - 1
         checked.bytes += int(offsets[-1] - offsets[0])
@@ -92,11 +81,11 @@ def compare(
 
 
 def _tied(scores: np.ndarray, was: np.ndarray, now: np.ndarray) -> bool:
-    one, other = scores[was].sum(), scores[now].sum()
-    return bool(abs(one - other) <= _ROUNDING * max(abs(one), 1.0))
+    before, after = scores[was].sum(), scores[now].sum()
+    return bool(abs(before - after) <= _ROUNDING * max(abs(before), 1.0))
 
 
-def _differ(text: str, was: np.ndarray, now: np.ndarray) -> CannotHold:
+def _difference(text: str, was: np.ndarray, now: np.ndarray) -> CannotHold:
     same = min(len(was), len(now))
     differs = np.flatnonzero(was[:same] != now[:same])
     at = int(differs[0]) if len(differs) else same

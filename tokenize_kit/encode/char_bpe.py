@@ -1,8 +1,8 @@
-"""Byte-pair merges over characters, as SentencePiece and a tokenizer.json made from its models do.
+"""BPE over characters, as SentencePiece and a tokenizer.json made from its models do.
 
-A word falls into stretches at places that no token in the text reaches over; most stretches are a
-token or a character. Others are cut into tokens from left to right (greedy.py) or, where the order
-of merges does not allow that, by rank (merges.py).
+A word falls into stretches at positions that no token in the text reaches over; most stretches are
+a token or a character. Others are cut into tokens from left to right (greedy.py) or, where the
+order of merges does not allow that, by rank (merges.py).
 """
 
 from __future__ import annotations
@@ -13,20 +13,39 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import njit_bare, njit_within, stir
-from tokenize_kit.encode.characters import build_trie, make_alphabet, numbers_of
+from kernel_cache.intrinsics import njit_bare, njit_within
 from tokenize_kit.encode.greedy import (
     ID,
     LEFT,
     LENGTH,
     RIGHT,
     SHORTER,
-    derive,
+    derive_merges,
     may_follow,
     ranks_of,
 )
+from tokenize_kit.encode.hashing import mix
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
-from tokenize_kit.encode.spelling import spell
+from tokenize_kit.encode.trie import (
+    build_character_trie,
+    build_trie,
+    longest_token,
+    make_alphabet,
+    number_characters,
+    numbers_of,
+)
+from tokenize_kit.encode.words import (
+    BATCH,
+    END,
+    HIGH,
+    LONGEST,
+    LOW,
+    add_word,
+    cut_words,
+    join_unknown,
+    recall_words,
+    write_fallback,
+)
 
 DENSE = "\u2e80"  # ideographs, kana, Hangul: thousands of characters, so few tokens of each two
 ASK = -1  # instead of the longest token: not looked for yet
@@ -76,10 +95,10 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     pairs = pair_table(rows, np.array([rank for *_, rank in merges.rows], np.int64))
     data, ends = numbers_of(alphabet, merges.tokens)
     wanted = np.arange(size + 1, size + 1 + len(merges.tokens))
-    left, right = derive(data, ends, np.arange(size + 1), pairs, wanted)
-    made = np.flatnonzero((left >= 0) & (right >= 0))
-    times = ranks_of(pairs, left[made], right[made])
-    a, b, own = left[made], right[made], wanted[made]
+    left, right = derive_merges(data, ends, np.arange(size + 1), pairs, wanted)
+    mergeable = np.flatnonzero((left >= 0) & (right >= 0))
+    times = ranks_of(pairs, left[mergeable], right[mergeable])
+    a, b, own = left[mergeable], right[mergeable], wanted[mergeable]
     orderly = bool(np.all(a < own) and np.all(b < own) and np.all(np.diff(times) > 0))
     orderly = orderly and bool(
         np.all(np.isin(np.append(a, b), np.append(own, np.arange(size + 1))))
@@ -92,22 +111,24 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     if orderly:
         tokens[own, LEFT], tokens[own, RIGHT] = a, b
         pairs = pair_table(np.stack([a, b, own], axis=1))
-        texts = [*characters, *(merges.tokens[k] for k in made.tolist())]
-        middle = ends[made] + tokens[a, LENGTH]
+        texts = [*characters, *(merges.tokens[k] for k in mergeable.tolist())]
+        middle = ends[mergeable] + tokens[a, LENGTH]
         borders = np.stack([data[middle - 1], data[middle]], axis=1)
-    found = np.array([number[text] for text in texts], np.int64)
-    trie = build_trie(alphabet, size, texts or ["a"], found if texts else np.zeros(1, np.int64))
+    used = np.array([number[text] for text in texts], np.int64)
+    trie = build_character_trie(
+        alphabet, size, texts or ["a"], used if texts else np.zeros(1, np.int64)
+    )
     if orderly:
-        _shorter(trie.links, trie.found, data, ends, wanted, tokens)
+        _fill_shorter(trie.links, trie.token_at, data, ends, wanted, tokens)
     tokens[:, ID], parts, part_ends = _ids(merges, number)
     inner = np.ones(len(data), np.bool_)
     inner[ends[1:] - 1] = False
     places = np.flatnonzero(inner)
-    beside = _bits(np.stack([data[places], data[places + 1]], axis=1))
+    beside = _pair_bits(np.stack([data[places], data[places + 1]], axis=1))
     dense = 1 + sum(character < DENSE for character in characters)
-    steps = np.zeros((len(trie.found), 4), np.int32)
-    steps[:, :2], steps[:, 2] = trie.links, trie.found
-    flat, ids, joins = steps.ravel(), tokens[:, ID].copy(), _bits(borders)
+    steps = np.zeros((len(trie.token_at), 4), np.int32)
+    steps[:, :2], steps[:, 2] = trie.links, trie.token_at
+    flat, ids, joins = steps.ravel(), tokens[:, ID].copy(), _pair_bits(borders)
     return CharBpe(
         alphabet, beside, joins, flat, tokens, pairs, orderly, parts, part_ends, dense, ids
     )
@@ -136,12 +157,12 @@ def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray
 
 @njit_within
 def _two_bits(left, right):
-    mixed = stir(np.uint64(left) << _32 | np.uint64(right))
+    mixed = mix(np.uint64(left) << _32 | np.uint64(right))
     return mixed >> _46, _ONE << (mixed >> _40 & _63) | _ONE << (mixed >> _34 & _63)
 
 
 @njit(cache=True, nogil=True)
-def _bits(pairs):
+def _pair_bits(pairs):
     """uint64[]: two bits of a word for every pair of characters, int32[n, 2], 16 bits of room for
     each: one pair in seventy that is not there seems to be."""
     size = 1024
@@ -155,25 +176,25 @@ def _bits(pairs):
 
 
 @njit_within
-def _has(bits, left, right):
+def _has_pair(bits, left, right):
     place, mask = _two_bits(left, right)
     return bits[place & np.uint64(len(bits) - 1)] & mask == mask
 
 
 @njit(cache=True, nogil=True)
-def _shorter(links, found, data, ends, numbers, tokens):
+def _fill_shorter(links, token_at, data, ends, numbers, tokens):
     """Fills, of each token, the longest one that is a proper beginning of it."""
     for k in range(len(numbers)):
         node = np.int64(data[ends[k]])
-        tokens[numbers[k], SHORTER] = found[node]
+        tokens[numbers[k], SHORTER] = token_at[node]
         for at in range(ends[k] + 1, ends[k + 1] - 1):
             node = np.int64(links[node, 0]) + np.int64(data[at])
-            if found[node] >= 0:
-                tokens[numbers[k], SHORTER] = found[node]
+            if token_at[node] >= 0:
+                tokens[numbers[k], SHORTER] = token_at[node]
 
 
 @njit_within
-def _longest(steps, data, a, z):
+def _longest_token(steps, data, a, z):
     """(the longest token that data[a:z] begins with, its characters)."""
     slot = np.uint64(data[a])
     best, size = np.int64(steps[slot << _2 | _2]), np.int64(1)
@@ -189,7 +210,7 @@ def _longest(steps, data, a, z):
 
 
 @njit_bare
-def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
+def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
 
     longest: int64[], the longest token at each of them, or ASK. Returns how many.
@@ -199,7 +220,7 @@ def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
     token = longest[a]
     died = False
     while at < z:
-        free = n == 0 or not _has(joins, data[at - 1], data[at])
+        free = n == 0 or not _has_pair(joins, data[at - 1], data[at])
         while True:
             end = at + np.int64(tokens[token, LENGTH])
             if not dead[end - a] and (free or may_follow(tokens, pairs, out[n - 1], token)):
@@ -209,7 +230,7 @@ def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
                 if at < z:
                     token = longest[at]
                     if token == ASK:
-                        token, _ = _longest(steps, data, at, z)
+                        token, _ = _longest_token(steps, data, at, z)
                         longest[at] = token
                 break
             token = np.int64(tokens[token, SHORTER])
@@ -229,14 +250,14 @@ def _greedy(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
 
 
 @njit_within
-def _beside(bpe, numbers, n, near):
+def _mark_neighbours(bpe, numbers, n, near):
     """near[k]: whether some token has characters k and k + 1 side by side; False is certain.
 
     Without a branch, and before anything else, so that the table's bits come many at a time.
     """
     for k in range(n - 1):
         left, right = numbers[k], numbers[k + 1]
-        near[k] = (left > 0) & (right > 0) & _has(bpe.beside, left, right)
+        near[k] = (left > 0) & (right > 0) & _has_pair(bpe.beside, left, right)
     near[n - 1] = False
 
 
@@ -249,7 +270,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
         room.numbers, room.places, room.merged, room.longest, room.near
     )  # fmt: skip
     if n > 0:
-        _beside(bpe, numbers, n, near)
+        _mark_neighbours(bpe, numbers, n, near)
     a = np.int64(0)
     while a < n:
         if not near[a]:
@@ -270,7 +291,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                 # Behind a character of another script each pair counts: a token may begin there.
                 loose = loose or numbers[at] < bpe.dense
                 if not loose:
-                    token, characters = _longest(steps, numbers, at, n)
+                    token, characters = _longest_token(steps, numbers, at, n)
                     longest[at] = token
                     z = max(z, at + characters)
                     if at == a:
@@ -280,13 +301,15 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                     z = max(z, at + 2)
             at += 1
         if bpe.orderly and longest[a] == ASK:
-            token, size = _longest(steps, numbers, a, z)
+            token, size = _longest_token(steps, numbers, a, z)
             longest[a] = token
         if bpe.orderly and size == z - a:  # a text that is a token becomes that token
             merged[0] = longest[a]
             m = np.int64(1)
         elif bpe.orderly:
-            m = _greedy(steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, room.dead)
+            m = _cut_greedily(
+                steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, room.dead
+            )
         else:
             m = z - a
             for k in range(m):
@@ -303,7 +326,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                 w += 1
                 at += np.int64(tokens[merged[k], LENGTH])
             elif token == LACKING:
-                w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                w = write_fallback(fallback, data, place + np.int64(places[at]), out, w)
                 at += 1
             else:
                 for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
@@ -313,7 +336,108 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                         w += 1
                         at += np.int64(tokens[bpe.parts[i], LENGTH])
                     else:
-                        w = spell(fallback, data, place + np.int64(places[at]), out, w)
+                        w = write_fallback(fallback, data, place + np.int64(places[at]), out, w)
                         at += 1
         a = z
     return w
+
+
+# Tokens that are taken before anything is merged, the longest at every position from left to right.
+# first: uint8[256]: 1 for a byte that one begins with; slots, symbol_at: trie.build_trie, of
+# indexes in ids and sizes: int64[]: id and bytes of each.
+Symbols = namedtuple("Symbols", "first slots symbol_at ids sizes")
+
+
+def make_symbols(ids: dict[bytes, int]) -> Symbols:
+    """Of text to id."""
+    first = np.zeros(256, np.uint8)
+    for text in ids:
+        first[text[0]] = 1
+    slots, symbol_at = build_trie([*ids] or [b"\xff"], np.arange(max(len(ids), 1)))
+    numbers, sizes = np.array([*ids.values()], np.int64), np.array([*map(len, ids)], np.int64)
+    return Symbols(first, slots, symbol_at, numbers, sizes)
+
+
+@njit_bare
+def _next_symbol(symbols, data, a, z):
+    """(place, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
+    if len(symbols.ids):
+        for at in range(a, z):
+            if symbols.first[data[at]]:
+                place = longest_token(symbols.slots, symbols.symbol_at, data, at, z)
+                if place >= 0:
+                    return at, place
+    return z, np.int64(-1)
+
+
+@njit_within
+def _encode_word(data, a, z, bpe, symbols, fallback, room, out, w):
+    """Appends the ids of data[a:z] to out[:w]; returns the new length."""
+    while True:  # what stands before, between and behind symbols
+        stop, symbol = _next_symbol(symbols, data, a, z)
+        n = number_characters(bpe.alphabet, data, a, stop, room.numbers, room.places)
+        w = merge_characters(bpe, fallback, room, n, data, a, out, w)
+        if symbol < 0:
+            return w
+        out[w] = symbols.ids[symbol]
+        w += 1
+        a = stop + symbols.sizes[symbol]
+
+
+@njit_bare
+def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes):
+    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
+    sums, none = room.sums, np.float32(0)
+    w = np.int64(0)
+    for row in range(len(sizes)):
+        a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
+        while a < row_end:
+            count = cut_words(data, a, row_end, crossed, cache, room.words)
+            k = np.int64(0)
+            while True:
+                k, a, slot, w, none = recall_words(
+                    data, a, room.words, k, count, cache, sums, np.bool_(False), none, 0.0, out, w
+                )
+                if k == count:
+                    break
+                z, low, high = np.int64(room.words[k, END]), room.words[k, LOW], room.words[k, HIGH]
+                begin = w
+                w = _encode_word(data, a, z, bpe, symbols, fallback, room, out, w)
+                n = w - begin
+                if high != 0 and n <= LONGEST:
+                    for i in range(n):
+                        own[i] = out[begin + i]
+                    add_word(cache, slot, low, high, data, a, z, own, n, np.int64(0))
+                a = z
+                k += 1
+        if fallback.joined and len(fallback.bytes) == 0:
+            w = join_unknown(fallback.unknown, out, before, w)
+        sizes[row] = w - before
+    return w
+
+
+@njit(cache=True, nogil=True)
+def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cache):
+    """(ids: uint32[], sizes: int64[rows]) of normalised rows.
+
+    width: ids that a byte gives at most.
+    """
+    out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
+    sizes = np.empty(len(offsets) - 1, np.int64)
+    most = LONGEST
+    for row in range(len(sizes)):
+        most = max(most, offsets[row + 1] - offsets[row])
+    own = np.empty(LONGEST, np.uint32)
+    room = Room(
+        np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int32),
+        np.empty(most + 1, np.int64),
+        np.empty(most + 1, np.int64),
+        np.empty(most + 1, np.int64),
+        np.zeros(most + 1, np.bool_),
+        np.empty(most + 1, np.bool_),
+        np.empty(0, np.float32),
+        np.empty((BATCH, 4), np.uint64),
+    )
+    w = _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, room, own, out, sizes)
+    return out[:w], sizes

@@ -1,4 +1,10 @@
-"""Texts to ids: by our own kernels where they give what the library gives, else by the library."""
+"""The encoder of a tokenizer.json: our kernels where they give the library's ids, else the library.
+
+Taken are byte-level BPE (byte_bpe.py), and Unigram and BPE over characters in the forms that
+converters write (T5, XLM-R, Llama, Mistral, Gemma) and our own Unigram. Everything else is left to
+`tokenizers`, with the name of the feature that stands in the way. So are rows in which its
+normaliser may do what ours does not (odd_rows.py).
+"""
 
 from __future__ import annotations
 
@@ -13,38 +19,32 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from tokenize_kit.encode.borders import WORDS, Crossed, crossed
-from tokenize_kit.encode.char_bpe import Merges, make_char_bpe
-from tokenize_kit.encode.char_rows import encode_characters, make_symbols
-from tokenize_kit.encode.charsmap import Charsmap, no_charsmap, read_charsmap
-from tokenize_kit.encode.load import panicked
+from tokenize_kit.encode.byte_bpe import ByteEncoder, Plan, read_plan
+from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
+from tokenize_kit.encode.normalize import (
+    Charsmap,
+    Normalizer,
+    make_normalizer,
+    no_charsmap,
+    normalize_rows,
+    read_charsmap,
+)
 from tokenize_kit.encode.odd_rows import cluster_table, find_odd, form_table
-from tokenize_kit.encode.reading import NotOurs, Plan, read
-from tokenize_kit.encode.remembered import Memories
-from tokenize_kit.encode.spelling import Fallback
-from tokenize_kit.encode.spm_model import SPACE
-from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
-from tokenize_kit.encode.unigram_rows import encode_unigram
-from tokenize_kit.encode.viterbi import PENALTY, make_unigram
-from tokenize_kit.encode.words import encode_pieces, new_cache
+from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
+from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.pattern.scan import cut_rows
-
-# tokenizer.json files of SentencePiece's kind: Unigram, and byte-pair merges over characters.
-#
-# Taken are the forms that converters write (T5, XLM-R, Llama, Mistral, Gemma) and our own
-# Unigram; everything else is left to `tokenizers`, with the name of what stands in the way. Rows
-# in which its normaliser may do what ours does not are left to it as well (odd_rows.py).
+from tokenize_kit.formats.forms import SPACE
+from tokenize_kit.formats.tokenizer_json import Unsupported, panicked
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}
-_EVERY_SPACE = Crossed(False, True, False)  # cut before every space
-_RUNS_BEGIN = Crossed(False, True, True)  # cut before every run of spaces
-_NOWHERE = Crossed(True, True, True)
+_EVERY_SPACE = Crossings(False, True, False)  # cut before every space
+_RUNS_BEGIN = Crossings(False, True, True)  # cut before every run of spaces
+_NOWHERE = Crossings(True, True, True)
 
 
 @dataclass(frozen=True)
-class Form:
+class Preparation:
     """How text comes to the model. charsmap: of characters; prefix: a space before it; lead: none
     before one that begins with a space; squeeze: runs of spaces are one; words: whether it is cut
     before every space; plain: whether a space is no U+2581, and nothing is changed at all."""
@@ -57,15 +57,15 @@ class Form:
     plain: bool = False
 
 
-def _steps(part: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
+def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
     if part is None:
         return []
     if part["type"] == "Sequence":
-        return [step for one in part[inner] for step in _steps(one, inner)]
+        return [step for child in part[name] for step in _steps(child, name)]
     return [part]
 
 
-def read_form(parts: dict[str, Any]) -> Form:
+def read_preparation(parts: dict[str, Any]) -> Preparation:
     """The form of a tokenizer.json; raises NotOurs."""
     changes = _steps(parts["normalizer"], "normalizers")
     cuts = _steps(parts["pre_tokenizer"], "pretokenizers")
@@ -74,31 +74,31 @@ def read_form(parts: dict[str, Any]) -> Form:
         charsmap = read_charsmap(base64.b64decode(changes[0]["precompiled_charsmap"] or ""))
         changes = changes[1:]
         if any(b"  " in text for text in charsmap.single.values()):
-            raise NotOurs("a precompiled normaliser that doubles spaces")
-    rest = [_named(step) for step in changes]
-    kinds = [_named(step) for step in cuts]
+            raise Unsupported("a precompiled normaliser that doubles spaces")
+    rest = [_step_name(step) for step in changes]
+    kinds = [_step_name(step) for step in cuts]
     every = ["Metaspace always split"]
     if rest == ["prepend", "replace"] and kinds == [] and not len(charsmap.units):
-        return Form(charsmap, prefix=True)
+        return Preparation(charsmap, prefix=True)
     if rest == ["replace"] and kinds in ([], ["Split space"]) and not len(charsmap.units):
-        return Form(charsmap)
+        return Preparation(charsmap)
     if rest == [] and kinds == ["Metaspace never"]:
-        return Form(charsmap)
+        return Preparation(charsmap)
     if rest == [] and kinds in (["Metaspace first"], ["Metaspace always"]):
-        return Form(charsmap, prefix=True, lead=True)
+        return Preparation(charsmap, prefix=True, lead=True)
     if (rest == [] and kinds == ["WhitespaceSplit", *every]) or (
         rest in (["strip", "runs"], ["strip", "runs one"]) and kinds == every
     ):
-        return Form(charsmap, prefix=True, squeeze=True, words=True)
+        return Preparation(charsmap, prefix=True, squeeze=True, words=True)
     if rest == [] and kinds == every:
-        return Form(charsmap, prefix=True, lead=True, words=True)
+        return Preparation(charsmap, prefix=True, lead=True, words=True)
     if rest == [] and kinds == ["Split words"] and not len(charsmap.units):
-        return Form(charsmap, plain=True)
+        return Preparation(charsmap, plain=True)
     names = [step["type"] for step in [*changes, *cuts]]
-    raise NotOurs(f"a form of {', '.join(names) or 'no pre-tokeniser'}")
+    raise Unsupported(f"a form of {', '.join(names) or 'no pre-tokeniser'}")
 
 
-def _named(step: dict[str, Any]) -> str:
+def _step_name(step: dict[str, Any]) -> str:
     """What a step does, where it is one of those that converters write; else its type."""
     kind: str = step["type"]
     if kind == "Prepend" and step["prepend"] == SPACE:
@@ -120,7 +120,7 @@ def _named(step: dict[str, Any]) -> str:
     return kind
 
 
-def is_of_pieces(parts: dict[str, Any]) -> bool:
+def has_pieces(parts: dict[str, Any]) -> bool:
     """Whether a tokenizer.json is of this kind, not of bytes as GPT-2 has them."""
     steps = _steps(parts["pre_tokenizer"], "pretokenizers")
     return parts["model"].get("type") in ("Unigram", "BPE") and not any(
@@ -128,14 +128,14 @@ def is_of_pieces(parts: dict[str, Any]) -> bool:
     )
 
 
-class Pieces:
+class PieceEncoder:
     """Encodes rows that are not odd. table: uint8[0x110000] for odd_rows.find_odd, of clusters."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
         """parts: a tokenizer.json that `tokenizers` has read; raises NotOurs."""
-        form = read_form(parts)
+        form = read_preparation(parts)
         if any(not token["special"] for token in parts["added_tokens"]):
-            raise NotOurs("added tokens that are not special")
+            raise Unsupported("added tokens that are not special")
         self._normalizer: Normalizer | None = None
         if not form.plain:
             self._normalizer = make_normalizer(
@@ -146,17 +146,17 @@ class Pieces:
                 single=True,
                 lead=form.lead,
             )
-        self._memories = Memories()
+        self._memories = CachePool()
         model = parts["model"]
         kind = model.get("type")
         if kind == "Unigram":
             self._unigram(model, form)
         elif kind == "BPE":
             if form.words or form.plain:
-                raise NotOurs("byte pairs in words that are cut at spaces")
+                raise Unsupported("byte pairs in words that are cut at spaces")
             self._bpe(model)
         else:
-            raise NotOurs(f"the model {kind}")
+            raise Unsupported(f"the model {kind}")
         # A space that is there twice, or of another kind, is only seen where something cuts at it.
         self.table: np.ndarray | None = None
         if len(form.charsmap.units) or form.words:
@@ -171,10 +171,10 @@ class Pieces:
         self._memories.give(memory)
         return ids, sizes
 
-    def _unigram(self, model: dict[str, Any], form: Form) -> None:
+    def _unigram(self, model: dict[str, Any], form: Preparation) -> None:
         vocab = model["vocab"]
         if model.get("unk_id") is None:
-            raise NotOurs("a model without an unknown piece")
+            raise Unsupported("a model without an unknown piece")
         pieces = {text: k for k, (text, _) in enumerate(vocab)}
         if not form.plain:
             pieces = {t.replace(SPACE, " "): k for t, k in pieces.items() if " " not in t}
@@ -183,16 +183,18 @@ class Pieces:
         unknown = int(model["unk_id"])
         fallback = _fallback(model, {text: k for k, (text, _) in enumerate(vocab)}, unknown, False)
         if len(fallback.bytes) and scores[unknown] > -1e5:
-            raise NotOurs("bytes for unknown characters, and an unknown piece that text may have")
+            raise Unsupported(
+                "bytes for unknown characters, and an unknown piece that text may have"
+            )
         if form.plain:
             grains = scores * 64
             if " " not in pieces or not len(fallback.bytes) or np.any(grains != np.round(grains)):
-                raise NotOurs("a split of words")
+                raise Unsupported("a split of words")
             if any("\n" in text and text != "\n" for text in pieces):
-                raise NotOurs("a split of words")
+                raise Unsupported("a split of words")
         lacking = float(scores.min()) - PENALTY
         if not np.all(np.isfinite(scores)):
-            raise NotOurs("a score that is no number")
+            raise Unsupported("a score that is no number")
         sums = np.empty(0, np.float32)
         unigram = make_unigram(pieces, scores, sums, lacking, rounds=False, exact=True)
         # Sums of float64 are rounded, too: a text that is not cut there is not cut here.
@@ -204,17 +206,17 @@ class Pieces:
     def _bpe(self, model: dict[str, Any]) -> None:
         for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
             if model.get(name):
-                raise NotOurs(f"the setting {name}")
+                raise Unsupported(f"the setting {name}")
         vocab: dict[str, int] = model["vocab"]
         unknown = vocab.get(model.get("unk_token") or "", -1)
         fallback = _fallback(model, vocab, max(unknown, 0), bool(model.get("fuse_unk")))
         if not len(fallback.bytes) and unknown < 0:
-            raise NotOurs("unknown characters that vanish")
+            raise Unsupported("unknown characters that vanish")
         pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
         if any(_BYTE.fullmatch(part) for pair in pairs for part in pair):
-            raise NotOurs("merges of bytes")
+            raise Unsupported("merges of bytes")
         if any(" " in part for pair in pairs for part in pair):
-            raise NotOurs("merges of spaces that are not escaped")
+            raise Unsupported("merges of spaces that are not escaped")
         tokens = dict.fromkeys(left + right for left, right in pairs)
         rows = [
             (left, right, left + right, rank)
@@ -222,7 +224,7 @@ class Pieces:
             if all(len(part) == 1 or part in tokens for part in (left, right))
         ]
         if len({(left, right) for left, right, _, _ in rows}) != len(rows):
-            raise NotOurs("a merge that stands twice")
+            raise Unsupported("a merge that stands twice")
         spaced = {text: text.replace(SPACE, " ") for text in tokens}
         merges = Merges(
             [*spaced.values()],
@@ -237,7 +239,7 @@ class Pieces:
         width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
         self._kernel = encode_characters
         bpe = make_char_bpe(merges)
-        self._tables = (bpe, make_symbols({}), fallback, crossed(merges.tokens), width)
+        self._tables = (bpe, make_symbols({}), fallback, crossings(merges.tokens), width)
 
 
 def _fallback(model: dict[str, Any], vocab: dict[str, int], unknown: int, joined: bool) -> Fallback:
@@ -245,38 +247,13 @@ def _fallback(model: dict[str, Any], vocab: dict[str, int], unknown: int, joined
     if model.get("byte_fallback"):
         names = [f"<0x{byte:02X}>" for byte in range(256)]
         if any(name not in vocab for name in names):
-            raise NotOurs("bytes that are not all there")
+            raise Unsupported("bytes that are not all there")
         byte_ids = np.array([vocab[name] for name in names], np.int64)
     return Fallback(unknown, byte_ids, joined)
 
 
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 _ROWS = 256  # texts given to the library at once
-
-
-class ByPlan:
-    """Encodes by our kernels. Ids do not depend on what was encoded before, nor on how texts come
-    in batches; threads may share one of these."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan: Plan | None = plan
-        self._bpe = plan.bpe
-        self._idle = [new_cache()]  # a thread takes one while it encodes
-        self._tables = tuple(table.kernel for table in plan.tables)
-
-    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ids: uint32[], how many of each row: int64[rows]).
-
-        data: uint8[], valid UTF-8; offsets: int64[rows + 1].
-        """
-        ends, counts = cut_rows(data, offsets, self._tables)
-        try:
-            cache = self._idle.pop()
-        except IndexError:
-            cache = new_cache()
-        ids, sizes = encode_pieces(data, offsets, ends, counts, self._bpe, cache)
-        self._idle.append(cache)
-        return ids, sizes
 
 
 class Encoder:
@@ -294,21 +271,21 @@ class Encoder:
         self._clusters = False
         parts = json.loads(tokenizer.to_str())
         try:
-            if is_of_pieces(parts):
-                pieces = Pieces(parts)
+            if has_pieces(parts):
+                pieces = PieceEncoder(parts)
                 self._kernels: Encode = pieces.encode
                 self._table, self._clusters = pieces.table, True
             else:
-                self.plan = read(parts)
-                self._kernels = ByPlan(self.plan).encode
+                self.plan = read_plan(parts)
+                self._kernels = ByteEncoder(self.plan).encode
                 self._added = [token.encode() for token in self.plan.added]
                 if self.plan.form:
                     self._table = form_table(self.plan.form)
-        except NotOurs as error:
+        except Unsupported as error:
             self.plan, self.reason = None, str(error)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As ByPlan's."""
+        """As `ByteEncoder` does."""
         if self.reason is not None:
             return self._by_library(data, offsets)
         if self._added:
@@ -333,15 +310,15 @@ class Encoder:
         except BaseException as error:  # the library raises bare Exception, and panics
             if not (isinstance(error, Exception) or panicked(error)):
                 raise
-            said = " ".join(str(error).split())[:200]
-            raise TokenizerError(f"this tokenizer cannot encode the texts: {said}") from error
+            reason = " ".join(str(error).split())[:200]
+            raise TokenizerError(f"this tokenizer cannot encode the texts: {reason}") from error
 
     def _by_library(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, sizes = [], []
         for first in range(0, len(offsets) - 1, _ROWS):
             bounds = offsets[first : first + _ROWS + 1].tolist()
             texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(bounds)]
-            for found in self._encoded(texts):
-                ids.append(np.array(found.ids, np.uint32))
-                sizes.append(len(found.ids))
+            for encoding in self._encoded(texts):
+                ids.append(np.array(encoding.ids, np.uint32))
+                sizes.append(len(encoding.ids))
         return np.concatenate([np.empty(0, np.uint32), *ids]), np.array(sizes, np.int64)

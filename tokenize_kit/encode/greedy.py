@@ -14,15 +14,14 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import load8, njit_bare, njit_within, stir
+from kernel_cache.intrinsics import njit_bare, njit_within
+from tokenize_kit.encode.hashing import load8, mix
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
-from tokenize_kit.encode.trie import build_trie, longest, shorter_tokens
+from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 
-# Where merges join: bytes before and after a border between two tokens, as bits.
-#
-# Two tokens may always stand side by side where no merge has such bytes on both sides of its own
-# border; so most questions are answered by the text alone, before it is asked which tokens they
-# are.
+# Joins: bytes before and after a border between two tokens, as bits. Two tokens may always stand
+# side by side where no merge has such bytes on both sides of its own border; so most questions are
+# answered by the text alone, before it is asked which tokens they are.
 
 _1, _6, _16 = np.uint64(1), np.uint64(6), np.uint64(16)
 _32, _63 = np.uint64(32), np.uint64(63)
@@ -42,12 +41,12 @@ def joins_of(data: np.ndarray, ends: np.ndarray, split: np.ndarray) -> np.ndarra
     """
     merges = len(split) - 256
     bits = np.zeros(1024 + (1 << max(0, merges.bit_length() - 1)), np.uint64)  # 64 a merge
-    _fill(np.concatenate([data, np.zeros(8, np.uint8)]), ends, split, bits)
+    _fill_joins(np.concatenate([data, np.zeros(8, np.uint8)]), ends, split, bits)
     return bits
 
 
 @njit(cache=True, nogil=True)
-def _fill(data, ends, split, bits):
+def _fill_joins(data, ends, split, bits):
     for token in range(256, len(split)):
         left = ends[split[token, 0] + 1] - ends[split[token, 0]]
         right = ends[split[token, 1] + 1] - ends[split[token, 1]]
@@ -61,14 +60,14 @@ def _fill(data, ends, split, bits):
                 six &= _LONG_RIGHT
             else:
                 six &= _SHORT
-        bit = stir(six) >> _32
+        bit = mix(six) >> _32
         place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
         bits[place] |= _1 << (bit & _63)
 
 
 @njit_within
-def _has(bits, six):
-    bit = stir(six) >> _32
+def _has_join(bits, six):
+    bit = mix(six) >> _32
     place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
     return bits[place] >> (bit & _63) & _1 != 0
 
@@ -84,14 +83,14 @@ def may_join(bits, data, at):
     six = load8(data, np.uint64(at - 3)) & _SIX
     two = (six >> _16) & _TWO
     short = bits[two >> _6] >> (two & _63) & _1 != 0
-    left, right = _has(bits, six & _LONG_LEFT), _has(bits, six & _LONG_RIGHT)
-    return _has(bits, six) | (short & (left | right | _has(bits, six & _SHORT)))
+    left, right = _has_join(bits, six & _LONG_LEFT), _has_join(bits, six & _LONG_RIGHT)
+    return _has_join(bits, six) | (short & (left | right | _has_join(bits, six & _SHORT)))
 
 
-# Tokens are numbered by the time of their merge: bytes 0 to 255, then merges by rank.
-# slots, found: trie.build_trie; tokens: int32[tokens, 5], columns below; pairs: merges.pair_table
-# of these numbers; joins: joins.joins_of.
-Greedy = namedtuple("Greedy", "slots found tokens pairs joins")
+# Tokens are numbered by the time of their merge: bytes 0 to 255, then merges by rank. slots,
+# token_at: trie.build_trie; tokens: int32[tokens, 5], columns below; pairs: merges.pair_table of
+# these numbers; joins: joins.joins_of.
+Greedy = namedtuple("Greedy", "slots token_at tokens pairs joins")
 # Bytes; the longest token that it begins with, -1 for none; what it was merged from, itself for a
 # byte; the vocabulary's id.
 LENGTH, SHORTER, LEFT, RIGHT, ID = range(5)
@@ -132,10 +131,10 @@ def encode_greedy(greedy, data, a, z, out, dead):
     """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] of room,
     all False, and left so: places at which no token may follow what is before them.
     """
-    slots, found, tokens, pairs, joins = greedy
+    slots, token_at, tokens, pairs, joins = greedy
     n = 0
     at = a
-    token = longest(slots, found, data, a, z)
+    token = longest_token(slots, token_at, data, a, z)
     died = False
     while at < z:
         free = n == 0 or not may_join(joins, data, at)
@@ -146,7 +145,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
                 n += 1
                 at = end
                 if at < z:
-                    token = longest(slots, found, data, at, z)
+                    token = longest_token(slots, token_at, data, at, z)
                 break
             token = np.int64(tokens[token, SHORTER])
             if token < 0:
@@ -167,7 +166,7 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 
 @njit(cache=True, nogil=True)
-def derive(data, ends, byte_numbers, pairs, wanted):
+def derive_merges(data, ends, byte_numbers, pairs, wanted):
     """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
     left is -1 where they do not merge to `wanted`."""
     left, right = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
@@ -217,43 +216,43 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
     data = np.frombuffer(bytearray().join(tokens[k] for k in names), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in names)])
     ids = np.array(names, np.int64)
-    left, right = derive(data, ends, byte_ids, pairs, ids)
-    made = np.flatnonzero((left >= 0) & (right >= 0))
-    ranks = ranks_of(pairs, left[made], right[made])
-    made = made[np.argsort(ranks)]
+    left, right = derive_merges(data, ends, byte_ids, pairs, ids)
+    mergeable = np.flatnonzero((left >= 0) & (right >= 0))
+    ranks = ranks_of(pairs, left[mergeable], right[mergeable])
+    mergeable = mergeable[np.argsort(ranks)]
     number = np.full(int(ids.max()) + 1, -1, np.int64)
     number[byte_ids] = np.arange(256)
-    number[ids[made]] = 256 + np.arange(len(made))
-    a, b, own = number[left[made]], number[right[made]], 256 + np.arange(len(made))
+    number[ids[mergeable]] = 256 + np.arange(len(mergeable))
+    a, b, own = number[left[mergeable]], number[right[mergeable]], 256 + np.arange(len(mergeable))
     if np.any(a < 0) or np.any(b < 0) or np.any(a >= own) or np.any(b >= own):
         return None
-    count = 256 + len(made)
-    spelled = [bytes([k]) for k in range(256)] + [tokens[int(k)] for k in ids[made]]
+    count = 256 + len(mergeable)
+    spelled = [bytes([k]) for k in range(256)] + [tokens[int(k)] for k in ids[mergeable]]
     try:
-        slots, found = build_trie(spelled, np.arange(count))
+        slots, token_at = build_trie(spelled, np.arange(count))
     except ValueError:
         return None
     ordered = np.cumsum([0, *map(len, spelled)])
     joined = np.frombuffer(bytearray().join(spelled), np.uint8)
-    shorter = shorter_tokens(slots, found, joined, ordered, np.arange(count), count)
+    shorter = shorter_tokens(slots, token_at, joined, ordered, np.arange(count), count)
     own_pairs = pair_table(np.stack([a, b, own], axis=1))
     made_of = np.concatenate([np.repeat(np.arange(256), 2).reshape(256, 2), np.stack([a, b], 1)])
-    known = np.concatenate([byte_ids, ids[made]])
-    columns = [np.diff(ordered), shorter, made_of[:, 0], made_of[:, 1], known]
+    numbered = np.concatenate([byte_ids, ids[mergeable]])
+    columns = [np.diff(ordered), shorter, made_of[:, 0], made_of[:, 1], numbered]
     joins = joins_of(joined, ordered, made_of)
-    return Greedy(slots, found, np.stack(columns, 1).astype(np.int32), own_pairs, joins)
+    return Greedy(slots, token_at, np.stack(columns, 1).astype(np.int32), own_pairs, joins)
 
 
 def no_greedy() -> Greedy:
     """An empty one, for kernels that are told not to use it."""
-    slots, found = build_trie([b"a"], np.zeros(1, np.int64))
+    slots, token_at = build_trie([b"a"], np.zeros(1, np.int64))
     pairs = pair_table(np.empty((0, 3), np.int64))
-    return Greedy(slots, found, np.empty((0, 5), np.int32), pairs, np.zeros(1025, np.uint64))
+    return Greedy(slots, token_at, np.empty((0, 5), np.int32), pairs, np.zeros(1025, np.uint64))
 
 
 @njit(cache=True, nogil=True)
 def ranks_of(pairs, left, right):
-    found = np.empty(len(left), np.int64)
+    ranks = np.empty(len(left), np.int64)
     for k in range(len(left)):
-        found[k] = rank_of(pairs, left[k], right[k]) >> 32
-    return found
+        ranks[k] = rank_of(pairs, left[k], right[k]) >> 32
+    return ranks

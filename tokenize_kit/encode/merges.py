@@ -12,7 +12,8 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import njit_bare, njit_counted, njit_within, stir
+from kernel_cache.intrinsics import njit_bare, njit_counted, njit_within
+from tokenize_kit.encode.hashing import mix
 
 NO_RANK = np.int64(1 << 62)
 SHORT = 40  # symbols up to which scanning beats a heap
@@ -44,7 +45,7 @@ def _insert(slots, bits, merges, ranks):
     mask = np.uint64(len(slots) - 1)
     for row in range(len(merges)):
         key = merges[row, 0] << 32 | merges[row, 1]
-        mixed = stir(np.uint64(key))
+        mixed = mix(np.uint64(key))
         slot = mixed & mask
         while slots[slot, 1] != NO_RANK and slots[slot, 0] != key:
             slot = (slot + np.uint64(1)) & mask
@@ -59,7 +60,7 @@ def rank_of(pairs, left, right):
     """rank << 32 | merged id of a pair, NO_RANK for none."""
     slots, bits = pairs
     key = np.int64(left) << 32 | np.int64(right)
-    mixed = stir(np.uint64(key))
+    mixed = mix(np.uint64(key))
     bit = mixed >> _40
     if bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE == 0:
         return NO_RANK
@@ -176,9 +177,9 @@ def merge_long(pairs, symbols, ranks, n):
         if at > 0:
             y = np.int64(before[at])
             _move(heap, places, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
-    left = 0
+    count = 0
     for k in range(n):
         if symbols[k] >= 0:
-            symbols[left] = symbols[k]
-            left += 1
-    return left
+            symbols[count] = symbols[k]
+            count += 1
+    return count

@@ -1,4 +1,4 @@
-"""Which rows a normaliser may change in ways that we leave to the library.
+"""Rows that a normaliser may change in ways that we leave to the library.
 
 Python and the library know different versions of Unicode. What both know is stable; a character
 that Python does not know makes its row odd, so the answer is the library's on any version.
@@ -19,7 +19,7 @@ ODD = 255  # in a table: a row with this character is odd
 _WHITE = "\t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
+NormalForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
 SMALL = 6  # bytes: `tokenizers` asks its normaliser for a whole cluster of fewer (precompiled.rs)
 # Letters that extend a cluster (UAX 29), beside marks, formats and emoji modifiers.
 _EXTENDING = [0x0E33, 0x0EB3, 0xFF9E, 0xFF9F, *range(0x1F3FB, 0x1F400)]
@@ -28,7 +28,7 @@ _PREPENDED += range(0x11A84, 0x11A8A)
 
 
 @cache
-def form_table(form: Form) -> np.ndarray:
+def form_table(form: NormalForm) -> np.ndarray:
     """uint8[0x110000]: for NFC, NFD, NFKC or NFKD, the combining class of a character, ODD for one
     that the form changes, may change behind another, or that is unknown.
 

@@ -13,62 +13,51 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.encode.borders import crossed
-from tokenize_kit.encode.char_bpe import Merges, make_char_bpe
-from tokenize_kit.encode.char_rows import encode_characters, make_symbols
-from tokenize_kit.encode.charsmap import read_charsmap
-from tokenize_kit.encode.reading import NotOurs
-from tokenize_kit.encode.remembered import Memories
-from tokenize_kit.encode.spelling import Fallback
-from tokenize_kit.encode.spm_model import (
+from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
+from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
+from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
+from tokenize_kit.encode.words import CachePool, Fallback, crossings
+from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
+from tokenize_kit.formats.sentencepiece_model import (
     BPE,
-    BYTE,
-    NORMAL,
     UNIGRAM,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
     Model,
     NotAModel,
+    pieces_of,
     read_model,
-    usable,
 )
-from tokenize_kit.encode.spm_normalize import Normalizer, make_normalizer, normalize_rows
-from tokenize_kit.encode.unigram_rows import encode_unigram
-from tokenize_kit.encode.viterbi import PENALTY, make_unigram
+from tokenize_kit.formats.tokenizer_json import Unsupported
 
-# SentencePiece's BPE as merges over characters.
-#
-# Two neighbours merge where they spell a piece, the highest score first, the leftmost of equals.
-# User-defined symbols are taken out before; an unused piece is merged, and comes out as the two
-# that it was merged from (src/bpe_model.cc, 0.2.3).
+# SentencePiece's BPE as merges over characters: two neighbours merge where they spell a piece, the
+# highest score first, the leftmost of equals. User-defined symbols are taken out before; an unused
+# piece is merged, and comes out as the two that it was merged from (src/bpe_model.cc, 0.2.3).
 
 _DEEPEST = 100  # kMaxBpeResegmentDepth, beyond which an unused piece comes out whole
 
 
 def merges_of(model: Model) -> Merges:
     """The merges of a BPE model; raises NotOurs."""
-    mergeable = usable(model, (NORMAL, UNUSED))
+    mergeable = pieces_of(model, (NORMAL, UNUSED))
     scores = np.array([piece.score for piece in model.pieces], np.float32)
     if np.any(np.isnan(scores)):
-        raise NotOurs("a score that is no number")
+        raise Unsupported("a score that is no number")
     scores += np.float32(0)  # no zero below another
     tokens = sorted((t for t in mergeable if len(t) > 1), key=lambda t: -scores[mergeable[t]])
     letters = set("".join(mergeable))
-    known = letters | mergeable.keys()
+    mergeable_parts = letters | mergeable.keys()
     ranks = np.unique(-scores, return_inverse=True)[1].tolist()
     rows = [
         (left, right, token, ranks[mergeable[token]])
         for token in tokens
         for cut in range(1, len(token))
-        if (left := token[:cut]) in known and (right := token[cut:]) in known
+        if (left := token[:cut]) in mergeable_parts and (right := token[cut:]) in mergeable_parts
     ]
-    unused = usable(model, (UNUSED,))
+    unused = pieces_of(model, (UNUSED,))
     parted: dict[str, tuple[str, str]] = {}
     for left, right, token, _ in rows:
         if token in unused:
             if token in parted or len(token) > _DEEPEST:
-                raise NotOurs("an unused piece that is merged in several ways")
+                raise Unsupported("an unused piece that is merged in several ways")
             parted[token] = left, right
     ids = {text: k for text, k in mergeable.items() if text not in unused}
     return Merges(tokens, rows, ids, parted)
@@ -76,7 +65,7 @@ def merges_of(model: Model) -> Merges:
 
 def symbols_of(model: Model) -> dict[bytes, int]:
     """User-defined symbols, as normalised text has them, and their ids."""
-    return {text.encode(): k for text, k in usable(model, (USER_DEFINED,)).items()}
+    return {text.encode(): k for text, k in pieces_of(model, (USER_DEFINED,)).items()}
 
 
 _GRAIN = 64  # scores in whole 1/64 have sums without rounding errors below RESET
@@ -98,7 +87,7 @@ class SpmEncoder:
             model = read_model(raw)
             self._normalizer = _normalizer(model)
             self._encode = _kernel(model)
-        except (NotOurs, NotAModel, ValueError) as error:
+        except (Unsupported, NotAModel, ValueError) as error:
             self.reason = str(error)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,9 +105,9 @@ def by_library(library: Any) -> Encode:
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
-        found = library.Encode(texts, num_threads=1)
-        parts = [np.array(ids, np.uint32) for ids in found]
-        counts = np.array([len(ids) for ids in found], np.int64)
+        ids_of_rows = library.Encode(texts, num_threads=1)
+        parts = [np.array(ids, np.uint32) for ids in ids_of_rows]
+        counts = np.array([len(ids) for ids in ids_of_rows], np.int64)
         return np.concatenate([np.empty(0, np.uint32), *parts]), counts
 
     return encode
@@ -126,10 +115,10 @@ def by_library(library: Any) -> Encode:
 
 def _normalizer(model: Model) -> Normalizer:
     if not model.escape_whitespaces:
-        raise NotOurs("spaces that are not escaped")
+        raise Unsupported("spaces that are not escaped")
     symbols = [piece.text for piece in model.pieces if piece.kind == USER_DEFINED]
     if _nested(symbols) > _MOST_NESTED:
-        raise NotOurs(f"more than {_MOST_NESTED} symbols that begin with one another")
+        raise Unsupported(f"more than {_MOST_NESTED} symbols that begin with one another")
     return make_normalizer(
         read_charsmap(model.charsmap),
         [symbol.encode() for symbol in symbols],
@@ -153,34 +142,36 @@ def _nested(symbols: list[str]) -> int:
 def _kernel(model: Model) -> Encode:
     unknown = [k for k, piece in enumerate(model.pieces) if piece.kind == UNKNOWN]
     if len(unknown) != 1:
-        raise NotOurs("a model without an unknown piece")
+        raise Unsupported("a model without an unknown piece")
     if any("\0" in piece.text or not piece.text for piece in model.pieces):
-        raise NotOurs("a piece that is empty or holds NUL")
+        raise Unsupported("a piece that is empty or holds NUL")
     byte_ids = np.empty(0, np.int64)
     if model.byte_fallback:
-        known = {piece.text: k for k, piece in enumerate(model.pieces) if piece.kind == BYTE}
+        byte_pieces = {piece.text: k for k, piece in enumerate(model.pieces) if piece.kind == BYTE}
         names = [f"<0x{byte:02X}>" for byte in range(256)]
-        if any(name not in known for name in names):
-            raise NotOurs("bytes that are not all there")
-        byte_ids = np.array([known[name] for name in names], np.int64)
+        if any(name not in byte_pieces for name in names):
+            raise Unsupported("bytes that are not all there")
+        byte_ids = np.array([byte_pieces[name] for name in names], np.int64)
     fallback = Fallback(unknown[0], byte_ids, True)
     if model.kind == UNIGRAM:
         return _unigram(model, fallback)
     if model.kind == BPE:
         return _bpe(model, fallback)
-    raise NotOurs("a model of words or characters")
+    raise Unsupported("a model of words or characters")
 
 
 def _bpe(model: Model, fallback: Fallback) -> Encode:
     merges, symbols = merges_of(model), symbols_of(model)
-    bpe, found = make_char_bpe(merges), make_symbols(symbols)
-    borders = crossed([*merges.tokens, *(symbol.decode() for symbol in symbols)])
+    bpe, symbol_table = make_char_bpe(merges), make_symbols(symbols)
+    borders = crossings([*merges.tokens, *(symbol.decode() for symbol in symbols)])
     width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
-    memories = Memories()
+    memories = CachePool()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         memory = memories.take()
-        ids, sizes = encode_characters(data, offsets, bpe, found, fallback, borders, width, memory)
+        ids, sizes = encode_characters(
+            data, offsets, bpe, symbol_table, fallback, borders, width, memory
+        )
         memories.give(memory)
         return ids, sizes
 
@@ -188,10 +179,10 @@ def _bpe(model: Model, fallback: Fallback) -> Encode:
 
 
 def _unigram(model: Model, fallback: Fallback) -> Encode:
-    pieces = usable(model, (NORMAL, USER_DEFINED))
+    pieces = pieces_of(model, (NORMAL, USER_DEFINED))
     rounded = np.array([piece.score for piece in model.pieces], np.float32)
     if not np.all(np.isfinite(rounded)):
-        raise NotOurs("a score that is no number")
+        raise Unsupported("a score that is no number")
     normal = [k for k, piece in enumerate(model.pieces) if piece.kind == NORMAL]
     least = min((rounded[k] for k in normal), default=np.finfo(np.float32).max)
     lacking = np.float32(least) - np.float32(PENALTY)
@@ -211,9 +202,9 @@ def _unigram(model: Model, fallback: Fallback) -> Encode:
     )
     exact = bool(np.all(grains == np.round(grains))) and unigram.worst < 1000
     unigram = unigram._replace(exact=exact)
-    borders = crossed(pieces)
+    borders = crossings(pieces)
     width = 1 if " " in pieces or not len(fallback.bytes) else 3
-    memories = Memories()
+    memories = CachePool()
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         memory = memories.take()

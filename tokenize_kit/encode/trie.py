@@ -1,15 +1,18 @@
-"""Tokens as a double-array trie: one load of four bytes a step to the longest token of a text.
+"""Double-array tries (Aoe 1989) of tokens: over bytes, and over characters as small numbers.
 
-Aoe 1989; as in darts-clone a slot names its byte, not its parent, which is enough where no two
-parents have their children at the same base.
+Over bytes a step is one load of four bytes: as in darts-clone a slot names its byte, not its
+parent, which is enough where no two parents have their children at the same base. A vocabulary of
+characters has some thousand of them; numbered, a character of three bytes is one step, not three.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import njit_bare, njit_within
+from kernel_cache.intrinsics import njit_bare, njit_within
 
 MOST_SLOTS = 1 << 22
 # A slot: its byte, whether it is taken, whether a token ends there, the base of its children.
@@ -27,18 +30,18 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
     data = np.frombuffer(bytearray().join(tokens[k] for k in order), np.uint8)
     ends = np.cumsum([0, *(len(tokens[k]) for k in order)])
-    slots, found = _build(data, ends, np.asarray(ids, np.int64)[order])
+    slots, token_at = _build(data, ends, np.asarray(ids, np.int64)[order])
     if not len(slots):
         raise ValueError(f"the tokens need more than {MOST_SLOTS} slots")
-    return slots, found
+    return slots, token_at
 
 
 @njit(nogil=True)
-def _grown(slots, found, based, size):
+def _grown(slots, token_at, based, size):
     larger, larger_found = np.zeros(size, np.uint32), np.empty(size, np.int32)
     larger_based = np.zeros(size, np.bool_)
     for k in range(len(slots)):  # numba takes seconds to compile what slices do
-        larger[k], larger_found[k], larger_based[k] = slots[k], found[k], based[k]
+        larger[k], larger_found[k], larger_based[k] = slots[k], token_at[k], based[k]
     for k in range(len(slots), size):
         larger_found[k] = -1
     return larger, larger_found, larger_based
@@ -48,7 +51,7 @@ def _grown(slots, found, based, size):
 def _build(data, ends, ids):
     count = len(ids)
     size = 1 << 12
-    slots, found = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
+    slots, token_at = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
     based = np.zeros(size, np.bool_)  # bases in use
     # A leaf's base is 0, so its child by byte 0 would be the root: the root bears another byte.
     slots[0] = _TAKEN | np.uint32(1)
@@ -63,7 +66,7 @@ def _build(data, ends, ids):
         parent, low, high, depth = parents[at], lows[at], highs[at], depths[at]
         at += 1
         if low < high and ends[low + 1] - ends[low] == depth:
-            found[parent] = ids[low]
+            token_at[parent] = ids[low]
             slots[parent] |= _TOKEN
             low += 1
         if low == high:
@@ -81,8 +84,8 @@ def _build(data, ends, ids):
             if place + 512 > size:
                 size *= 2
                 if size > MOST_SLOTS:
-                    return slots[:0], found[:0]
-                slots, found, based = _grown(slots, found, based, size)
+                    return slots[:0], token_at[:0]
+                slots, token_at, based = _grown(slots, token_at, based, size)
             base = place - children[0]
             free = slots[place] == 0 and not based[base]
             for k in range(1, n):
@@ -103,11 +106,11 @@ def _build(data, ends, ids):
             lows.append(starts[k])
             highs.append(starts[k + 1])
             depths.append(depth + 1)
-    return slots[: last + 257].copy(), found[: last + 257].copy()
+    return slots[: last + 257].copy(), token_at[: last + 257].copy()
 
 
 @njit_within
-def longest(slots, found, data, a, z):
+def longest_token(slots, token_at, data, a, z):
     """The longest token that data[a:z] begins with, -1 for none."""
     unit = slots[np.uint64(0)]
     best = np.uint64(0)
@@ -119,11 +122,11 @@ def longest(slots, found, data, a, z):
             break
         if unit & _TOKEN:
             best = place
-    return np.int64(found[best])
+    return np.int64(token_at[best])
 
 
 @njit_bare
-def token_of(slots, found, data, a, z):
+def token_of(slots, token_at, data, a, z):
     """The token that data[a:z] is, -1 for none."""
     unit = slots[np.uint64(0)]
     place = np.uint64(0)
@@ -133,11 +136,11 @@ def token_of(slots, found, data, a, z):
         unit = slots[place]
         if unit & _LABEL != byte | _TAKEN:
             return np.int64(-1)
-    return np.int64(found[place])
+    return np.int64(token_at[place])
 
 
 @njit_bare
-def all_ends(slots, data, a, z, ends):
+def prefix_ends(slots, data, a, z, ends):
     """Puts the ends of all tokens that data[a:z] begins with into ends: int64[]; how many."""
     unit = slots[np.uint64(0)]
     count = 0
@@ -153,7 +156,7 @@ def all_ends(slots, data, a, z, ends):
 
 
 @njit(cache=True, nogil=True)
-def shorter_tokens(slots, found, data, ends, ids, count):
+def shorter_tokens(slots, token_at, data, ends, ids, count):
     """int32[count]: of each token the longest one that is a proper beginning of it, -1 for none.
 
     data, ends: bytes of the tokens; ids: their numbers, below count.
@@ -163,6 +166,158 @@ def shorter_tokens(slots, found, data, ends, ids, count):
         place = np.int64(0)
         for at in range(ends[k], ends[k + 1] - 1):
             place = np.int64(slots[place] >> _BASE) + np.int64(data[at])
-            if found[place] >= 0:
-                shorter[ids[k]] = found[place]
+            if token_at[place] >= 0:
+                shorter[ids[k]] = token_at[place]
     return shorter
+
+
+MOST_CHARACTER_SLOTS = 1 << 26
+
+
+# An alphabet is int32[]: the number of a code point c is alphabet[alphabet[c >> 8] + (c & 255)], 0
+# for one that the vocabulary does not have. The places of blocks come first, then the first block.
+_BLOCKS = 0x1100
+# links: int32[slots, 2]: base of a slot's children, and its parent; a child by number s lies at
+# base + s, those of the root at s. token_at: int32[slots]: the token that ends there, -1 for none.
+CharacterTrie = namedtuple("CharacterTrie", "links token_at")
+
+
+def make_alphabet(texts: list[str]) -> tuple[np.ndarray, int]:
+    """(the alphabet of these texts, how many characters it has): numbers by code point, from 1."""
+    points = np.unique(code_points(texts))
+    used = np.union1d(points >> 8, [0])
+    alphabet = np.zeros(_BLOCKS + ((len(used) + 1) << 8), np.int32)
+    alphabet[:_BLOCKS] = len(alphabet) - 256  # a block without a character
+    alphabet[used] = _BLOCKS + 256 * np.arange(len(used))
+    alphabet[alphabet[points >> 8] + (points & 0xFF)] = np.arange(1, len(points) + 1)
+    return alphabet, len(points)
+
+
+def code_points(texts: list[str]) -> np.ndarray:
+    """int64[]: those of all texts, one after the other."""
+    return np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32).astype(np.int64)
+
+
+def numbers_of(alphabet: np.ndarray, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """(numbers: int32[], ends: int64[texts + 1]) of the characters of the texts."""
+    points = code_points(texts)
+    return alphabet[alphabet[points >> 8] + (points & 0xFF)], np.cumsum([0, *map(len, texts)])
+
+
+def build_character_trie(
+    alphabet: np.ndarray, size: int, texts: list[str], ids: np.ndarray
+) -> CharacterTrie:
+    """texts: distinct, not empty, of characters that the alphabet (of `size`) has; ids: int64[]."""
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    numbers, ends = numbers_of(alphabet, [texts[k] for k in order])
+    links, token_at = _build_characters(numbers, ends, np.asarray(ids, np.int64)[order], size)
+    if not len(links):
+        raise ValueError(f"the tokens need more than {MOST_CHARACTER_SLOTS} slots")
+    return CharacterTrie(links, token_at)
+
+
+@njit(nogil=True)
+def _resized(links, token_at, size):
+    """Both with `size` slots; loops, for numba takes seconds to compile what slices do."""
+    other, other_found = np.empty((size, 2), np.int32), np.empty(size, np.int32)
+    for k in range(size):
+        other[k, 0], other[k, 1], other_found[k] = 0, -1, -1
+    for k in range(min(size, len(token_at))):
+        other[k, 0], other[k, 1], other_found[k] = links[k, 0], links[k, 1], token_at[k]
+    return other, other_found
+
+
+@njit(cache=True, nogil=True)
+def _build_characters(numbers, ends, ids, alphabet):
+    """Tokens in sorted order; breadth first, so that slots with many children come first."""
+    none, nothing = np.empty((0, 2), np.int32), np.empty(0, np.int32)
+    links, token_at = _resized(none, nothing, 4 * alphabet + 4096)
+    # The root has the base 0 and no slot of its own: slot 0 is taken, and nobody's child.
+    parents, lows, highs, depths = [0], [0], [len(ids)], [0]
+    children = np.empty(alphabet + 1, np.int64)
+    starts = np.empty(alphabet + 2, np.int64)
+    cursor = alphabet + 1
+    last = alphabet
+    at = 0
+    while at < len(parents):
+        parent, low, high, depth = parents[at], lows[at], highs[at], depths[at]
+        at += 1
+        if low < high and ends[low + 1] - ends[low] == depth:
+            token_at[parent] = ids[low]
+            low += 1
+        if low == high:
+            continue
+        n = 0
+        for k in range(low, high):
+            number = np.int64(numbers[ends[k] + depth])
+            if n == 0 or children[n - 1] != number:
+                children[n] = number
+                starts[n] = k
+                n += 1
+        starts[n] = high
+        base = np.int64(0)
+        if depth > 0:
+            place, vain = cursor, 0
+            while True:
+                if place + alphabet + 1 > len(links):
+                    if 2 * len(links) > MOST_CHARACTER_SLOTS:
+                        return none, nothing
+                    links, token_at = _resized(links, token_at, 2 * len(links))
+                base = place - children[0]
+                free = links[place, 1] < 0
+                for k in range(1, n):
+                    free = free and links[base + children[k], 1] < 0
+                if free:
+                    break
+                vain += 1
+                place += 1
+            if vain > _TRIES:
+                cursor = max(cursor, place - _TRIES)
+            links[parent, 0] = base
+        last = max(last, base + children[n - 1])
+        for k in range(n):
+            child = base + children[k]
+            links[child, 1] = parent
+            parents.append(child)
+            lows.append(starts[k])
+            highs.append(starts[k + 1])
+            depths.append(depth + 1)
+    # A leaf's base is 0, others' bases are `last` at most: no walk leaves these.
+    return _resized(links, token_at, last + alphabet + 2)
+
+
+@njit_bare
+def number_characters(alphabet, data, a, z, numbers, places):
+    """Writes to numbers: int32[] those of the characters of data[a:z], to places: int32[] where
+    each begins behind a; returns how many."""
+    n = np.uint64(0)
+    i, end = np.uint64(a), np.uint64(z)
+    while i < end:
+        b = np.uint64(data[i])
+        places[n] = np.int32(i - np.uint64(a))
+        if b < np.uint64(0x80):
+            numbers[n] = alphabet[np.uint64(_BLOCKS) + b]
+            i += np.uint64(1)
+        else:
+            second = np.uint64(data[i + np.uint64(1)]) & np.uint64(0x3F)
+            if b < np.uint64(0xE0):
+                point = (b & np.uint64(0x1F)) << np.uint64(6) | second
+                i += np.uint64(2)
+            else:
+                third = np.uint64(data[i + np.uint64(2)]) & np.uint64(0x3F)
+                if b < np.uint64(0xF0):
+                    point = (b & np.uint64(0x0F)) << np.uint64(12) | second << np.uint64(6) | third
+                    i += np.uint64(3)
+                else:
+                    fourth = np.uint64(data[i + np.uint64(3)]) & np.uint64(0x3F)
+                    point = (
+                        (b & np.uint64(0x07)) << np.uint64(18)
+                        | second << np.uint64(12)
+                        | third << np.uint64(6)
+                        | fourth
+                    )
+                    i += np.uint64(4)
+            block = np.uint64(alphabet[point >> np.uint64(8)])
+            numbers[n] = alphabet[block + (point & np.uint64(0xFF))]
+        n += np.uint64(1)
+    return np.int64(n)

@@ -1,4 +1,4 @@
-"""What encoding needs of a tokenizer, whatever kind of file it comes from.
+"""The vocabulary that encodes shards, whatever kind of file it comes from.
 
 tokenizer.json    our kernels where they can, else `tokenizers`
 *.model           SentencePiece, our kernels where they can, else its own library
@@ -13,15 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenize_kit.encode.encoder import ByPlan, Encoder
-from tokenize_kit.encode.load import load_tokenizer, special_ids
-from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks, special_of
+from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
+from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.options import END_OF_TEXT
-
-# Names published tokenizers give to the token that begins a document, in the order we look.
-BEGIN_OF_TEXT = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]")
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
+from tokenize_kit.formats.tokenizer_json import (
+    BEGIN_OF_TEXT,
+    END_OF_TEXT,
+    load_tokenizer,
+    special_ids,
+)
 
 # (data: uint8[], offsets: int64[rows + 1]) to (ids: uint32[], how many of each row: int64[rows])
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -49,12 +51,12 @@ class Vocabulary:
         """The id of the token that begins a document."""
         return self._first(BEGIN_OF_TEXT, "beginning-of-text", "encode without it (no --bos)")
 
-    def _first(self, names: tuple[str, ...], what: str, without: str) -> int:
+    def _first(self, names: tuple[str, ...], role: str, without: str) -> int:
         for name in names:
             if name in self.special:
                 return self.special[name]
         raise TokenizerError(
-            f"the tokenizer has no {what} token (one of {', '.join(names)}): add one, or {without}",
+            f"the tokenizer has no {role} token (one of {', '.join(names)}): add one, or {without}",
             exit_code=2,
         )
 
@@ -95,9 +97,10 @@ def _read(path: Path) -> bytes:
 
 def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
     """tiktoken's file, and its ranks by token; raises ``TokenizerError`` naming it."""
-    if pattern not in NAMES:
+    if pattern not in PATTERN_NAMES:
+        names = ", ".join(PATTERN_NAMES)
         raise TokenizerError(
-            f"{path}: ranks do not say how text is cut: give --pattern, one of {', '.join(NAMES)}",
+            f"{path}: ranks do not say how text is cut: give --pattern, one of {names}",
             exit_code=2,
         )
     try:
@@ -108,9 +111,11 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
     special = special_of(pattern, max(ranks.values()))
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
-    encode = ByPlan(plan).encode
-    found = Vocabulary(path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True)
-    return found, ranks
+    encode = ByteEncoder(plan).encode
+    vocabulary = Vocabulary(
+        path, "tokenizer.tiktoken", size, special, forbidden, encode, threads=True
+    )
+    return vocabulary, ranks
 
 
 def _pieces(path: Path) -> Vocabulary:

@@ -1,21 +1,20 @@
-"""Pieces to ids: a cache of words that were met, and merging for those that were not.
+"""Words of a text: where they end, a cache of their ids, and the fallback of unknown characters.
 
 The cache is emptied when it is full, so memory is bounded and ids never depend on it. A longer
-piece is kept when it comes again: in a script without spaces few do, and keeping costs as much as
-encoding.
+word is kept when it comes again: in a script without spaces few do, and keeping one costs as much
+as encoding it.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
-from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import hash_bytes, load8, load_few, njit_bare, njit_within, stir
-from tokenize_kit.encode.greedy import encode_greedy
-from tokenize_kit.encode.merges import SHORT, merge_long, merge_short
-from tokenize_kit.encode.trie import token_of
+from kernel_cache.intrinsics import njit_bare, njit_within, prefetch
+from tokenize_kit.encode.hashing import hash_bytes, load8, load_few, mix
 
 SLOTS = 1 << 18  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
@@ -31,12 +30,6 @@ _MASK = np.uint64(SLOTS - 1)
 # in `ids`, and how many. used: int64[3]: entries, bytes of letters, ids.
 # seen: uint16[SEEN], of words that do not stand in their entry and came once: a part of the hash.
 Cache = namedtuple("Cache", "entries letters ids used seen")
-# Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table;
-# greedy: greedy.Greedy, which is used where `orderly`; slots, found: trie.build_trie of all tokens:
-# where `whole`, a piece that is a token is that token, whatever merging gives.
-Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots found whole")
-# Room for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
-Room = namedtuple("Room", "symbols ranks dead")
 
 
 def new_cache() -> Cache:
@@ -53,29 +46,19 @@ def new_cache() -> Cache:
 
 
 @njit_bare
-def _by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
-    n = z - a
-    for k in range(n):
-        symbols[k] = byte_ids[data[a + k]]
-    if n <= SHORT:
-        return merge_short(pairs, symbols, ranks, n)
-    return merge_long(pairs, symbols, ranks, n)
-
-
-@njit_bare
 def same_bytes(letters, at, data, a, n):
     """Whether these n bytes are the same, eight of them or more."""
-    i, j, left = np.uint64(at), np.uint64(a), np.uint64(n)
-    while left > _8:
+    i, j, remaining = np.uint64(at), np.uint64(a), np.uint64(n)
+    while remaining > _8:
         if load8(letters, i) != load8(data, j):
             return False
-        i, j, left = i + _8, j + _8, left - _8
-    return load8(letters, i + left - _8) == load8(data, j + left - _8)
+        i, j, remaining = i + _8, j + _8, remaining - _8
+    return load8(letters, i + remaining - _8) == load8(data, j + remaining - _8)
 
 
 @njit_within
 def word_key(data, a, z):
-    """The two numbers that a word of data[a:z] is found by; the second is never 0."""
+    """The two numbers that a word of data[a:z] is looked up by; the second is never 0."""
     n = z - a
     i = np.uint64(a)
     if n <= 7:
@@ -97,15 +80,15 @@ def word_key(data, a, z):
 @njit_within
 def seen_before(seen, low):
     """Whether a word of that first number was asked for before, as far as is remembered."""
-    mixed = stir(low)
+    mixed = mix(low)
     slot, mark = mixed & np.uint64(SEEN - 1), np.uint16(mixed >> np.uint64(48))
-    known = seen[slot] == mark
+    repeated = seen[slot] == mark
     seen[slot] = mark
-    return known
+    return repeated
 
 
 @njit_bare
-def remember(cache, slot, low, high, data, a, z, symbols, n, safe):
+def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
     """Fills an entry; empties the memory first where this word might not fit.
 
     safe: below 2**32, kept beside the number of ids.
@@ -142,13 +125,13 @@ def remember(cache, slot, low, high, data, a, z, symbols, n, safe):
 @njit_within
 def first_slot(low, high):
     """Where a word is looked for first."""
-    return stir(low ^ (high * _MIX)) & _MASK
+    return mix(low ^ (high * _MIX)) & _MASK
 
 
 @njit_within
 def look_up(cache, slot, low, high, data, a, n):
-    """The slot, from first_slot's on, of the word of n bytes from a, found by `low` and `high`, or
-    the one that it would take: free, where its second number is 0."""
+    """The slot, from first_slot's on, of the word of n bytes from a, looked up by `low` and `high`,
+    or the one that it would take: free, where its second number is 0."""
     entries = cache.entries
     if n <= INLINE:
         while entries[slot, 1] != 0 and (entries[slot, 0] != low or entries[slot, 1] != high):
@@ -179,66 +162,174 @@ def recall(cache, slot, n, out, w):
     return w + count
 
 
-@njit_bare
-def _new_piece(data, a, z, bpe, room):
-    """Writes the ids of a piece to room.symbols; returns how many."""
-    if bpe.whole:
-        token = token_of(bpe.slots, bpe.found, data, a, z)
-        if token >= 0:
-            room.symbols[0] = token
-            return 1
-    if bpe.orderly:
-        return encode_greedy(bpe.greedy, data, a, z, room.symbols, room.dead)
-    return _by_rank(bpe.bytes, bpe.pairs, data, a, z, room.symbols, room.ranks)
+# How our own Unigram's tokenizer.json is cut: a line end alone, spaces with what follows them.
+WORDS = r"\n| +[^ \n]*|[^ \n]+"
+_SPACE = np.uint8(0x20)
+_SPACES, _LOWEST, _HIGHEST = (np.uint64(0x0101010101010101 * k) for k in (0x20, 0x01, 0x80))
+
+# Whether a token has, inside, a space behind something else, something else behind a space, and a
+# space behind a space.
+Crossings = namedtuple("Crossings", "before behind between")
+
+
+def crossings(tokens: Iterable[str]) -> Crossings:
+    """Of all tokens that a text may give; a space is a space."""
+    before = behind = between = False
+    for token in tokens:
+        if " " in token[1:]:
+            between = between or "  " in token
+            before = before or any(a != " " and b == " " for a, b in pairwise(token))
+        if " " in token[:-1]:
+            behind = behind or any(a == " " and b != " " for a, b in pairwise(token))
+    return Crossings(before, behind, between)
+
+
+@njit_within
+def word_end(data, a, z, crossed):
+    """The first place behind a at which data[a:z] may be cut."""
+    at = a
+    while True:
+        space = data[at] == _SPACE
+        at += 1
+        if not space:
+            while at + 8 <= z:  # eight bytes at once: a byte that is a space becomes 0
+                bytes8 = load8(data, np.uint64(at)) ^ _SPACES
+                spaces = (bytes8 - _LOWEST) & ~bytes8 & _HIGHEST
+                if spaces != 0:  # its lowest bit is the first one's; those below are counted
+                    below = (spaces - np.uint64(1)) & ~spaces & _LOWEST
+                    at += np.int64((below * _LOWEST) >> np.uint64(56)) - 1
+                    break
+                at += 8
+            while at < z and data[at] != _SPACE:
+                at += 1
+            if at == z or not crossed.before:
+                return at
+        elif at == z:
+            return at
+        elif data[at] == _SPACE:
+            if not crossed.between:
+                return at
+        elif not crossed.behind:
+            return at
+
+
+BATCH = 64  # words that are looked for at once
+END, LOW, HIGH, SLOT = range(4)
+_SAFE_BITS = np.uint64(32)
+
+
+class CachePool:
+    """Memories of words for threads that share an encoder: each takes one while it encodes."""
+
+    def __init__(self) -> None:
+        self._idle = [new_cache()]
+
+    def take(self) -> Cache:
+        """One that no other thread has."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return new_cache()
+
+    def give(self, memory: Cache) -> None:
+        """Takes it back."""
+        self._idle.append(memory)
 
 
 @njit_bare
-def _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes):
-    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
-    w, piece = np.int64(0), 0
-    for row in range(len(counts)):
+def cut_words(data, a, z, crossed, cache, words):
+    """Cuts data[a:z] into words, BATCH of them at most; returns how many.
+
+    words: uint64[BATCH, 4]: where each ends, its key (second number 0: not to be looked for, nor
+    kept) and the slot it would take, which is on its way into the processor's caches: most words
+    are rare, and the table is large.
+    """
+    count = 0
+    while a < z and count < BATCH:
+        end = word_end(data, a, z, crossed)
+        words[count, END] = end
+        words[count, HIGH] = 0
+        if end - a <= LONGEST:
+            low, high = word_key(data, a, end)
+            if end - a <= INLINE or seen_before(cache.seen, low):
+                slot = first_slot(low, high)
+                prefetch(cache.entries, np.int64(slot) * 4)
+                words[count, LOW], words[count, HIGH], words[count, SLOT] = low, high, slot
+        a = end
+        count += 1
+    return count
+
+
+@njit_bare
+def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
+    """Writes to out[w:] the ids of words[k:count] up to the first one that is not known.
+
+    a: where the first of them begins; sums, rounds: of a Unigram, where words have sums (then
+    float32 total is that of the text before a, and beyond calm no path is safe); out: with room for
+    two ids more than there may be. Returns (that word, `count` for none; where it begins; its slot,
+    free where it is new; the new length; the new sum).
+    """
+    slot = np.uint64(0)
+    while k < count:
+        if words[k, HIGH] == 0:
+            break
+        end = np.int64(words[k, END])
+        n = end - a
+        slot = look_up(cache, words[k, SLOT], words[k, LOW], words[k, HIGH], data, a, n)
+        if cache.entries[slot, 1] == 0:
+            break
+        if rounds:
+            size = abs(np.float64(total))
+            if size >= calm or size >= np.float64(cache.entries[slot, 3] >> _SAFE_BITS):
+                break
         before = w
-        a = np.int64(offsets[row])
-        for _ in range(counts[row]):
-            z = np.int64(ends[piece])
-            piece += 1
-            found = False
-            low = high = slot = np.uint64(0)
-            kept = z - a <= LONGEST
-            if kept:
-                low, high = word_key(data, a, z)
-                kept = z - a <= INLINE or seen_before(cache.seen, low)
-            if kept:
-                slot = look_up(cache, first_slot(low, high), low, high, data, a, z - a)
-                found = cache.entries[slot, 1] != 0
-            if found:
-                w = recall(cache, slot, z - a, out, w)
-            else:
-                n = _new_piece(data, a, z, bpe, room)
-                for k in range(n):
-                    out[w + k] = room.symbols[k]
-                w += n
-                if kept:
-                    remember(cache, slot, low, high, data, a, z, room.symbols, n, np.int64(0))
-            a = z
-        sizes[row] = w - before
-    return w
+        w = recall(cache, slot, n, out, w)
+        if rounds:
+            for at in range(before, w):
+                total += sums[out[at]]
+        a = end
+        k += 1
+    return k, a, slot, w, total
 
 
-@njit(cache=True, nogil=True)
-def encode_pieces(data, offsets, ends, counts, bpe, cache):
-    """(ids: uint32[], sizes: int64[rows]) of rows cut into pieces (scan.cut_rows)."""
-    out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
-    sizes = np.empty(len(counts), np.int64)
-    longest = 1
-    piece = 0
-    for row in range(len(counts)):
-        at = int(offsets[row])
-        for _ in range(counts[row]):
-            longest = max(longest, ends[piece] - at)
-            at = int(ends[piece])
-            piece += 1
-    room = Room(
-        np.empty(longest, np.int64), np.empty(longest, np.int64), np.zeros(longest + 1, np.bool_)
-    )
-    return out[: _encode(data, offsets, ends, counts, bpe, cache, room, out, sizes)], sizes
+# unknown: the id of what has no token; bytes: int64[256]: ids of bytes, empty where characters do
+# not fall back to them; joined: whether a run of unknown characters in a row is one id.
+Fallback = namedtuple("Fallback", "unknown bytes joined")
+_BLANK = 0x20
+
+
+@njit_bare
+def _width(byte):
+    return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+
+
+@njit_bare
+def write_fallback(fallback, data, place, ids, w):
+    """Writes to ids[w:] what the character at data[place:] falls back to; returns the new length.
+
+    A space stands for U+2581.
+    """
+    byte_ids = fallback.bytes
+    if len(byte_ids) == 0:
+        ids[w] = fallback.unknown
+        return w + 1
+    if data[place] == _BLANK:
+        ids[w] = byte_ids[0xE2]
+        ids[w + 1] = byte_ids[0x96]
+        ids[w + 2] = byte_ids[0x81]
+        return w + 3
+    width = _width(data[place])
+    for i in range(width):
+        ids[w + i] = byte_ids[data[place + i]]
+    return w + width
+
+
+@njit_bare
+def join_unknown(unknown, ids, first, w):
+    """Makes every run of unknown ids in ids[first:w] one; returns the new length."""
+    end = first
+    for k in range(first, w):
+        if ids[k] != unknown or end == first or ids[end - 1] != unknown:
+            ids[end] = ids[k]
+            end += 1
+    return end

@@ -1,1 +1,1 @@
-"""Holding tokenizers against texts: what they cost, what they waste, what they lose."""
+"""Comparison of tokenizers on texts: their costs, and the texts that they lose."""

@@ -1,7 +1,7 @@
-"""Tokenizers of several kinds, asked the same questions.
+"""Candidates: tokenizers of several kinds that answer the same questions.
 
-A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`;
-tiktoken's ranks: ranks_candidate.py.
+A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`,
+tiktoken's ranks by ours.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.load import spelled, unspelled
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import from_letters, to_letters
 
-# Where SentencePiece's tokens come from, out of its serialized SentencePieceText.
-#
-# All versions write that message, and it counts in bytes of the text; the wrappers that read it
-# differ between versions, or need protobuf (sentencepiece.proto, fields `pieces`, `begin`,
-# `end`).
+# SentencePiece's serialized SentencePieceText has the spans of tokens, in bytes of the text
+# (sentencepiece.proto, fields `pieces`, `begin`, `end`). All versions write that message; the
+# wrappers that read it differ between versions, or need protobuf.
 
 _PIECES, _BEGIN, _END = 2, 4, 5
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types
@@ -93,11 +91,10 @@ def piece_places(message):
     return places[:count]
 
 
-# A file of tiktoken's ranks as a candidate, encoded by our kernels.
-
-
 class Ranks:
-    """tokens: as byte-level vocabularies spell them. pattern: the name of a published one."""
+    """A file of tiktoken's ranks, encoded by our kernels.
+
+    tokens: as byte-level vocabularies spell them. pattern: the name of a published one."""
 
     engine: str = "llmcurate"
     unknown: int | None = None
@@ -109,7 +106,7 @@ class Ranks:
         self._bytes = {rank: token for token, rank in ranks.items()}
         self._bytes |= {index: name.encode() for name, index in vocabulary.special.items()}
         self.special = frozenset(vocabulary.special.values())
-        self.tokens = {rank: spelled(token) for token, rank in ranks.items()}
+        self.tokens = {rank: to_letters(token) for token, rank in ranks.items()}
         self.tokens |= {index: name for name, index in vocabulary.special.items()}
         self.byte_ids: frozenset[int] = frozenset()
         self._lengths = np.zeros(vocabulary.size, np.int64)
@@ -126,7 +123,7 @@ class Ranks:
         return ends - self._lengths[ids], ends
 
     def decode(self, ids: list[int]) -> str:
-        return b"".join(self._bytes.get(one, b"") for one in ids).decode("utf-8", "replace")
+        return b"".join(self._bytes.get(number, b"") for number in ids).decode("utf-8", "replace")
 
 
 Buffers = tuple[np.ndarray, np.ndarray]
@@ -167,13 +164,13 @@ def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     if path.is_dir():
         both = [path / "tokenizer.json", path / "tokenizer.model"]
         file = next((f for f in both if f.is_file()), both[0])
-    found: Candidate
+    candidate: Candidate
     if file.suffix == ".tiktoken":
         return Ranks(file, path, pattern)
-    found = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
-    if not found.tokens:
+    candidate = SentencePiece(file, path) if file.suffix == ".model" else Json(file, path)
+    if not candidate.tokens:
         raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
-    return found
+    return candidate
 
 
 def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:
@@ -189,9 +186,9 @@ def _in_bytes(
     for (a, z), row in zip(pairwise(offsets.tolist()), spans, strict=True):
         heads = np.flatnonzero((data[a:z] & 0xC0) != 0x80)
         places = np.append(heads, z - a) + a
-        found = np.array(row, np.int64).reshape(-1, 2).clip(0, len(heads))
-        starts.append(places[found[:, 0]])
-        ends.append(places[found[:, 1]])
+        characters = np.array(row, np.int64).reshape(-1, 2).clip(0, len(heads))
+        starts.append(places[characters[:, 0]])
+        ends.append(places[characters[:, 1]])
     none = np.empty(0, np.int64)
     return np.concatenate([none, *starts]), np.concatenate([none, *ends])
 
@@ -201,7 +198,7 @@ class Json:
 
     def __init__(self, file: Path, path: Path) -> None:
         from tokenize_kit.encode.encoder import Encoder
-        from tokenize_kit.encode.load import load_tokenizer, special_ids
+        from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_ids
 
         self.path = str(path)
         self._tokenizer = load_tokenizer(file)
@@ -223,7 +220,7 @@ class Json:
         lengths = np.zeros(max(self.tokens, default=0) + 1, np.int64)
         for number, token in self.tokens.items():
             try:
-                size = len(token.encode() if number in added else unspelled(token))
+                size = len(token.encode() if number in added else from_letters(token))
             except KeyError:
                 size = 0  # not of bytes: no text gives it
             lengths[number] = size
@@ -241,8 +238,8 @@ class Json:
         spans = []
         for first in range(0, len(offsets) - 1, _ROWS):
             texts = texts_of(data, offsets[first : first + _ROWS + 1])
-            found = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-            spans += [one.offsets for one in found]
+            encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+            spans += [encoding.offsets for encoding in encodings]
         return _in_bytes(data, offsets, spans)
 
     def decode(self, ids: list[int]) -> str:
@@ -291,12 +288,12 @@ class SentencePiece:
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        found = [np.empty((0, 2), np.int64)]
+        parts = [np.empty((0, 2), np.int64)]
         for text, start in zip(texts_of(data, offsets), offsets.tolist(), strict=False):
             message = self._model.encode(text, out_type="serialized_proto")
             own = piece_places(np.frombuffer(message, np.uint8))
-            found.append(np.where(own < 0, own, own + start))
-        places = np.concatenate(found)
+            parts.append(np.where(own < 0, own, own + start))
+        places = np.concatenate(parts)
         if len(places) != len(ids) or (len(places) and places.min() < 0):
             raise TokenizerError(f"{self.path}: SentencePiece said nothing of where tokens are")
         return places[:, 0], places[:, 1]

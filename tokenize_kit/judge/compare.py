@@ -1,4 +1,4 @@
-"""Several tokenizers on the same texts, read once."""
+"""The comparison of several tokenizers on the same texts, read once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 
 from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of
 from tokenize_kit.judge.tally import OTHERS, Tally
-
-# How unlike tokenizers, and languages within one, are: figures over the results of tallies.
 
 UNITS = ("byte", "character", "text")
 
@@ -41,23 +39,21 @@ def add_lengths(results: list[dict[str, Any]], baseline: int, groups: Sequence[s
     same texts (normalised sequence length, Dagan et al. 2024). baseline: the number of a result."""
     own = results[baseline]
     for result in results:
-        result["nsl"] = _over(result, own)
+        result["nsl"] = _length_ratio(result, own)
         for name in groups:
             by_label = {row["label"]: row for row in own[name]}
             for row in result[name]:
-                row["nsl"] = _over(row, by_label[row["label"]])
+                row["nsl"] = _length_ratio(row, by_label[row["label"]])
 
 
-def _over(row: dict[str, Any], own: dict[str, Any]) -> float | None:
+def _length_ratio(row: dict[str, Any], own: dict[str, Any]) -> float | None:
     return row["tokens"] / own["tokens"] if own["tokens"] else None
 
-
-# Where a tokenizer cuts a text, for people to see.
 
 Piece = tuple[str, int]  # text, tokens: more than one where a character is cut, 0 where none
 
 
-def pieces(candidate: Candidate, text: str) -> list[Piece]:
+def cut_text(candidate: Candidate, text: str) -> list[Piece]:
     """The text in the pieces that tokens stand for, joined where a cut is within a character.
 
     Joined together the pieces are the text. 0 tokens: the tokenizer leaves this out.
@@ -68,24 +64,24 @@ def pieces(candidate: Candidate, text: str) -> list[Piece]:
     ids, sizes = candidate.encode(data, offsets)
     starts, ends = candidate.spans(data, offsets, ids, sizes)
     whole = np.append((data & 0xC0) != 0x80, True)  # whether a character begins at a byte
-    found: list[Piece] = []
+    cut: list[Piece] = []
     at = waiting = 0
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        if end <= at and start < at and not waiting and found:  # another part of the same character
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+        if end <= at and start < at and not waiting and cut:  # another part of the same character
+            cut[-1] = (cut[-1][0], cut[-1][1] + 1)
             continue
         if start > at and not waiting and whole[start]:
-            found.append((raw[at:start].decode("utf-8"), 0))
+            cut.append((raw[at:start].decode("utf-8"), 0))
             at = start
         waiting += 1
         if end > at and whole[end]:
-            found.append((raw[at:end].decode("utf-8"), waiting))
+            cut.append((raw[at:end].decode("utf-8"), waiting))
             at, waiting = end, 0
     if at < len(raw):
-        found.append((raw[at:].decode("utf-8"), waiting))
-    elif waiting and found:
-        found[-1] = (found[-1][0], found[-1][1] + waiting)
-    return found
+        cut.append((raw[at:].decode("utf-8"), waiting))
+    elif waiting and cut:
+        cut[-1] = (cut[-1][0], cut[-1][1] + waiting)
+    return cut
 
 
 EXCERPT = 300  # characters of a text that is shown
@@ -117,7 +113,7 @@ def compare(
                 break
             text = texts_of(data, offsets[row : row + 2])[0]
             if text:
-                cut = [pieces(tally.candidate, text[:EXCERPT]) for tally in tallies]
+                cut = [cut_text(tally.candidate, text[:EXCERPT]) for tally in tallies]
                 shown.append({"cut": len(text) > EXCERPT, "pieces": cut})
     results = [tally.result() for tally in tallies]
     for result in results:

@@ -1,4 +1,4 @@
-"""What texts cost in a tokenizer: counts by group of texts, and how often each token came."""
+"""The tally of a tokenizer: costs of texts by group, and how often each token came up."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.load import spelled
+from tokenize_kit.formats.tokenizer_json import to_letters
 from tokenize_kit.judge.candidate import Candidate, texts_of
 from tokenize_kit.pattern.categories import CODE_POINTS, members
 
-# How many tokens words are made of.
-#
 # A word is a run of letters and marks (\p{L}, \p{M}): white space, digits and signs end it, so
 # `don't` is two. Han, kana, Thai, Lao, Khmer and Burmese are written without spaces, and a run of
 # theirs may be a whole sentence: of those, tokens are counted a letter, marks not counted as
@@ -114,8 +112,6 @@ def count_words(data, offsets, kinds, starts, ends, sizes):
     return out
 
 
-# What a vocabulary holds, before any text is read: kinds of tokens, and those no text gives.
-#
 # A token is unreachable where its text, encoded, does not give it back (Land and Bartolo 2024,
 # "Fishing for Magikarp", section 3.1). Its neighbours may matter, so it is tried alone, behind
 # short texts and before a rare character, and what comes out in any of these places is reachable.
@@ -125,7 +121,7 @@ SAMPLES = 20  # unreachable tokens listed
 # What a token is tried between.
 _AROUND = (("«", ""), ("", ""), ("\n", ""), ("x", ""), ("q", ""), ("1", ""), ("«", "\U0001f0a1"))
 _BAD = "\ufffd"
-_BADS = (_BAD, spelled(_BAD.encode()))
+_BADS = (_BAD, to_letters(_BAD.encode()))
 
 
 @dataclass
@@ -163,7 +159,7 @@ class Vocabulary:
         }
 
 
-def examine(candidate: Candidate) -> Vocabulary:
+def examine_vocabulary(candidate: Candidate) -> Vocabulary:
     """Reads and tries every token; some seconds for 100,000 where a library encodes."""
     unknown = {candidate.unknown} - {None}
     ordinary = [n for n in sorted(candidate.tokens) if n not in candidate.special | unknown]
@@ -187,16 +183,16 @@ def _is_part(candidate: Candidate, number: int, text: str) -> bool:
 
 
 def _unreachable(candidate: Candidate, numbers: list[int]) -> dict[int, list[int]]:
-    left = numbers
-    given: dict[int, list[int]] = {}
+    candidates = numbers
+    results: dict[int, list[int]] = {}
     for before, behind in _AROUND:
         lead = _ids(candidate, [before])[0] if before else []
-        found = _ids(candidate, [candidate.decode([*lead, n]) + behind for n in left])
-        for number, ids in zip(left, found, strict=True):
+        encoded = _ids(candidate, [candidate.decode([*lead, n]) + behind for n in candidates])
+        for number, ids in zip(candidates, encoded, strict=True):
             if not before and not behind:
-                given[number] = ids
-        left = [n for n, ids in zip(left, found, strict=True) if n not in ids]
-    return {n: given[n] for n in left}
+                results[number] = ids
+        candidates = [n for n, ids in zip(candidates, encoded, strict=True) if n not in ids]
+    return {n: results[n] for n in candidates}
 
 
 def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
@@ -239,7 +235,7 @@ class Tally:
 
     def __init__(self, candidate: Candidate, groups: Sequence[str] = ()) -> None:
         self.candidate = candidate
-        self.vocabulary = examine(candidate)
+        self.vocabulary = examine_vocabulary(candidate)
         self.counts = np.zeros(max(candidate.tokens) + 1, np.int64)
         self._is_part = np.zeros(len(self.counts), np.bool_)
         self._is_part[list(self.vocabulary.parts)] = True
@@ -272,15 +268,15 @@ class Tally:
         unknown = np.zeros(len(ids), np.bool_)
         if self.candidate.unknown is not None:
             unknown = ids == self.candidate.unknown
-        heads = _running((data[offsets[0] : offsets[-1]] & 0xC0) != 0x80)
+        heads = _counts_before((data[offsets[0] : offsets[-1]] & 0xC0) != 0x80)
         rows = np.column_stack(
             [
                 np.ones(len(sizes), np.int64),
                 np.diff(offsets),
                 np.diff(heads[offsets - offsets[0]]),
                 sizes,
-                np.diff(_running(unknown)[bounds]),
-                np.diff(_running(self._is_part[ids])[bounds]),
+                np.diff(_counts_before(unknown)[bounds]),
+                np.diff(_counts_before(self._is_part[ids])[bounds]),
                 words,
                 self._lost(data, offsets, ids, bounds),
             ]
@@ -299,7 +295,7 @@ class Tally:
         """bool[rows]: which texts do not come back."""
         lists = [ids[a:z].tolist() for a, z in pairwise(bounds)]
         began = time.process_time()
-        back = [self.candidate.decode(one) if one else "" for one in lists]
+        back = [self.candidate.decode(ids_of_text) if ids_of_text else "" for ids_of_text in lists]
         self._seconds["decode"] += time.process_time() - began
         texts = texts_of(data, offsets)
         lost = np.array([a != b for a, b in zip(texts, back, strict=True)], np.bool_)
@@ -322,8 +318,8 @@ class Tally:
         used = int((self.counts > 0).sum())
         megabytes = int(self._all[1]) / 1e6
         speeds = {
-            f"{what}_mb_per_cpu_second": megabytes / seconds if seconds > 0 else None
-            for what, seconds in self._seconds.items()
+            f"{task}_mb_per_cpu_second": megabytes / seconds if seconds > 0 else None
+            for task, seconds in self._seconds.items()
         }
         return {
             "tokenizer": own.path,
@@ -357,20 +353,20 @@ class Tally:
         return rows
 
 
-def _running(marks: np.ndarray) -> np.ndarray:
+def _counts_before(marks: np.ndarray) -> np.ndarray:
     """int[n + 1]: how many are set before each place; in 32 bits where that is enough, for a text
     may be a long one."""
-    found = np.zeros(len(marks) + 1, np.int32 if len(marks) < 1 << 31 else np.int64)
-    np.cumsum(marks, out=found[1:])
-    return found
+    counts = np.zeros(len(marks) + 1, np.int32 if len(marks) < 1 << 31 else np.int64)
+    np.cumsum(marks, out=counts[1:])
+    return counts
 
 
-def _difference(one: str, other: str) -> int:
+def _difference(first: str, second: str) -> int:
     """The first character in which two texts differ."""
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+    for at, (a, b) in enumerate(zip(first, second, strict=False)):
         if a != b:
             return at
-    return min(len(one), len(other))
+    return min(len(first), len(second))
 
 
 def _code_point(text: str, at: int) -> str:
@@ -383,18 +379,18 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 
 def _figures(sums: np.ndarray) -> dict[str, Any]:
-    found = dict(zip(_COUNTED, sums.tolist(), strict=True))
-    tokens = found["tokens"]
+    figures = dict(zip(_COUNTED, sums.tolist(), strict=True))
+    tokens = figures["tokens"]
     return {
-        **found,
-        "bytes_a_token": _ratio(found["bytes"], tokens),
-        "characters_a_token": _ratio(found["characters"], tokens),
-        "tokens_a_byte": _ratio(tokens, found["bytes"]),
-        "tokens_a_character": _ratio(tokens, found["characters"]),
-        "tokens_a_text": _ratio(tokens, found["texts"]),
-        "fertility": _ratio(found["word_tokens"], found["words"]),
-        "whole_share": _ratio(found["whole"], found["words"]),
-        "tokens_a_letter": _ratio(found["letter_tokens"], found["letters"]),
-        "unknown_share": _ratio(found["unknown"], tokens),
-        "parts_share": _ratio(found["parts"], tokens),
+        **figures,
+        "bytes_a_token": _ratio(figures["bytes"], tokens),
+        "characters_a_token": _ratio(figures["characters"], tokens),
+        "tokens_a_byte": _ratio(tokens, figures["bytes"]),
+        "tokens_a_character": _ratio(tokens, figures["characters"]),
+        "tokens_a_text": _ratio(tokens, figures["texts"]),
+        "fertility": _ratio(figures["word_tokens"], figures["words"]),
+        "whole_share": _ratio(figures["whole"], figures["words"]),
+        "tokens_a_letter": _ratio(figures["letter_tokens"], figures["letters"]),
+        "unknown_share": _ratio(figures["unknown"], tokens),
+        "parts_share": _ratio(figures["parts"], tokens),
     }

@@ -7,70 +7,24 @@ the vocabulary, so every string of Unicode scalars round-trips exactly.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, AnyStr
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.load import LETTERS, ORDER, add_tokens, spelled, unspelled
+from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, to_letters
+from tokenize_kit.learn.backends import learn_tokenizers
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
-from tokenize_kit.pattern.named import Digits, chosen
+from tokenize_kit.pattern.named import Digits, pattern_with
 
 if TYPE_CHECKING:
-    from tokenize_kit.learn.bpe_text import Text
-    from tokenize_kit.learn.word_counts import WordCounts
+    from tokenize_kit.learn.words import Text, WordCounts
     from tokenize_kit.segment.dictionary import Dictionary
 
-
-# Byte-level BPE learned by `tokenizers`, to hold ours against it.
-#
-# It counts in 32 bits and makes the spellings of special tokens, which are taken out here.
-
-
-def by_tokenizers(
-    documents: Iterable[tuple[str, int]],
-    parts: Sequence[str],
-    most: int,
-    least: int,
-    longest: int,
-    banned: Sequence[bytes],
-) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens, merges) as bpe.learn_merges gives them; weights are not heeded."""
-    tokenizer = Tokenizer(models.BPE())
-    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    trainer = trainers.BpeTrainer(
-        vocab_size=most,
-        min_frequency=least,
-        initial_alphabet=sorted(LETTERS),
-        max_token_length=min(longest, 1 << 32),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator((text for text, _ in documents), trainer=trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    refused = set(banned)
-    spelled = [unspelled(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)]
-    found = [(unspelled(left), unspelled(right)) for left, right in model["merges"]]
-    while True:  # a token that is taken out takes those along that can only be made of it
-        kept = [(a, b) for a, b in found if not {a, b, a + b} & refused]
-        made = {a + b for a, b in kept}
-        lost = {name for name in spelled if len(name) > 1 and name not in made} - refused
-        if not lost:
-            break
-        refused |= lost
-    names = [name for name in spelled if name not in refused]
-    numbers = {name: k for k, name in enumerate(names)}
-    return names, [(numbers[a], numbers[b]) for a, b in kept]
-
-
 _BATCH = 4 << 20  # bytes counted at once
-LEAST = 2  # occurrences of a pair that is merged
-LONGEST = 1 << 40  # bytes of a token: no limit
 
 
 def split_pattern(digits: Digits) -> str:
@@ -79,7 +33,7 @@ def split_pattern(digits: Digits) -> str:
     That of GPT-4o (tiktoken, o200k_base): of the published patterns only this one counts combining
     marks (\\p{M}) as letters; without them Thai and Indic vowel signs leave their consonants.
     """
-    (pattern,) = chosen(DEFAULT_PATTERN, digits).parts
+    (pattern,) = pattern_with(DEFAULT_PATTERN, digits).parts
     return pattern
 
 
@@ -90,7 +44,7 @@ def count_words(
 ) -> WordCounts:
     """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other;
     dictionary: cuts texts into words before that."""
-    from tokenize_kit.learn.word_counts import WordCounts
+    from tokenize_kit.learn.words import WordCounts
     from tokenize_kit.pattern.automaton import compile_pattern
 
     counted = WordCounts([compile_pattern(part) for part in parts])
@@ -111,23 +65,23 @@ def _count(
     counted: WordCounts, waiting: dict[int, list[bytes]], dictionary: Dictionary | None
 ) -> None:
     for weight, batch in waiting.items():
-        data, offsets = _joined(batch)
+        data, offsets = _join(batch)
         counted.add(data, dictionary.cut(data, offsets) if dictionary else offsets, weight)
     waiting.clear()
 
 
-def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def _join(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(bytearray().join(batch), np.uint8), np.cumsum([0, *map(len, batch)])
 
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
     """What `learn_merges` learns from; of WordCounts.words()."""
-    from tokenize_kit.learn.bpe_text import lay_out
+    from tokenize_kit.learn.words import lay_out
 
-    return lay_out(letters, ends, counts, _numbers())
+    return lay_out(letters, ends, counts, _byte_ids())
 
 
-def _numbers() -> np.ndarray:
+def _byte_ids() -> np.ndarray:
     """int32[256]: the ids of bytes."""
     numbers = np.empty(256, np.int32)
     numbers[ORDER] = np.arange(256)
@@ -148,19 +102,19 @@ def learn_merges(
     """
     from tokenize_kit.learn.bpe_merges import learn
 
-    joined, bounds = _joined(list(banned))
-    found = learn(text, 256, tokens, least, longest, _numbers()[joined], bounds)
+    joined, bounds = _join(list(banned))
+    merges = learn(text, 256, tokens, least, longest, _byte_ids()[joined], bounds)
     names = [bytes([byte]) for byte in ORDER]
-    for left, right, made in found.tolist():
-        if made == len(names):
+    for left, right, merged in merges.tolist():
+        if merged == len(names):
             names.append(names[left] + names[right])
-    return names, [(left, right) for left, right, _ in found.tolist()]
+    return names, [(left, right) for left, right, _ in merges.tolist()]
 
 
 def first_merges(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], tokens: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
-    """What learning at most so many tokens would have found: the first of them.
+    """The first `tokens` tokens, which learning no more than these would give.
 
     Training looks at the number of tokens only to stop, so a smaller vocabulary is the beginning of
     a larger one.
@@ -174,7 +128,7 @@ def first_merges(
     return list(names[:tokens]), []  # no merge
 
 
-def with_runs(
+def add_space_runs(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], bases: int, space: AnyStr, most: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
     """The tokens and merges with those of runs of 2 to `most` spaces behind the `bases` first."""
@@ -200,7 +154,7 @@ def build_tokenizer(
 ) -> Tokenizer:
     """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
     them. parts: the patterns, one after the other; space: the one of `first` that spaces become."""
-    words = [spelled(name) for name in names]
+    words = [to_letters(name) for name in names]
     ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
@@ -233,7 +187,7 @@ def train_sizes(
     longest = options.max_token_length or LONGEST
     least, cut = options.min_frequency * scale, options.counted_parts
     if options.learner == "tokenizers":
-        names, merges = by_tokenizers(documents, cut, most - runs, least, longest, banned)
+        names, merges = learn_tokenizers(documents, cut, most - runs, least, longest, banned)
     else:
         counted = count_words(documents, cut, dictionary)
         if options.learner == "own":
@@ -242,13 +196,13 @@ def train_sizes(
             names, merges = learn_merges(text, most - runs, banned, least, longest)
         else:
             names, merges = _by_sentencepiece(counted.words(), most - runs, longest, banned)
-    found = []
+    tokenizers = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - len(first) - runs)
-        fewer = with_runs(*fewer, 256, b" ", options.space_runs)
+        fewer = add_space_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
-        found.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
-    return found
+        tokenizers.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
+    return tokenizers
 
 
 def _by_sentencepiece(
@@ -258,16 +212,16 @@ def _by_sentencepiece(
     banned: Sequence[bytes],
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """SentencePiece has no least frequency."""
-    from tokenize_kit.learn.symbol_words import Words, learn_sentencepiece
+    from tokenize_kit.learn.backends import Words, learn_sentencepiece
 
     letters, ends, counts = counted
-    numbers = _numbers()
+    numbers = _byte_ids()
     words = Words(numbers[letters], np.diff(ends), counts, 256)
     tokens = [numbers[list(token)].tolist() for token in banned]
     names = [bytes([byte]) for byte in ORDER]
     merges = learn_sentencepiece(words, most, longest, tokens)
-    for left, right, made in merges:
-        if made == len(names):
+    for left, right, merged in merges:
+        if merged == len(names):
             names.append(names[left] + names[right])
     return names, [(left, right) for left, right, _ in merges]
 

@@ -19,24 +19,29 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import stir
+from tokenize_kit.encode.hashing import mix
 from tokenize_kit.learn.bpe_pairs import (
     EVENTS,
     FREE,
     LIVE,
     PAIRS,
     TOUCHED,
-    find,
-    keep,
-    no_entries,
-    no_pairs,
+    add_pair,
+    add_pair_entry,
+    empty_entries,
+    empty_pairs,
+    enlarged,
+    find_slot,
+    pop_entry,
     room_for_entries,
     room_for_pairs,
-    take,
-    wider,
+    scan,
 )
-from tokenize_kit.learn.bpe_scan import enter_pair, scan
-from tokenize_kit.learn.bpe_text import weight_at
+from tokenize_kit.learn.words import weight_at
+
+LEAST = 2  # occurrences of a pair that is merged
+LONGEST = 1 << 40  # bytes of a token: no limit
+
 
 # The first threshold is what all occurrences of pairs would give to each of so many times the
 # tokens wanted; each look through the text divides it by the step. The merges depend on neither.
@@ -45,10 +50,10 @@ _GONE = np.int32(-2)
 # With a type of their own: numba compiles a function anew for every plain number given to it.
 _ALL, _ONCE = np.int64(-1), np.int64(1)
 
-# What stands beside the tokens of one turn. A neighbour's code is its number, on the right + half
-# of the codes; the new token itself stands on the left always. sums: int64[codes, 2]: weights,
-# places; less: what of the weights is taken back; touched: codes; event, place: codes and first
-# cells of all pairs that came up.
+# The neighbours of the tokens that one merge makes. A neighbour's code is its number, on the right
+# + half of the codes; the new token itself stands on the left always. sums: int64[codes, 2]:
+# weights, places; less: what of the weights is taken back; touched: codes; event, place: codes and
+# first cells of all pairs that came up.
 Beside = namedtuple("Beside", "sums less touched event place")
 
 
@@ -68,7 +73,7 @@ def learn(text, bases, most, least, longest, banned, banned_ends):
     return _learn(text, bases, most, least, threshold, STEP, longest, banned, banned_ends)
 
 
-# Spelling: letters: int32[] of all tokens one after the other, ends: int64[tokens + 1].
+# letters: int32[], the symbols of all tokens one after the other; ends: int64[tokens + 1].
 
 
 @njit(nogil=True)
@@ -87,13 +92,13 @@ def _is_both(letters, ends, a, b, other, start, end):
 
 
 @njit(nogil=True)
-def _spelled(letters, ends, names, a, b):
+def _token_slot(letters, ends, names, a, b):
     """Slot of names: int64[slots] that holds the token spelled as a and b are, or a free one."""
     value = np.uint64(ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
     for k in range(ends[a], ends[a + 1]):
-        value = stir(value ^ np.uint64(letters[k]))
+        value = mix(value ^ np.uint64(letters[k]))
     for k in range(ends[b], ends[b + 1]):
-        value = stir(value ^ np.uint64(letters[k]))
+        value = mix(value ^ np.uint64(letters[k]))
     mask = np.uint64(len(names) - 1)
     slot = value & mask
     while names[slot] >= 0:
@@ -116,7 +121,7 @@ def _is_banned(letters, ends, a, b, banned, banned_ends):
 def _add_token(letters, ends, a, b, new):
     """Spells token `new` as a and b are; returns letters, grown where need be."""
     at = ends[new]
-    letters = wider(letters, at + ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
+    letters = enlarged(letters, at + ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
     for t in (a, b):
         for k in range(ends[t], ends[t + 1]):
             letters[at] = letters[k]
@@ -128,7 +133,7 @@ def _add_token(letters, ends, a, b, new):
 @njit(nogil=True)
 def _all_in_words(cells, lengths, places, a, b):
     """All places of a pair in the words that have these."""
-    found, done = [np.int32(0) for _ in range(0)], 0
+    positions, done = [np.int32(0) for _ in range(0)], 0
     for place in places:
         at = np.int64(place)
         if at < done:
@@ -137,14 +142,14 @@ def _all_in_words(cells, lengths, places, a, b):
             at -= 1
         while cells[at] >= 0:
             if cells[at] == a and cells[at + lengths[a]] == b:
-                found.append(np.int32(at))
+                positions.append(np.int32(at))
             at += lengths[cells[at]]
         done = int(at)
-    return np.array(found, np.int32)
+    return np.array(positions, np.int32)
 
 
 @njit(nogil=True)
-def _take_back(sums, less, touched, touches, code, weight):
+def _subtract(sums, less, touched, touches, code, weight):
     """Takes back what was counted of a pair with the new token; how many codes are touched."""
     if sums[code, 1] == 0:
         touched[touches] = code
@@ -154,7 +159,7 @@ def _take_back(sums, less, touched, touches, code, weight):
 
 
 @njit(nogil=True)
-def _merged(
+def _merge_pair(
     cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n, a, b, new
 ):
     """Merges a pair at its places, as far as it is still there, and counts what stands beside."""
@@ -193,14 +198,14 @@ def _merged(
                 right_again += weight
     # A new token on the left stood beside a until now, one on the right beside b.
     if left_again:
-        touches = _take_back(sums, less, touched, touches, width + a, left_again)
+        touches = _subtract(sums, less, touched, touches, width + a, left_again)
     if right_again:
-        touches = _take_back(sums, less, touched, touches, b, right_again)
+        touches = _subtract(sums, less, touched, touches, b, right_again)
     n[TOUCHED], n[EVENTS] = touches, events
 
 
 @njit(nogil=True)
-def _weighed(
+def _count_neighbours(
     touched, sums, less, lengths, again, table, keys, count, waiting, n, pair, new, threshold,
     longest,
 ):  # fmt: skip
@@ -211,7 +216,7 @@ def _weighed(
         code = np.int64(touched[k])
         other = code if code < width else code - width
         if other != new:  # what it stood beside before
-            slot = find(table, other << 32 | a if code < width else b << 32 | other)
+            slot = find_slot(table, other << 32 | a if code < width else b << 32 | other)
             if table[slot, 0] != FREE:
                 count[table[slot, 1]] -= sums[code, 0]
         fits = lengths[other] + lengths[new] <= longest
@@ -219,12 +224,12 @@ def _weighed(
         key = other << 32 | new if code < width else new << 32 | other
         p = np.int64(-1)
         if again[new]:  # else none of them is kept
-            slot = find(table, key)
+            slot = find_slot(table, key)
             if table[slot, 0] != FREE:
                 p = table[slot, 1]
                 count[p] += gain
         if p < 0 and (gain >= threshold or again[new] or again[other]):
-            p = keep(table, keys, count, waiting, n, key, gain)
+            p = add_pair(table, keys, count, waiting, n, key, gain)
         less[code] = -1
         if p >= 0 and fits and sums[code, 1] and count[p] > 0:
             less[code] = p
@@ -234,7 +239,7 @@ def _weighed(
 
 
 @njit(nogil=True)
-def _filled(event, place, less, starts, sizes, where, n):
+def _fill_positions(event, place, less, starts, sizes, where, n):
     """Puts the places of new entries where they belong; less: the entry of a code, or -1."""
     for k in range(n[EVENTS]):
         e = less[event[k]]
@@ -244,7 +249,7 @@ def _filled(event, place, less, starts, sizes, where, n):
 
 
 @njit(nogil=True)
-def _turn(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
+def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
     """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
     cells, lengths, blocks, bounds, values, _ = text
     sums, less, touched, event, place = beside
@@ -254,14 +259,14 @@ def _turn(text, pairs, entries, beside, n, entry, new, again, threshold, longest
     if pairs.waiting[entries.pair[entry]] > 1:
         # Another entry of the pair waits, and its places in these words are merged now, too.
         where = _all_in_words(cells, lengths, where, a, b)
-    event, place = wider(event, 2 * len(where)), wider(place, 2 * len(where))
-    _merged(
+    event, place = enlarged(event, 2 * len(where)), enlarged(place, 2 * len(where))
+    _merge_pair(
         cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n,
         a, b, new,
     )  # fmt: skip
-    _leave(entries, pairs, n, entry)
+    _drop_entry(entries, pairs, n, entry)
     pairs = room_for_pairs(pairs, n[PAIRS] + n[TOUCHED])
-    more, places = _weighed(
+    more, places = _count_neighbours(
         touched, sums, less, lengths, again, pairs.table, pairs.key, pairs.count, pairs.waiting, n,
         pair, new, threshold, longest,
     )  # fmt: skip
@@ -270,8 +275,8 @@ def _turn(text, pairs, entries, beside, n, entry, new, again, threshold, longest
         for k in range(n[TOUCHED]):
             code = touched[k]
             if less[code] >= 0:
-                less[code] = enter_pair(entries, pairs, n, less[code], sums[code, 1])
-        _filled(event, place, less, entries.start, entries.size, entries.where, n)
+                less[code] = add_pair_entry(entries, pairs, n, less[code], sums[code, 1])
+        _fill_positions(event, place, less, entries.start, entries.size, entries.where, n)
     for k in range(n[TOUCHED]):
         code = touched[k]
         sums[code, 0] = sums[code, 1] = less[code] = 0
@@ -279,7 +284,7 @@ def _turn(text, pairs, entries, beside, n, entry, new, again, threshold, longest
 
 
 @njit(nogil=True)
-def _leave(entries, pairs, n, entry):
+def _drop_entry(entries, pairs, n, entry):
     """Takes an entry that waits no more out of the counts."""
     pairs.waiting[entries.pair[entry]] -= 1
     n[LIVE] -= entries.size[entry]
@@ -289,7 +294,7 @@ def _leave(entries, pairs, n, entry):
 @njit(cache=True, nogil=True)
 def _learn(text, bases, most, least, threshold, step, longest, banned, banned_ends):
     width = len(text.lengths)
-    pairs, entries, n = no_pairs(), no_entries(), np.zeros(7, np.int64)
+    pairs, entries, n = empty_pairs(), empty_entries(), np.zeros(7, np.int64)
     beside = Beside(
         np.zeros((2 * width, 2), np.int64), np.zeros(2 * width, np.int64),
         np.zeros(2 * width, np.int32), np.zeros(1 << 10, np.int32), np.zeros(1 << 10, np.int32),
@@ -303,7 +308,7 @@ def _learn(text, bases, most, least, threshold, step, longest, banned, banned_en
     merged, tokens = 0, bases
     pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
     while tokens < most:
-        entry = take(
+        entry = pop_entry(
             entries.pair, entries.key, entries.count, entries.heap, pairs.count, n, threshold
         )
         if entry < 0:
@@ -314,9 +319,9 @@ def _learn(text, bases, most, least, threshold, step, longest, banned, banned_en
             continue
         a, b = entries.key[entry] >> 32, entries.key[entry] & 0xFFFFFFFF
         if _is_banned(letters, ends, a, b, banned, banned_ends):
-            _leave(entries, pairs, n, entry)
+            _drop_entry(entries, pairs, n, entry)
             continue
-        slot = _spelled(letters, ends, names, a, b)
+        slot = _token_slot(letters, ends, names, a, b)
         new = names[slot]
         if new < 0:
             new = tokens
@@ -327,10 +332,10 @@ def _learn(text, bases, most, least, threshold, step, longest, banned, banned_en
         elif not again[new]:
             pairs, entries = scan(text, pairs, entries, n, _ONCE, new, longest)
             again[new] = True
-        merges = wider(merges, 3 * merged + 3)
+        merges = enlarged(merges, 3 * merged + 3)
         merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new
         merged += 1
-        pairs, entries, beside = _turn(
+        pairs, entries, beside = _merge_entry(
             text, pairs, entries, beside, n, entry, new, again, threshold, longest
         )
     return merges[: 3 * merged].reshape(-1, 3)

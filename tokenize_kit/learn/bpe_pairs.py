@@ -1,7 +1,8 @@
-"""What a BPE trainer remembers: pairs with their counts, and a heap of those that wait.
+"""Pairs of a BPE learner: counts, a heap of those that wait, and scans of the text for new ones.
 
-A pair waits with the places where it came up, once for every turn in which it came up. Functions
-that give back what they are given give it back larger where need be.
+A pair waits with the positions where it came up, once for every merge in which it came up.
+Functions that return what they are given return it larger where that is needed. In the loops every
+array is an argument: one taken out of a tuple costs a counted reference at each step.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections import namedtuple
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import stir
+from tokenize_kit.encode.hashing import mix
+from tokenize_kit.learn.words import weight_at
 
 FREE = np.int64(-1)
 
 # table: int64[slots, 2]: a pair (left << 32 | right) and its number, by which key, count and
-# waiting (how many entries of it wait) are found.
+# waiting (how many entries of it wait) are indexed.
 Pairs = namedtuple("Pairs", "table key count waiting")
 # Entries: the number of a pair, the pair, its count when last looked up, its places in `where`,
 # which lie there in the order of entries. heap: entries that wait.
@@ -27,7 +29,7 @@ PAIRS, ENTRIES, HEAP, PLACES, LIVE, TOUCHED, EVENTS = range(7)
 
 
 @njit(nogil=True)
-def no_pairs():
+def empty_pairs():
     """Room for some."""
     size = 1 << 12
     return Pairs(
@@ -37,7 +39,7 @@ def no_pairs():
 
 
 @njit(nogil=True)
-def no_entries():
+def empty_entries():
     """Room for some."""
     size = 1 << 12
     return Entries(
@@ -48,7 +50,7 @@ def no_entries():
 
 
 @njit(nogil=True)
-def wider(array, size):
+def enlarged(array, size):
     """A copy with room for `size` and half as much again, where there is less."""
     if size <= len(array):
         return array
@@ -67,10 +69,10 @@ def empty_table(slots):
 
 
 @njit(nogil=True)
-def find(table, key):
+def find_slot(table, key):
     """Slot of a pair, or the free one where it belongs."""
     mask = np.uint64(len(table) - 1)
-    slot = stir(np.uint64(key)) & mask
+    slot = mix(np.uint64(key)) & mask
     while table[slot, 0] != key and table[slot, 0] != FREE:
         slot = (slot + np.uint64(1)) & mask
     return np.int64(slot)
@@ -80,7 +82,7 @@ def find(table, key):
 def _refill(old, table):
     for k in range(len(old)):
         if old[k, 0] != FREE:
-            slot = find(table, old[k, 0])
+            slot = find_slot(table, old[k, 0])
             table[slot, 0], table[slot, 1] = old[k, 0], old[k, 1]
 
 
@@ -102,7 +104,10 @@ def room_for_pairs(pairs, size):
     """Pairs with room for so many."""
     table, key, count, waiting = pairs
     return Pairs(
-        larger_table(table, size), wider(key, size), wider(count, size), wider(waiting, size)
+        larger_table(table, size),
+        enlarged(key, size),
+        enlarged(count, size),
+        enlarged(waiting, size),
     )
 
 
@@ -115,18 +120,18 @@ def room_for_entries(entries, n, more, places):
     if n[PLACES] + places > len(where):
         if 2 * n[LIVE] < n[PLACES]:
             kept = np.empty((n[LIVE] + places) * 3 // 2 + 16, where.dtype)
-            n[PLACES] = _move(where, kept, start, size, n[ENTRIES])
+            n[PLACES] = _compact(where, kept, start, size, n[ENTRIES])
             where = kept
         else:
-            where = wider(where, n[PLACES] + places)
+            where = enlarged(where, n[PLACES] + places)
     return Entries(
-        wider(pair, need), wider(key, need), wider(count, need), wider(start, need),
-        wider(size, need), wider(heap, need), where,
+        enlarged(pair, need), enlarged(key, need), enlarged(count, need), enlarged(start, need),
+        enlarged(size, need), enlarged(heap, need), where,
     )  # fmt: skip
 
 
 @njit(nogil=True)
-def _move(where, kept, start, size, entries):
+def _compact(where, kept, start, size, entries):
     at = 0
     for e in range(entries):
         s, z = start[e], size[e]
@@ -138,18 +143,18 @@ def _move(where, kept, start, size, entries):
 
 
 @njit(nogil=True)
-def keep(table, keys, count, waiting, n, key, occurrences):
+def add_pair(table, keys, count, waiting, n, key, occurrences):
     """The number of a pair that is not among them yet; there is room."""
     p = n[PAIRS]
     n[PAIRS] += 1
-    slot = find(table, key)
+    slot = find_slot(table, key)
     table[slot, 0], table[slot, 1] = key, p
     keys[p], count[p], waiting[p] = key, occurrences, 0
     return p
 
 
 @njit(nogil=True)
-def enter(pair, key, count, start, size, heap, waiting, n, p, tokens, occurrences, places):
+def add_entry(pair, key, count, start, size, heap, waiting, n, p, tokens, occurrences, places):
     """The number of an entry that waits from now on, its places to be filled in; there is room."""
     e = n[ENTRIES]
     n[ENTRIES] += 1
@@ -176,7 +181,7 @@ def _before(count, key, a, b):
 
 
 @njit(nogil=True)
-def _settle(heap, count, key, size):
+def _sift_down(heap, count, key, size):
     """Moves the entry at the top down to where it belongs."""
     entry, k = heap[0], 0
     while True:
@@ -193,7 +198,7 @@ def _settle(heap, count, key, size):
 
 
 @njit(nogil=True)
-def take(pair, key, count, heap, now_of, n, threshold):
+def pop_entry(pair, key, count, heap, now_of, n, threshold):
     """Takes the entry with the highest count, `threshold` or more; -1 where there is none.
 
     now_of: the counts of pairs: where an entry's own is out of date, it is mended and waits on.
@@ -207,7 +212,138 @@ def take(pair, key, count, heap, now_of, n, threshold):
             heap[0] = heap[n[HEAP]]
         count[top] = now
         if n[HEAP]:
-            _settle(heap, count, key, n[HEAP])
+            _sift_down(heap, count, key, n[HEAP])
         if same:
             return top
     return np.int64(-1)
+
+
+_SKETCH = np.uint64((1 << 20) - 1)
+
+
+@njit(nogil=True)
+def _next_pair(cells, lengths, at):
+    """First cells of the tokens of the first pair at or behind a token or gap; -1 at the end."""
+    last = len(cells) - 1
+    while at < last:
+        token = cells[at]
+        behind = at + 1 if token < 0 else at + lengths[token]
+        if token >= 0 and cells[behind] >= 0:
+            return at, behind
+        at = behind
+    return -1, -1
+
+
+@njit(nogil=True)
+def _fill_sketch(cells, lengths, blocks, bounds, values, sketch):
+    """Occurrences of pairs by the last bits of a hash: no pair has more than its place says."""
+    at, behind = _next_pair(cells, lengths, np.int64(0))
+    while at >= 0:
+        key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[behind]))
+        sketch[mix(key) & _SKETCH] += weight_at(blocks, bounds, values, at)
+        at, behind = _next_pair(cells, lengths, behind)
+
+
+@njit(nogil=True)
+def _candidate(cells, lengths, at, behind, only, longest, sketch, threshold):
+    """The pair at a place, or -1 where it is not looked for."""
+    a, b = np.int64(cells[at]), np.int64(cells[behind])
+    key = a << 32 | b
+    if lengths[a] + lengths[b] > longest or (only >= 0 and a != only and b != only):
+        return np.int64(-1)
+    if only < 0 and sketch[mix(np.uint64(key)) & _SKETCH] < threshold:
+        return np.int64(-1)
+    return key
+
+
+@njit(nogil=True)
+def _count_pairs(
+    cells, lengths, blocks, bounds, values, kept, sketch, threshold, only, longest,
+    at, table, sums, keys, count,
+):  # fmt: skip
+    """(place, pairs found) where there is no room for another pair, or at the end of the text."""
+    at, behind = _next_pair(cells, lengths, at)
+    while at >= 0:
+        key = _candidate(cells, lengths, at, behind, only, longest, sketch, threshold)
+        if key >= 0 and kept[find_slot(kept, key), 0] == FREE:
+            slot = find_slot(table, key)
+            if table[slot, 0] == FREE:
+                if count == len(keys):
+                    return at, count
+                table[slot, 0], table[slot, 1] = key, count
+                keys[count], sums[count, 0], sums[count, 1] = key, 0, 0
+                count += 1
+            k = table[slot, 1]
+            sums[k, 0] += weight_at(blocks, bounds, values, at)
+            sums[k, 1] += 1
+        at, behind = _next_pair(cells, lengths, behind)
+    return at, count
+
+
+@njit(nogil=True)
+def _fill_positions(
+    cells, lengths, kept, sketch, threshold, only, longest, first, first_entry, starts, sizes, where
+):
+    """Puts the places of pairs from number `first` on into their entries."""
+    at, behind = _next_pair(cells, lengths, np.int64(0))
+    while at >= 0:
+        key = _candidate(cells, lengths, at, behind, only, longest, sketch, threshold)
+        if key >= 0:
+            slot = find_slot(kept, key)
+            if kept[slot, 0] != FREE and kept[slot, 1] >= first:
+                e = first_entry + kept[slot, 1] - first
+                where[starts[e] + sizes[e]] = at
+                sizes[e] += 1
+        at, behind = _next_pair(cells, lengths, behind)
+
+
+@njit(nogil=True)
+def scan(text, pairs, entries, n, threshold, only, longest):
+    """(pairs, entries) with all pairs of the text that are not kept yet and occur `threshold` times
+    or more; only: of this token alone, -1 for all."""
+    cells, lengths, blocks, bounds, values, _ = text
+    sketch = np.zeros(_SKETCH + 1 if only < 0 else 1, np.int64)
+    if only < 0:
+        _fill_sketch(cells, lengths, blocks, bounds, values, sketch)
+    room = 1 << 12
+    table, keys = empty_table(2 * room), np.empty(room, np.int64)
+    sums = np.empty((room, 2), np.int64)
+    at, count = np.int64(0), np.int64(0)
+    while True:
+        at, count = _count_pairs(
+            cells, lengths, blocks, bounds, values, pairs.table, sketch, threshold, only, longest,
+            at, table, sums, keys, count,
+        )  # fmt: skip
+        if at < 0:
+            break
+        keys = enlarged(keys, 2 * count)
+        grown = np.empty((len(keys), 2), np.int64)
+        for k in range(count):
+            grown[k, 0], grown[k, 1] = sums[k, 0], sums[k, 1]
+        sums = grown
+        table = larger_table(table, len(keys))
+    many, places = np.int64(0), np.int64(0)
+    for k in range(count):
+        if sums[k, 0] >= threshold:
+            many += 1
+            places += sums[k, 1]
+    pairs = room_for_pairs(pairs, n[PAIRS] + many)
+    entries = room_for_entries(entries, n, many, places)
+    first, first_entry = n[PAIRS], n[ENTRIES]
+    for k in range(count):
+        if sums[k, 0] >= threshold:
+            p = add_pair(pairs.table, pairs.key, pairs.count, pairs.waiting, n, keys[k], sums[k, 0])
+            add_pair_entry(entries, pairs, n, p, sums[k, 1])
+    _fill_positions(
+        cells, lengths, pairs.table, sketch, threshold, only, longest, first, first_entry,
+        entries.start, entries.size, entries.where,
+    )  # fmt: skip
+    return pairs, entries
+
+
+@njit(nogil=True)
+def add_pair_entry(entries, pairs, n, p, places):
+    return add_entry(
+        entries.pair, entries.key, entries.count, entries.start, entries.size, entries.heap,
+        pairs.waiting, n, p, pairs.key[p], pairs.count[p], places,
+    )  # fmt: skip

@@ -7,63 +7,87 @@ nothing. No merge spells a byte piece, so that a literal <0x41> in a text stays 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.load import add_tokens
-from tokenize_kit.learn.bpe import LONGEST, count_words, first_merges, with_runs
-from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
-from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.symbol_words import Merge, Words, learn_own, learn_sentencepiece
+from tokenize_kit.formats.tokenizer_json import add_tokens
+from tokenize_kit.learn.backends import Merge, Words, learn_with_backend, token_names
+from tokenize_kit.learn.bpe import add_space_runs, count_words, first_merges
+from tokenize_kit.learn.options import COVERAGE, TrainingOptions
 from tokenize_kit.segment.dictionary import Dictionary
+
+
+@dataclass(frozen=True)
+class CharacterWords:
+    """codes: uint32[characters] of all words; ends: int64[words + 1]; counts: int64[words]."""
+
+    codes: np.ndarray
+    ends: np.ndarray
+    counts: np.ndarray
+
+    def frequencies(self) -> Counter[str]:
+        """How often every character occurs, in whole numbers of 64 bits."""
+        codes, numbers = np.unique(self.codes, return_inverse=True)
+        sums = np.zeros(len(codes), np.int64)
+        np.add.at(sums, numbers, np.repeat(self.counts, np.diff(self.ends)))
+        return Counter(dict(zip(map(chr, codes.tolist()), sums.tolist(), strict=True)))
+
+
+def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
+    """Of WordCounts.words(): letters: uint8[], whole UTF-8 characters; ends: int64[words + 1]."""
+    codes = np.frombuffer(letters.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+    begins = np.append(0, np.cumsum(letters & 0xC0 != 0x80))
+    return CharacterWords(codes, begins[ends], counts)
+
+
+def choose_characters(
+    characters: Counter[str], room: int, coverage: float = COVERAGE
+) -> tuple[list[str], float]:
+    """The characters that become pieces, commonest first, and the share of the text they cover.
+
+    The commonest that cover so much of the text, but at most half of ``room``, so that words find
+    a place too. Ties go by code point.
+    """
+    total, covered = characters.total(), 0
+    kept: list[str] = []
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= coverage * total or len(kept) >= max(1, room // 2):
+            break
+        kept.append(character)
+        covered += count
+    return kept, covered / max(1, total)
+
 
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
-def words_of(found: CharacterWords, kept: Sequence[str]) -> Words:
+def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
     """The words as numbers of the kept characters, cut where a character is not one of them.
 
     kept: sorted by code point; a character's number is its place there.
     """
-    known = np.array([ord(c) for c in kept], np.uint32)
-    places = np.searchsorted(known, found.codes)
-    inside = places < len(known)
-    inside[inside] = known[places[inside]] == found.codes[inside]
-    begins = np.zeros(len(found.codes), np.bool_)
-    begins[found.ends[:-1][found.ends[:-1] < len(found.codes)]] = True
+    codes = np.array([ord(c) for c in kept], np.uint32)
+    places = np.searchsorted(codes, words.codes)
+    inside = places < len(codes)
+    inside[inside] = codes[places[inside]] == words.codes[inside]
+    begins = np.zeros(len(words.codes), np.bool_)
+    begins[words.ends[:-1][words.ends[:-1] < len(words.codes)]] = True
     begins[1:] |= ~inside[:-1]  # behind a rare character a word begins anew
     starts = np.flatnonzero(begins[inside])
-    word_of = np.repeat(np.arange(len(found.counts)), np.diff(found.ends))[inside]
+    word_of = np.repeat(np.arange(len(words.counts)), np.diff(words.ends))[inside]
     sizes = np.diff(np.append(starts, np.count_nonzero(inside)))
-    return Words(places[inside].astype(np.int32), sizes, found.counts[word_of[starts]], len(known))
+    return Words(places[inside].astype(np.int32), sizes, words.counts[word_of[starts]], len(codes))
 
 
-def spelled_in(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
+def character_numbers(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
     """Tokens as numbers of characters; those with a character that is not kept are left out."""
     numbers = {character: k for k, character in enumerate(kept)}
     return [[numbers[c] for c in token] for token in tokens if set(token) <= numbers.keys()]
-
-
-def names_of(bases: Sequence[str], merges: Sequence[Merge]) -> list[str]:
-    """The tokens: bases, then what merges make."""
-    names = list(bases)
-    for left, right, made in merges:
-        if made == len(names):
-            names.append(names[left] + names[right])
-    return names
-
-
-def learn(
-    words: Words, options: TrainingOptions, most: int, scale: int, banned: Sequence[Sequence[int]]
-) -> list[Merge]:
-    """Merges by the learner that the options name."""
-    longest = options.max_token_length or LONGEST
-    if options.learner == "sentencepiece":
-        return learn_sentencepiece(words, most, longest, banned)
-    return learn_own(words, most, options.min_frequency * scale, longest, banned)
 
 
 def train_char_bpe(
@@ -77,15 +101,17 @@ def train_char_bpe(
     documents, scale: as in bpe.train_sizes. Sizes with the same characters are learned together.
     """
     first, parts = options.first_tokens, options.cutting.parts
-    found = characters_of(*count_words(documents, options.counted_parts, dictionary).words())
-    frequencies = found.frequencies()
+    words = split_characters(*count_words(documents, options.counted_parts, dictionary).words())
+    frequencies = words.frequencies()
     runs = max(0, options.space_runs - 1)
     if options.space_token:
         del frequencies[" "]
     if runs:
         frequencies[" "] += 1  # whose runs are tokens
     rooms = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
-    chosen = {size: alphabet(frequencies, room, options.coverage) for size, room in rooms.items()}
+    chosen = {
+        size: choose_characters(frequencies, room, options.coverage) for size, room in rooms.items()
+    }
     learned: dict[int, tuple[list[str], list[Merge]]] = {}
     trained = []
     for size in options.sizes:
@@ -93,19 +119,19 @@ def train_char_bpe(
         if len(kept) not in learned:
             most = max(rooms[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
-            banned = spelled_in([*options.banned, *BYTE_PIECES], bases)
-            merges = learn(words_of(found, bases), options, most, scale, banned)
-            learned[len(kept)] = names_of(bases, merges), merges
+            banned = character_numbers([*options.banned, *BYTE_PIECES], bases)
+            merges = learn_with_backend(number_words(words, bases), options, most, scale, banned)
+            learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]
         fewer = first_merges(names, [(a, b) for a, b, _ in merges], rooms[size])
-        fewer = with_runs(*fewer, len(kept), " ", options.space_runs)
+        fewer = add_space_runs(*fewer, len(kept), " ", options.space_runs)
         last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
         details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}
-        trained.append((build(*fewer, first, last, parts, options.space_token), details))
+        trained.append((build_char_bpe(*fewer, first, last, parts, options.space_token), details))
     return trained
 
 
-def build(
+def build_char_bpe(
     names: Sequence[str],
     merges: Sequence[tuple[int, int]],
     first: Sequence[str],

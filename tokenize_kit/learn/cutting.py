@@ -1,4 +1,4 @@
-"""How text is cut before anything is learned: a pattern, and what is put before and behind it.
+"""The cutting of text before anything is learned: a pattern, and what is put before and behind it.
 
 Every part is a regular expression that cuts what the ones before it left, in tokenizer.json as in
 training. In order: forbidden strings, newlines, runs of spaces, the pattern, scripts.
@@ -15,10 +15,9 @@ from tokenizers import normalizers
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
 
-# Unicode normal forms before the text is cut, in training as in the tokenizer.
-#
-# NFC and NFKC are those of `tokenizers`; `nmt_nfkc`, and NFKC for Unigram, are tables of
-# SentencePiece, so that tokenizer.model and tokenizer.json have the same.
+# Unicode normal forms before the text is cut, in training as in the tokenizer. NFC and NFKC are
+# those of `tokenizers`; `nmt_nfkc`, and NFKC for Unigram, are tables of SentencePiece, so that
+# tokenizer.model and tokenizer.json have the same.
 
 Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc"]
 NORMAL: tuple[Normal, ...] = get_args(Normal)
@@ -39,8 +38,8 @@ def _table(rule: str) -> bytes:
     """SentencePiece's compiled rules: field 2 of field 3 of the model that holds them."""
     import sentencepiece
 
-    made = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_model_proto()
-    return _field(_field(made, 3), 2)
+    model = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_model_proto()
+    return _field(_field(model, 3), 2)
 
 
 def _field(message: bytes, wanted: int) -> bytes:
@@ -95,7 +94,7 @@ def own_pattern(expressions: Sequence[str]) -> Pattern:
     return Pattern(parts, "given", "free", lambda rule: parts)
 
 
-def composed(
+def compose(
     pattern: Pattern,
     forbid: Sequence[str] = (),
     newlines: Newlines | None = None,
@@ -123,14 +122,14 @@ def composed(
 
 def literal(text: str) -> str:
     """A regular expression that is a text: signs of ASCII escaped, and what cannot be seen."""
-    found = []
+    escaped = []
     for character in text:
         if character.isprintable():
             sign = character.isascii() and not character.isalnum() and character != " "
-            found.append(f"\\{character}" if sign else character)
+            escaped.append(f"\\{character}" if sign else character)
         else:
-            found.append(f"\\x{{{ord(character):X}}}")
-    return "".join(found)
+            escaped.append(f"\\x{{{ord(character):X}}}")
+    return "".join(escaped)
 
 
 def run_merges(most: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What of a corpus a tokenizer is trained on: a sample, and documents that count more than others.
+"""The mixture that a tokenizer is trained on: a sample, and documents that count more than others.
 
 The sample is drawn by a hash of the text, so it is the same in any order and from any files. It
 takes a reading of the corpus before the one that trains, and some 50 bytes of memory a document.
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import hash_bytes, stir
+from tokenize_kit.encode.hashing import hash_bytes, mix
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.weights import Weights, parse_weights, tempered
@@ -25,11 +25,11 @@ NO_VALUE = ""  # of documents whose column is empty
 @njit(cache=True, nogil=True)
 def text_hashes(data, offsets, seed):
     """uint64[rows] of data: uint8[], offsets: int64[rows + 1]; seed: uint64."""
-    found = np.empty(len(offsets) - 1, np.uint64)
-    salt = stir(seed + np.uint64(1))
-    for row in range(len(found)):
-        found[row] = stir(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
-    return found
+    hashes = np.empty(len(offsets) - 1, np.uint64)
+    salt = mix(seed + np.uint64(1))
+    for row in range(len(hashes)):
+        hashes[row] = mix(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
+    return hashes
 
 
 def _texts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What a tokenizer is trained with, checked before anything is read."""
+"""The options of training a tokenizer, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.characters import COVERAGE
+from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
 from tokenize_kit.learn.cutting import (
     MOST_SPACES,
     NEWLINES,
     NORMAL,
     Newlines,
     Normal,
-    composed,
+    compose,
     own_pattern,
 )
 from tokenize_kit.learn.weights import parse_weights
-from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, chosen
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with
+
+COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
+
 
 Model = Literal["bpe", "char-bpe", "wordpiece", "unigram"]
 MODELS: tuple[Model, ...] = get_args(Model)
@@ -31,8 +34,6 @@ BACKENDS: dict[Model, tuple[Backend, ...]] = {  # the first is the one taken whe
     "unigram": ("sentencepiece",),
 }
 
-# Names published tokenizers give to the token that ends a document, in the order we look.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 
 UNKNOWN = "[UNK]"
 # Special tokens of WordPiece where none are named: BERT's, its end of text first.
@@ -138,21 +139,21 @@ class TrainingOptions:
     def _check_backend(self) -> None:
         if self.backend is None:
             return
-        known = BACKENDS[self.model]
+        backends = BACKENDS[self.model]
         if self.backend not in get_args(Backend):
             raise _wrong(f"backend {self.backend!r}: choose {_or(get_args(Backend))}")
-        if self.backend not in known:
-            raise _wrong(f"backend {self.backend}: {self.model} is learned by {_or(known)}")
+        if self.backend not in backends:
+            raise _wrong(f"backend {self.backend}: {self.model} is learned by {_or(backends)}")
         if self.backend == "sentencepiece" and self.min_frequency != 2:
             raise _wrong("min-frequency: SentencePiece has none; use backend own")
         if self.backend == "tokenizers":
-            given = {
+            excluded = {
                 "dictionary": self.dictionary is not None,
                 "several sizes": len(self.sizes) > 1,
                 "weights": self.weights is not None,
                 "temperature": self.temperature is not None,
             }
-            for name, is_given in given.items():
+            for name, is_given in excluded.items():
                 if is_given:
                     raise _wrong(f"{name}: not with backend tokenizers; use own")
 
@@ -182,7 +183,7 @@ class TrainingOptions:
         if self.model == "bpe" and self.character_coverage is not None:
             raise _wrong("character-coverage: bpe has all bytes and covers everything")
         if self.model == "wordpiece":
-            given = {
+            excluded = {
                 "pattern": self.pattern not in (None, "bert"),
                 "graphemes": self.graphemes,
                 "regex": bool(self.regex),
@@ -190,7 +191,7 @@ class TrainingOptions:
                 "space-runs": bool(self.space_runs),
                 "space-token": self.space_token is not None,
             }
-            for name, is_given in given.items():
+            for name, is_given in excluded.items():
                 if is_given:
                     raise _wrong(f"{name}: wordpiece is cut as BERT cuts; leave it out")
         if self.model not in ("wordpiece", "unigram") and self.pattern == "bert":
@@ -201,7 +202,7 @@ class TrainingOptions:
             raise _wrong("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
         if self.digits not in (None, "single"):
             raise _wrong("unigram splits digits one by one: use digits single")
-        given = {
+        excluded = {
             "pattern": self.pattern not in (None, "metaspace"),  # SentencePiece's own
             "regex": bool(self.regex),
             "graphemes": self.graphemes,
@@ -212,7 +213,7 @@ class TrainingOptions:
             "min-frequency": self.min_frequency != 2,
             "max-token-length": self.max_token_length is not None,
         }
-        for name, is_given in given.items():
+        for name, is_given in excluded.items():
             if is_given:
                 raise _wrong(f"{name}: not for unigram; use bpe or char-bpe")
 
@@ -319,10 +320,8 @@ class TrainingOptions:
         else:
             named = self.pattern or self.graphemes or self.model == "wordpiece"
             own = PATTERNS[name].digits if named else "single"
-            pattern = chosen(name, self.digits or own)
-        return composed(
-            pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries
-        )
+            pattern = pattern_with(name, self.digits or own)
+        return compose(pattern, self.forbid, self.newlines, self.space_runs, self.script_boundaries)
 
     @property
     def counted_parts(self) -> tuple[str, ...]:

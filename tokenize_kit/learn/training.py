@@ -12,11 +12,10 @@ import xxhash
 from tokenizers import Tokenizer, normalizers
 from tokenizers.normalizers import Normalizer
 
-from tokenize_kit.card.sample import Sample
-from tokenize_kit.card.training_card import HARD_TEXTS as HARD_TEXTS
-from tokenize_kit.card.training_card import Trained, cutting_of, read_template, write
+from tokenize_kit.card.figures import Sample
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.bpe import train_sizes
+from tokenize_kit.learn.card import Trained, describe_cutting, read_template, write_tokenizer
 from tokenize_kit.learn.char_bpe import train_char_bpe
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.options import TrainingOptions
@@ -28,15 +27,14 @@ if TYPE_CHECKING:
 
     from tokenize_kit.learn.mixture import Mixture
 
-
-# What training has done and how long it took, for whoever watches; no file depends on it.
-
-# (what was done, its seconds), or (how far it is, None).
+# Called with (the stage that ended, its seconds) or (the progress so far, None).
 Report = Callable[[str, float | None], None]
 _EVERY = 10.0  # seconds between two lines on how far it is
 
 
 class Stages:
+    """Reports the stages of training and their seconds; no file depends on them."""
+
     def __init__(self, report: Report | None = None) -> None:
         self._report = report
         self._began = self._said = time.monotonic()
@@ -47,10 +45,10 @@ class Stages:
             self._said = now
             self._report(f"read {size / 1e6:,.1f} MB in {documents:,} documents so far", None)
 
-    def done(self, what: str) -> None:
+    def done(self, task: str) -> None:
         now = time.monotonic()
         if self._report:
-            self._report(what, now - self._began)
+            self._report(task, now - self._began)
         self._began = self._said = now
 
 
@@ -156,17 +154,17 @@ def _train(
     stages.done(f"learned {max(t.tokenizer.get_vocab_size() for t in trained):,} tokens")
     several = len(options.sizes) > 1
     cards = []
-    for size, one in zip(options.sizes, trained, strict=True):
+    for size, model in zip(options.sizes, trained, strict=True):
         if normal:
-            spaces = one.tokenizer.normalizer
+            spaces = model.tokenizer.normalizer
             both = [normal, spaces] if spaces else [normal]
-            one.tokenizer.normalizer = normalizers.Sequence(both)
+            model.tokenizer.normalizer = normalizers.Sequence(both)
         folder = out / str(size) if several else out
         folder.mkdir(exist_ok=True)
         if mixture:
-            one.details.update(mixture.card())
+            model.details.update(mixture.card())
         more = mixture.warnings() if mixture else []
-        cards.append(write(one, folder, size, options, counted, more, normal, template))
+        cards.append(write_tokenizer(model, folder, size, options, counted, more, normal, template))
     stages.done(f"checked {cards[0]['round_trip_checked']:,} texts and wrote the files")
     return cards
 
@@ -185,17 +183,17 @@ def _learned(
         documents = ((normal.normalize_str(text), weight) for text, weight in counted)
     if options.model == "unigram":
         return _unigram(documents, out, options, dictionary, lambda: not counted.bytes)
-    found: list[tuple[Tokenizer, dict[str, Any]]]
+    tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
     if options.model == "bpe":
-        found = [
+        tokenizers = [
             (tokenizer, {}) for tokenizer in train_sizes(documents, options, scale, dictionary)
         ]
     elif options.model == "char-bpe":
-        found = train_char_bpe(documents, options, scale, dictionary)
+        tokenizers = train_char_bpe(documents, options, scale, dictionary)
     else:
-        found = train_wordpiece(documents, options, scale, dictionary)
-    cut = cutting_of(options) | {"dictionary": dictionary.card() if dictionary else None}
-    return [Trained(tokenizer, cut | more) for tokenizer, more in found]
+        tokenizers = train_wordpiece(documents, options, scale, dictionary)
+    cut = describe_cutting(options) | {"dictionary": dictionary.card() if dictionary else None}
+    return [Trained(tokenizer, cut | more) for tokenizer, more in tokenizers]
 
 
 def _unigram(
@@ -205,17 +203,13 @@ def _unigram(
     dictionary: Dictionary | None,
     empty: Callable[[], bool],
 ) -> list[Trained]:
-    from tokenize_kit.learn.unigram import (  # needs sentencepiece
-        Corpus,
-        spill_weighted,
-        train_unigram,
-    )
+    from tokenize_kit.learn.unigram import Corpus, train_unigram, write_weighted_lines
 
     spilled = out / ".tokenizer-corpus.partial"
     trained = []
     try:
         corpus = Corpus(spilled, options.column is not None, options.space_token)
-        spill_weighted(counted, corpus, dictionary)
+        write_weighted_lines(counted, corpus, dictionary)
         if empty():
             raise TokenizerError(_EMPTY)
         for size in options.sizes:

@@ -22,23 +22,18 @@ import numpy as np
 import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.borders import WORDS
-from tokenize_kit.encode.load import add_tokens
-from tokenize_kit.encode.spm_model import (
-    CONTROL,
-    NORMAL,
-    SPACE,
-    NotAModel,
-    Piece,
-    read_model,
-    with_pieces,
-)
+from tokenize_kit.encode.words import WORDS
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.characters import COVERAGE, alphabet
+from tokenize_kit.formats.forms import CONTROL, NORMAL, SPACE
+from tokenize_kit.formats.sentencepiece_model import NotAModel, Piece, read_model, with_pieces
+from tokenize_kit.formats.tokenizer_json import add_tokens
+from tokenize_kit.learn.char_bpe import choose_characters
+from tokenize_kit.learn.options import COVERAGE
 from tokenize_kit.segment.dictionary import Dictionary
 
-# What SentencePiece's trainer ends or discards a sentence at: no piece may contain a tab, a line
-# end, NUL or U+2581, and a sentence with U+2585 is skipped whole. We cut there, and lose nothing.
+# Characters at which SentencePiece's trainer ends or discards a sentence: no piece may contain a
+# tab, a line end, NUL or U+2581, and a sentence with U+2585 is skipped whole. We cut there, and
+# lose nothing.
 _CUT = re.compile("[\x00\t\n\r\u2581\u2585]+")
 _PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _BYTE_PIECES = 256
@@ -67,12 +62,12 @@ class Corpus:
     characters: Counter[str] = field(default_factory=Counter)
 
 
-def spill(texts: Iterator[str], path: Path) -> Corpus:
+def write_lines(texts: Iterator[str], path: Path) -> Corpus:
     """Write the texts to ``path``, one line a sentence, cut where no piece could reach across."""
-    return spill_weighted(((text, 1) for text in texts), Corpus(path))
+    return write_weighted_lines(((text, 1) for text in texts), Corpus(path))
 
 
-def spill_weighted(
+def write_weighted_lines(
     documents: Iterable[tuple[str, int]], corpus: Corpus, dictionary: Dictionary | None = None
 ) -> Corpus:
     """As `spill`, texts with their weights, cut between the words of a dictionary as well."""
@@ -140,7 +135,7 @@ def train_unigram(
         raise TokenizerError(f"vocab {vocab} is too small for unigram: ask for {least} or more")
     if not corpus.lines:
         raise TokenizerError("the corpus holds no text to learn from: give documents with text")
-    kept, covered = alphabet(corpus.characters, room, coverage)
+    kept, covered = choose_characters(corpus.characters, room, coverage)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -180,7 +175,7 @@ def train_unigram(
     size = sentencepiece.SentencePieceProcessor(model_proto=exact).get_piece_size()
     more = [Piece(name, 0.0, CONTROL) for name in padding[: -size % (len(padding) + 1)]]
     exact = with_pieces(exact, [*read_model(exact).pieces, *more])
-    return exact, convert(exact, corpus.space), covered
+    return exact, to_tokenizer_json(exact, corpus.space), covered
 
 
 def round_scores(raw: bytes) -> bytes:
@@ -203,7 +198,7 @@ def _rounded(piece: Piece) -> Piece:
     return Piece(piece.text, round(piece.score * _GRAIN) / _GRAIN, piece.kind)
 
 
-def convert(model: bytes, space: str | None = None) -> Tokenizer:
+def to_tokenizer_json(model: bytes, space: str | None = None) -> Tokenizer:
     """A SentencePiece Unigram model, as trained here, for ``tokenizers``.
 
     space: the token that every space becomes, if any.

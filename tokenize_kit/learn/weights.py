@@ -1,4 +1,4 @@
-"""How often a document counts: weights by a column's values, given or from a temperature."""
+"""Weights of documents by the values of a column, given or from a temperature."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_weights(text: str) -> Weights:
     column, equals, rest = text.partition("=")
     if not column or not equals:
         raise _wrong(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
-    found: dict[str, Fraction] = {}
+    weights: dict[str, Fraction] = {}
     for part in rest.split(","):
         value, colon, number = part.rpartition(":")
         try:
@@ -46,13 +46,13 @@ def parse_weights(text: str) -> Weights:
             raise _wrong(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
         if not 0 <= weight <= MOST or GRAIN % weight.denominator:
             raise _wrong(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
-        if value in found:
+        if value in weights:
             raise _wrong(f"weights: {value!r} stands twice")
-        found[value] = weight
-    others = found.pop(OTHERS, Fraction(1))
-    if not any((*found.values(), others)):
+        weights[value] = weight
+    others = weights.pop(OTHERS, Fraction(1))
+    if not any((*weights.values(), others)):
         raise _wrong("weights: not all of them can be 0")
-    return Weights(column, found, others)
+    return Weights(column, weights, others)
 
 
 def tempered(column: str, sizes: dict[str, int], temperature: float) -> Weights:
@@ -62,14 +62,14 @@ def tempered(column: str, sizes: dict[str, int], temperature: float) -> Weights:
     sizes: bytes of each value.
     """
     largest = max(sizes.values(), default=0)
-    found = {}
+    weights = {}
     for value, size in sorted(sizes.items()):
         if size:
             # log first: a ratio to a high power is more than a float holds.
             power = (1 - 1 / temperature) * math.log(largest / size)
             weight = math.exp(min(power, math.log(MOST)))
-            found[value] = max(Fraction(round(weight * GRAIN), GRAIN), Fraction(1, GRAIN))
-    return Weights(column, found)
+            weights[value] = max(Fraction(round(weight * GRAIN), GRAIN), Fraction(1, GRAIN))
+    return Weights(column, weights)
 
 
 def _wrong(message: str) -> TokenizerError:

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.encode.load import add_tokens
+from tokenize_kit.formats.tokenizer_json import add_tokens
+from tokenize_kit.learn.backends import Words, learn_with_backend, token_names
 from tokenize_kit.learn.bpe import count_words
-from tokenize_kit.learn.char_bpe import learn, names_of
-from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.learn.char_bpe import CharacterWords, choose_characters, split_characters
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
-from tokenize_kit.learn.symbol_words import Words
 from tokenize_kit.pattern.categories import members
 from tokenize_kit.segment.dictionary import Dictionary
 
@@ -32,27 +31,27 @@ _WITHIN = "\ud800"
 LONGEST_WORD = 1000
 
 
-def _without_space(found: CharacterWords) -> CharacterWords:
+def _without_space(words: CharacterWords) -> CharacterWords:
     """The words that are no white space, which is left out. Pieces are all space or none."""
-    begins = found.ends[:-1]
-    space = members("s")[found.codes[begins]]
-    kept = np.repeat(~space, np.diff(found.ends))
-    sizes = np.diff(found.ends)[~space]
-    return CharacterWords(found.codes[kept], np.append(0, np.cumsum(sizes)), found.counts[~space])
+    begins = words.ends[:-1]
+    space = members("s")[words.codes[begins]]
+    kept = np.repeat(~space, np.diff(words.ends))
+    sizes = np.diff(words.ends)[~space]
+    return CharacterWords(words.codes[kept], np.append(0, np.cumsum(sizes)), words.counts[~space])
 
 
-def words_of(found: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
+def number_words(words: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
     """(words of kept characters alone, their symbols: characters, and those that stand within a
     word, marked); words with another character are [UNK] and teach nothing.
 
     kept: sorted by code point.
     """
-    known = np.array([ord(c) for c in kept], np.uint32)
-    places = np.searchsorted(known, found.codes)
-    inside = places < len(known)
-    inside[inside] = known[places[inside]] == found.codes[inside]
-    sizes = np.diff(found.ends)
-    whole = np.add.reduceat(~inside, found.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
+    codes = np.array([ord(c) for c in kept], np.uint32)
+    places = np.searchsorted(codes, words.codes)
+    inside = places < len(codes)
+    inside[inside] = codes[places[inside]] == words.codes[inside]
+    sizes = np.diff(words.ends)
+    whole = np.add.reduceat(~inside, words.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
     symbols = places[np.repeat(whole, sizes)]
     sizes = sizes[whole]
     within = np.ones(len(symbols), np.bool_)
@@ -60,10 +59,10 @@ def words_of(found: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
     behind, numbers = np.unique(symbols[within], return_inverse=True)
     symbols[within] = len(kept) + numbers
     bases = [*kept, *(_WITHIN + kept[place] for place in behind.tolist())]
-    return Words(symbols.astype(np.int32), sizes, found.counts[whole], len(bases)), bases
+    return Words(symbols.astype(np.int32), sizes, words.counts[whole], len(bases)), bases
 
 
-def _written(name: str) -> str:
+def _vocabulary_spelling(name: str) -> str:
     """A token as the vocabulary spells it."""
     inner = name.replace(_WITHIN, "")
     return PREFIX + inner if name.startswith(_WITHIN) else inner
@@ -77,24 +76,24 @@ def train_wordpiece(
 ) -> list[tuple[Tokenizer, dict[str, Any]]]:
     """A tokenizer of each of the sizes, from one count, and what its card says of it."""
     first, parts = options.first_tokens, options.cutting.parts
-    found = _without_space(
-        characters_of(*count_words(documents, options.counted_parts, dictionary).words())
+    counted = _without_space(
+        split_characters(*count_words(documents, options.counted_parts, dictionary).words())
     )
-    frequencies = found.frequencies()
+    frequencies = counted.frequencies()
     trained = []
     for size in options.sizes:
         room = size - len(first)
         # A character may take two tokens, one of them within words.
-        kept, covered = alphabet(frequencies, room // 2, options.coverage)
-        words, bases = words_of(found, sorted(kept))
+        kept, covered = choose_characters(frequencies, room // 2, options.coverage)
+        words, bases = number_words(counted, sorted(kept))
         numbers = {name: k for k, name in enumerate(bases)}
         banned = [
             [numbers[c] for c in spelled]
             for token in options.banned
             if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
         ]
-        merges = learn(words, options, room, scale, banned)
-        names = [_written(name) for name in names_of(bases, merges)]
+        merges = learn_with_backend(words, options, room, scale, banned)
+        names = [_vocabulary_spelling(name) for name in token_names(bases, merges)]
         last = options.padding[: -(len(first) + len(names)) % options.pad_to]
         details = {
             "merges": len(merges),

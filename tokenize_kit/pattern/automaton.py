@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from tokenize_kit.pattern.categories import CODE_POINTS
-from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, script_rows
+from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, pattern_with, script_rows
 from tokenize_kit.pattern.parse import (
     Chars,
     Dialect,
@@ -76,8 +76,8 @@ class _Program:
         return len(self.places) - 1
 
     def set(self, members: np.ndarray) -> int:
-        for number, known in enumerate(self.sets):
-            if np.array_equal(known, members):
+        for number, other in enumerate(self.sets):
+            if np.array_equal(other, members):
                 return number
         if len(self.sets) >= MAX_SETS:
             raise UnsupportedPattern(f"a pattern of more than {MAX_SETS} sets of characters")
@@ -164,7 +164,7 @@ class _States:
             self.lists.append(places)
         return self.numbers[places]
 
-    def reach(self, place: int, found: list[int], seen: set[int]) -> None:
+    def reach(self, place: int, positions: list[int], seen: set[int]) -> None:
         """Appends the places that wait for a character, a look or are the match, in order."""
         stack = [place]
         while stack:
@@ -178,7 +178,7 @@ class _States:
             elif kind == _JUMP:
                 stack.append(a)
             else:
-                found.append(at)
+                positions.append(at)
 
     def step(self, places: tuple[int, ...], kind: int) -> tuple[bool, tuple[int, ...]]:
         """Of a state and the class of the next code point (-1: the end of text): whether the text
@@ -192,13 +192,13 @@ class _States:
             if at in passed:
                 continue
             passed.add(at)
-            what, number, negative = self.program.places[at]
-            if what == _MATCH:
+            kind_of_place, number, negative = self.program.places[at]
+            if kind_of_place == _MATCH:
                 return True, tuple(following)
             inside = kind >= 0 and bool(self.kinds[kind, number])
-            if what == _CHARS and inside:
+            if kind_of_place == _CHARS and inside:
                 self.reach(at + 1, following, seen)
-            elif what == _LOOK and inside != bool(negative):
+            elif kind_of_place == _LOOK and inside != bool(negative):
                 ahead: list[int] = []
                 self.reach(at + 1, ahead, set())
                 waiting += reversed(ahead)
@@ -251,3 +251,34 @@ def compile_pattern(pattern: str, dialect: Dialect = "oniguruma") -> Table:
     if groups is None:
         return _compile(pattern, dialect)
     return replace(_compile(groups[0], dialect), pattern=pattern, group=groups[1])
+
+
+@lru_cache
+def _table_or_none(part: str) -> Table | None:
+    try:
+        return compile_pattern(part)
+    except UnsupportedPattern:
+        return None
+
+
+def cut_alike(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    """Whether patterns cut every text alike, however they are written: their tables are equal."""
+    if len(first) != len(second):
+        return False
+    for a, b in zip(first, second, strict=True):
+        if a != b:
+            table, other_table = _table_or_none(a), _table_or_none(b)
+            if table is None or other_table is None:
+                return False
+            tables = zip(table.kernel, other_table.kernel, strict=True)
+            if not all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in tables):
+                return False
+    return True
+
+
+def pattern_name(parts: tuple[str, ...]) -> str | None:
+    """The name of published patterns, as Oniguruma or as Rust's regex reads them."""
+    for name, pattern in PATTERNS.items():
+        if parts == pattern.parts or cut_alike(parts, pattern_with(name, pattern.digits).parts):
+            return name
+    return None

@@ -14,11 +14,10 @@ import numpy as np
 
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
 
-# A pattern that never cuts within a script and always between two.
-#
-# Common and Inherited code points (white space, signs, digits, most marks) go with what stands
-# before them, at the beginning of a piece with what follows. It is one regular expression of some
-# 170 alternatives, and a table made without it: a state a script.
+# SCRIPT_BOUNDARIES never cuts within a script and always between two. Common and Inherited code
+# points (white space, signs, digits, most marks) go with what stands before them, at the beginning
+# of a piece with what follows. It is one regular expression of some 170 alternatives, and a table
+# made without it: a state a script.
 
 _SHARED = ("Common", "Inherited")
 # The alternatives are tried in order: first the scripts that most texts are in.
@@ -54,10 +53,9 @@ def script_rows() -> tuple[list[list[int]], np.ndarray]:
     return rows, class_of[scripts()]
 
 
-# A pattern whose pieces never end within a grapheme cluster (Unicode Annex 29), after o200k.
-#
-# No published pattern does that: they cut a letter from the joiner behind it (Persian's U+200C),
-# a digit from its keycap, a heart from the rest of its sequence.
+# `graphemes` is a pattern whose pieces never end within a grapheme cluster (Unicode Annex 29),
+# after o200k. No published pattern does that: they cut a letter from the joiner behind it
+# (Persian's U+200C), a digit from its keycap, a heart from the rest of its sequence.
 
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 # Letters that no cluster begins with (SARA AM of Thai and Lao, half-width voiced marks) ...
@@ -266,12 +264,12 @@ PATTERNS: dict[str, Pattern] = {
 }
 
 
-def chosen(name: str, digits: Digits) -> Pattern:
+def pattern_with(name: str, digits: Digits) -> Pattern:
     """The pattern of a name with a rule for digits, for a tokenizer.json.
 
     `gguf` is of the pattern that comes out, whatever its name: Llama 3's with single digits is
     Qwen2's. Raises KeyError for names that are not in PATTERNS or DIGITS.
     """
     parts = PATTERNS[name].cut(RIGHT if digits == "triples-right" else _RULES[digits])
-    known = next((p.gguf for p in PATTERNS.values() if p.parts == parts), None)
-    return replace(PATTERNS[name], parts=parts, digits=digits, gguf=known)
+    gguf = next((p.gguf for p in PATTERNS.values() if p.parts == parts), None)
+    return replace(PATTERNS[name], parts=parts, digits=digits, gguf=gguf)

@@ -73,11 +73,11 @@ class Repeat:
 Node = Chars | Look | Sequence | Either | Repeat
 
 
-def one(*code_points: int) -> np.ndarray:
+def code_point_set(*code_points: int) -> np.ndarray:
     """bool[0x110000] with these set."""
-    found = np.zeros(CODE_POINTS, np.bool_)
-    found[list(code_points)] = True
-    return found
+    inside = np.zeros(CODE_POINTS, np.bool_)
+    inside[list(code_points)] = True
+    return inside
 
 
 class _Parser:
@@ -93,8 +93,8 @@ class _Parser:
             return True
         return False
 
-    def refuse(self, what: str) -> UnsupportedPattern:
-        return UnsupportedPattern(f"{what} at character {self.at} of the pattern {self.text!r}")
+    def refuse(self, feature: str) -> UnsupportedPattern:
+        return UnsupportedPattern(f"{feature} at character {self.at} of the pattern {self.text!r}")
 
     def either(self) -> Node:
         parts = [self.sequence()]
@@ -127,9 +127,9 @@ class _Parser:
         return part
 
     def bounds(self) -> tuple[int, int | None] | None:
-        for sign, found in (("?", (0, 1)), ("*", (0, None)), ("+", (1, None))):
+        for sign, limits in (("?", (0, 1)), ("*", (0, None)), ("+", (1, None))):
             if self.take(sign):
-                return found
+                return limits
         if not self.peek("{"):
             return None
         inner, closed, _ = self.text[self.at + 1 :].partition("}")
@@ -156,7 +156,7 @@ class _Parser:
         if self.peek("^"):
             raise self.refuse("an anchor")
         if self.take("."):
-            return Chars(~one(10))
+            return Chars(~code_point_set(10))
         if self.take("\\"):
             return Chars(self.escape())
         if self.text[self.at] in "*+?{":
@@ -166,7 +166,7 @@ class _Parser:
         return Chars(self.letter(code_point))
 
     def letter(self, code_point: int) -> np.ndarray:
-        return one(*folds(code_point)) if self.fold else one(code_point)
+        return code_point_set(*folds(code_point)) if self.fold else code_point_set(code_point)
 
     def group(self) -> Node:
         fold = self.fold
@@ -204,10 +204,10 @@ class _Parser:
                 raise self.refuse("a property without braces")
             self.at += len(inner) + 2
             try:
-                found = members(inner.removeprefix("^"))
+                inside = members(inner.removeprefix("^"))
             except KeyError:
                 raise self.refuse(f"the property {inner!r}") from None
-            return ~found if (sign == "P") != inner.startswith("^") else found
+            return ~inside if (sign == "P") != inner.startswith("^") else inside
         if sign in "sS":
             return members("s") if sign == "s" else ~members("s")
         if sign in "dD":
@@ -215,7 +215,7 @@ class _Parser:
         if sign in "xu":
             return self.hexadecimal(sign)
         if sign in _ESCAPES:
-            return one(_ESCAPES[sign])
+            return code_point_set(_ESCAPES[sign])
         if sign.isalnum():
             raise self.refuse(f"the escape \\{sign}")
         return self.letter(ord(sign))
@@ -228,13 +228,13 @@ class _Parser:
             digits = self.text[self.at : self.at + (2 if sign == "x" else 4)]
             self.at += len(digits)
         try:
-            return one(int(digits, 16))
+            return code_point_set(int(digits, 16))
         except (ValueError, IndexError):
             raise self.refuse("a code point that is none") from None
 
     def bracket(self) -> np.ndarray:
         negative = self.take("^")
-        found = np.zeros(CODE_POINTS, np.bool_)
+        inside = np.zeros(CODE_POINTS, np.bool_)
         first = True
         while first or not self.peek("]"):
             if self.at >= len(self.text):
@@ -249,11 +249,11 @@ class _Parser:
                 a, z = np.flatnonzero(low), np.flatnonzero(high)
                 if len(a) != 1 or len(z) != 1 or self.fold:
                     raise self.refuse("a range between what are no characters")
-                found[a[0] : z[0] + 1] = True
+                inside[a[0] : z[0] + 1] = True
             else:
-                found |= low
+                inside |= low
         self.at += 1
-        return ~found if negative else found
+        return ~inside if negative else inside
 
     def item(self) -> np.ndarray:
         if self.take("\\"):
@@ -270,10 +270,10 @@ def parse(pattern: str, dialect: Dialect) -> Node:
     Oniguruma; `{1,3}+` is possessive in the one and a repeated repetition in the other.
     """
     parser = _Parser(pattern, dialect)
-    found = parser.either()
+    tree = parser.either()
     if parser.at < len(pattern):
         raise parser.refuse("a parenthesis that was not opened")
-    return found
+    return tree
 
 
 def right_groups(pattern: str) -> tuple[str, int] | None:
@@ -282,5 +282,5 @@ def right_groups(pattern: str) -> tuple[str, int] | None:
 
     The one look-ahead without bound that is taken: what it matches is known from a run's length.
     """
-    found = _RIGHT_GROUPS.fullmatch(pattern)
-    return (found["set"] + "+", int(found["size"])) if found else None
+    match = _RIGHT_GROUPS.fullmatch(pattern)
+    return (match["set"] + "+", int(match["size"])) if match else None

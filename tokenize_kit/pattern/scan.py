@@ -41,7 +41,7 @@ def class_at(data, at, table):
 def match_at(data, start, end, table):
     """The end of the match that begins at `start`, or `start` where none does (or an empty one)."""
     steps, ascii_classes, columns = table[0], table[1], np.uint64(table[4])
-    at, found = start, start
+    at, match_end = start, start
     state = columns << _1
     while at < end:
         b = np.uint64(data[np.uint64(at)])
@@ -51,27 +51,27 @@ def match_at(data, start, end, table):
             kind, size = class_at(data, at, table)
         state = np.uint64(steps[(state >> _1) + kind])
         if state & _1:
-            found = at
+            match_end = at
         if state <= _1:
-            return found
+            return match_end
         at += size
     if np.uint64(steps[(state >> _1) + columns - _1]) & _1:
-        found = at
-    return found
+        match_end = at
+    return match_end
 
 
 @njit(nogil=True)
 def _groups(data, start, end, size, ends, count):
     """Appends the ends of groups of `size` code points, counted from the end; as `cut` does."""
-    left = 0
+    remaining = 0
     for k in range(start, end):
-        left += data[k] & 0xC0 != 0x80
+        remaining += data[k] & 0xC0 != 0x80
     for k in range(start, end):
         if data[k] & 0xC0 != 0x80:
-            if k > start and left % size == 0:
+            if k > start and remaining % size == 0:
                 ends[count] = k
                 count += 1
-            left -= 1
+            remaining -= 1
     ends[count] = end
     return count + 1
 

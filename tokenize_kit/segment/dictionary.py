@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_cache import njit
-from tokenize_kit.encode.trie import all_ends, build_trie
+from tokenize_kit.encode.trie import build_trie, prefix_ends
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.categories import members
 
@@ -96,8 +96,8 @@ def _kind_at(data, at, kinds):
 
 
 @njit(nogil=True)
-def _stretch(data, start, end, kinds, slots, found, count):
-    """Appends the ends of words within a stretch to found: int64[]; their new count."""
+def _stretch(data, start, end, kinds, slots, cuts, count):
+    """Appends the ends of words within a stretch to cuts: int64[]; their new count."""
     size = (end - start) // 3
     begins = np.ones(size + 1, np.bool_)
     for k in range(1, size):
@@ -115,7 +115,7 @@ def _stretch(data, start, end, kinds, slots, found, count):
         if not begins[k]:
             continue
         cost[k], following[k] = cost[last] + outside, last
-        for w in range(all_ends(slots, data, start + 3 * k, end, ends)):
+        for w in range(prefix_ends(slots, data, start + 3 * k, end, ends)):
             stop = (ends[w] - start) // 3
             if begins[stop] and cost[stop] + 1 <= cost[k]:
                 cost[k], following[k], is_word[k] = cost[stop] + 1, stop, True
@@ -124,7 +124,7 @@ def _stretch(data, start, end, kinds, slots, found, count):
     while following[k] < size:
         stop = following[k]
         if is_word[k] or is_word[stop]:
-            found[count] = start + 3 * stop
+            cuts[count] = start + 3 * stop
             count += 1
         k = stop
     return count
@@ -132,8 +132,8 @@ def _stretch(data, start, end, kinds, slots, found, count):
 
 @njit(cache=True, nogil=True)
 def _cut(data, offsets, kinds, slots):
-    found = np.empty(len(offsets) + (offsets[-1] - offsets[0]) // 3 + 1, np.int64)
-    found[0] = offsets[0]
+    cuts = np.empty(len(offsets) + (offsets[-1] - offsets[0]) // 3 + 1, np.int64)
+    cuts[0] = offsets[0]
     count = np.int64(1)
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
@@ -145,8 +145,8 @@ def _cut(data, offsets, kinds, slots):
             while stop < end and _kind_at(data, stop, kinds):
                 stop += 3
             if stop - at > 3:
-                count = _stretch(data, at, stop, kinds, slots, found, count)
+                count = _stretch(data, at, stop, kinds, slots, cuts, count)
             at = max(stop, at + 3)
-        found[count] = end
+        cuts[count] = end
         count += 1
-    return found[:count]
+    return cuts[:count]

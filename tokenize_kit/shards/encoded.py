@@ -53,11 +53,11 @@ def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.nd
     """The stretches of tokens that begin there, one after the other."""
     before = np.cumsum(lengths) - lengths
     places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    found: np.ndarray = tokens[places]
-    return found
+    gathered: np.ndarray = tokens[places]
+    return gathered
 
 
-def joined(parts: list[Encoded]) -> Encoded:
+def concatenate(parts: list[Encoded]) -> Encoded:
     """All of them as one."""
     if len(parts) == 1:
         return parts[0]
@@ -67,7 +67,7 @@ def joined(parts: list[Encoded]) -> Encoded:
     return Encoded(np.concatenate([part.tokens for part in parts]), table, mask)
 
 
-def framed(
+def add_edges(
     ids: np.ndarray, counts: np.ndarray, begin: int | None, end: int | None, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
     """(tokens: dtype[], lengths: int64[rows]): each document's ids between the tokens that begin

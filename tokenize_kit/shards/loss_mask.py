@@ -1,4 +1,4 @@
-"""Which tokens count in training, from a column of the documents.
+"""The loss mask: which tokens count in training, from a column of the documents.
 
 The column holds a boolean a document, or a list of [start, end) ranges in characters of the text
 that count, as lists of two integers, structs of two, or JSON text of them. A token counts where it
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kernel_cache import njit
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import Candidate
-from tokenize_kit.shards.encoded import framed
+from tokenize_kit.shards.encoded import add_edges
 from tokenize_kit.shards.texts import Texts
 
 
@@ -65,7 +65,7 @@ def mask_of(
     reach = np.append(reach, -1)  # of no range
     counted = (reach[before - 1] > token_starts) & (token_ends > token_starts)
     edges = (0 if begin else None, 0 if end else None)
-    mask, lengths = framed(counted, counts, *edges, np.dtype(np.uint8))
+    mask, lengths = add_edges(counted, counts, *edges, np.dtype(np.uint8))
     if end:
         mask[np.cumsum(lengths) - 1] = closed
     return mask
@@ -74,7 +74,7 @@ def mask_of(
 def read_ranges(column: pa.Array, name: str, texts: Texts) -> Ranges:
     """The column's values; raises TokenizerError for a type or value that is none of these."""
     if column.null_count:
-        raise _wrong(texts, int(column.is_null().index(True).as_py()), name, "null: give true")
+        raise _mask_error(texts, int(column.is_null().index(True).as_py()), name, "null: give true")
     kind, rows = column.type, np.arange(len(column))
     none = np.empty(0, np.int64)
     if pa.types.is_boolean(kind):
@@ -115,33 +115,33 @@ def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
         columns = [flat.take(pa.array(even)), flat.take(pa.array(even + 1))]
     else:
         return None
-    if any(not pa.types.is_integer(one.type) or one.null_count for one in columns):
+    if any(not pa.types.is_integer(numbers.type) or numbers.null_count for numbers in columns):
         return None
-    starts, ends = (one.cast(pa.int64()).to_numpy() for one in columns)
+    starts, ends = (numbers.cast(pa.int64()).to_numpy() for numbers in columns)
     return starts, ends
 
 
 def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
     """Of JSON text, as lists of JSON lines come."""
-    found: list[tuple[int, int, int]] = []
+    ranges: list[tuple[int, int, int]] = []
     whole = np.zeros(len(column), np.bool_)
     for row, value in enumerate(column.to_pylist()):
         try:
             parsed: Any = json.loads(value)
         except ValueError:
-            raise _wrong(texts, row, name, "no JSON") from None
+            raise _mask_error(texts, row, name, "no JSON") from None
         if isinstance(parsed, bool):
             whole[row] = parsed
             continue
         if not isinstance(parsed, list):
-            raise _wrong(texts, row, name, "no list")
+            raise _mask_error(texts, row, name, "no list")
         for pair in parsed:
             if isinstance(pair, dict) and len(pair) == 2:
                 pair = [*pair.values()]
             if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_place, pair))):
-                raise _wrong(texts, row, name, f"{json.dumps(pair)[:40]} is no [start, end)")
-            found.append((row, *pair))
-    rows, starts, ends = np.array(found, np.int64).reshape(-1, 3).T
+                raise _mask_error(texts, row, name, f"{json.dumps(pair)[:40]} is no [start, end)")
+            ranges.append((row, *pair))
+    rows, starts, ends = np.array(ranges, np.int64).reshape(-1, 3).T
     return Ranges(rows, starts, ends, whole)
 
 
@@ -159,8 +159,8 @@ def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.n
     wrong = np.flatnonzero((starts < 0) | (ends < 0) | (starts > ends))
     if len(wrong):
         k = int(wrong[0])
-        said = f"[{ranges.starts[k]}, {ranges.ends[k]}) is not within the text's characters"
-        raise _wrong(texts, int(ranges.rows[k]), name, said)
+        reason = f"[{ranges.starts[k]}, {ranges.ends[k]}) is not within the text's characters"
+        raise _mask_error(texts, int(ranges.rows[k]), name, reason)
     return starts, ends
 
 
@@ -188,5 +188,5 @@ def _places(data, offsets, rows, chars):
     return places
 
 
-def _wrong(texts: Texts, row: int, name: str, what: str) -> TokenizerError:
-    return TokenizerError(f"document {texts.names['id'][row]}: its {name} is wrong: {what}")
+def _mask_error(texts: Texts, row: int, name: str, reason: str) -> TokenizerError:
+    return TokenizerError(f"document {texts.names['id'][row]}: its {name} is wrong: {reason}")

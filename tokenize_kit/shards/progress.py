@@ -1,4 +1,4 @@
-"""How far an encode has come, so that one that was killed goes on from there.
+"""The progress of an encode, so that one that was killed resumes there.
 
 Now and then the files under way are brought to disk, and `progress.json` says how long they are and
 behind which document. What was written later is cut off; the documents before it are read again,
@@ -27,14 +27,14 @@ Checkpoint = Callable[[], tuple[dict[str, Any], list[Path]]]
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """A place in the input, behind so many documents. digest: a hash of the batches they are in."""
 
     documents: int = 0
     digest: str = ""
 
 
-BEGIN = Place()
+BEGIN = Position()
 
 
 class InputChanged(Exception):
@@ -75,17 +75,17 @@ class Progress:
     def _resume(self) -> str:
         """Takes up what was saved; else why it cannot be, or nothing."""
         try:
-            found = json.loads((self.folder / NAME).read_bytes())
-            if found["identity"] != self._identity:
+            saved = json.loads((self.folder / NAME).read_bytes())
+            if saved["identity"] != self._identity:
                 return "the tokenizer or a setting is not that of the run that was stopped"
             links = any(path.is_symlink() for path in self.folder.rglob("*"))
-            if links or not _stays([*found["files"], found["state"]]):
+            if links or not _stays_inside([*saved["files"], saved["state"]]):
                 return "what the run that was stopped has left leads to files elsewhere"
-            for name, size in found["files"].items():
+            for name, size in saved["files"].items():
                 if (self.folder / name).stat().st_size < size:
                     return f"{name} of the run that was stopped is cut short"
-            state, read = found["state"], int(found["read"])
-            place = Place(int(found["documents"]), str(found["digest"]))
+            state, read = saved["state"], int(saved["read"])
+            place = Position(int(saved["documents"]), str(saved["digest"]))
         except FileNotFoundError as error:
             lost = Path(error.filename).name
             return "" if lost == NAME else f"{lost} of the run that was stopped is not there"
@@ -95,7 +95,7 @@ class Progress:
         return ""
 
     def passed(
-        self, place: Place, size: int, files: dict[str, Checkpoint], last: bool = False
+        self, place: Position, size: int, files: dict[str, Checkpoint], last: bool = False
     ) -> None:
         """So many bytes of text, up to that place, have been written; saves where it is time to,
         and at the last place, where there is as much as that in all.
@@ -109,7 +109,7 @@ class Progress:
         if self._since >= worth:
             self._save(place, files)
 
-    def _save(self, place: Place, files: dict[str, Checkpoint]) -> None:
+    def _save(self, place: Position, files: dict[str, Checkpoint]) -> None:
         state: dict[str, Any] = {}
         sizes: dict[str, int] = {}
         for name, checkpoint in files.items():
@@ -117,7 +117,7 @@ class Progress:
             sizes |= {p.relative_to(self.folder).as_posix(): p.stat().st_size for p in paths}
         for folder in sorted({str(Path(name).parent) for name in sizes}):
             sync(self.folder / folder)
-        found = {
+        saved = {
             "identity": self._identity,
             "documents": place.documents,
             "digest": place.digest,
@@ -125,7 +125,7 @@ class Progress:
             "files": sizes,
             "state": state,
         }
-        write_atomic(self.folder / NAME, to_json(found))
+        write_atomic(self.folder / NAME, to_json(saved))
         self._since = 0
 
     def forget(self) -> None:
@@ -137,14 +137,14 @@ class Progress:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _stays(value: Any) -> bool:
+def _stays_inside(value: Any) -> bool:
     """Whether no string of a JSON value, as a path below the folder, leads out of it."""
     if isinstance(value, str):
         path = Path(value)
         return not path.is_absolute() and ".." not in path.parts
     if isinstance(value, dict):
-        return all(map(_stays, value.values()))
-    return all(map(_stays, value)) if isinstance(value, list) else True
+        return all(map(_stays_inside, value.values()))
+    return all(map(_stays_inside, value)) if isinstance(value, list) else True
 
 
 def _unlink(folder: Path) -> None:
@@ -153,7 +153,7 @@ def _unlink(folder: Path) -> None:
         folder.unlink()
 
 
-def changed() -> TokenizerError:
+def input_changed_error() -> TokenizerError:
     return TokenizerError(
         "the documents are not those of the run that was stopped: what it left is removed; run"
         " again to begin anew"

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tokenize_kit.files import opened, settle, sync
-from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, gather, joined
+from tokenize_kit.files import open_at, sync, sync_open
+from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, concatenate, gather
 
 _BITS = 8  # of the key: 256 buckets
 _RUN_TOKENS = 1 << 22  # tokens sorted at once
@@ -35,8 +35,8 @@ def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
 def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
     """int64[batches]: the bucket whose documents are in each."""
     batches = (file.get_batch(number) for number in range(file.num_record_batches))
-    found = [batch["key"][0].as_py() >> (64 - _BITS) for batch in batches]
-    return np.array(found, np.int64)
+    buckets = [batch["key"][0].as_py() >> (64 - _BITS) for batch in batches]
+    return np.array(buckets, np.int64)
 
 
 class Shuffle:
@@ -55,8 +55,8 @@ class Shuffle:
         folder.mkdir(exist_ok=True)
         before = state or {"written": 0, "tables": 0}
         self._written, self._closed = before["written"], before["tables"]
-        self._tokens = opened(folder / "tokens", self._written * dtype.itemsize)
-        self._mask = opened(folder / "mask", self._written) if masked else None
+        self._tokens = open_at(folder / "tokens", self._written * dtype.itemsize)
+        self._mask = open_at(folder / "mask", self._written) if masked else None
         self._tables: pa.ipc.RecordBatchFileWriter | None = None
         self._pending: list[Encoded] = []
         self._waiting = self._documents = 0
@@ -74,7 +74,7 @@ class Shuffle:
         self._close_tables()
         files = [file for file in (self._tokens, self._mask) if file is not None]
         for file in files:
-            settle(file)
+            sync_open(file)
         paths = [Path(file.name) for file in files]
         paths += [self._path(number) for number in range(self._closed)]
         if self._closed:
@@ -100,7 +100,7 @@ class Shuffle:
     def _spill(self) -> None:
         if not self._documents:
             return
-        run = joined(self._pending)
+        run = concatenate(self._pending)
         self._pending, self._waiting, self._documents = [], 0, 0
         key = keys(run.table["id"], self.seed)
         buckets = (key >> np.uint64(64 - _BITS)).astype(np.int64)
@@ -134,8 +134,8 @@ class Shuffle:
             for bucket in range(1 << _BITS):
                 batches = [
                     file.get_batch(int(place))
-                    for file, found in zip(files, numbers, strict=True)
-                    for place in np.flatnonzero(found == bucket)
+                    for file, buckets in zip(files, numbers, strict=True)
+                    for place in np.flatnonzero(buckets == bucket)
                 ]
                 if batches:
                     yield from self._bucket(pa.Table.from_batches(batches))

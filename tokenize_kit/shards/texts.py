@@ -1,4 +1,4 @@
-"""Batches of documents as the buffers that the encoder takes; no text becomes a Python string."""
+"""Texts of documents as the buffers that the encoder takes; none becomes a Python string."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import xxhash
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.shards.progress import BEGIN, InputChanged, Place
+from tokenize_kit.shards.progress import BEGIN, InputChanged, Position
 
 PIECE_BYTES = 2 << 20  # text encoded at once, and a document more; bounds memory, changes no result
 NAMES = ("id", "source", "lang")
@@ -26,7 +26,7 @@ class Texts:
     data: np.ndarray
     offsets: np.ndarray
     column: pa.Array | None = None
-    place: Place = BEGIN
+    place: Position = BEGIN
 
     def size(self) -> int:
         """Bytes of text."""
@@ -34,7 +34,7 @@ class Texts:
 
 
 def texts_of(
-    batches: Iterable[pa.RecordBatch], column: str | None = None, start: Place = BEGIN
+    batches: Iterable[pa.RecordBatch], column: str | None = None, start: Position = BEGIN
 ) -> Iterator[Texts]:
     """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
     missing), and one more by name. start: a place to which documents are passed over; InputChanged
@@ -53,8 +53,8 @@ def texts_of(
         if text.type != pa.large_string():
             text = text.cast(pa.large_string())
         own = batch.column(column) if column else None
-        for one in (*strings.values(), text, *([] if own is None else [own])):
-            _hash(hashed, one)
+        for values in (*strings.values(), text, *([] if own is None else [own])):
+            _hash(hashed, values)
         digest = hashed.hexdigest()
         first, number = min(max(start.documents - before, 0), len(text)), before
         before += len(text)
@@ -67,7 +67,7 @@ def texts_of(
         while first < len(text):
             last = int(np.searchsorted(offsets, offsets[first] + PIECE_BYTES, "right"))
             last = min(max(last, first + 1), len(text))
-            part, place = slice(first, last), Place(number + last, digest)
+            part, place = slice(first, last), Position(number + last, digest)
             more = own[part] if own is not None else None
             yield Texts(names[part], data, offsets[first : last + 1], more, place)
             first = last

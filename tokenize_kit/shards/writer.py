@@ -28,17 +28,12 @@ from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import sha256, sync, to_json, write_atomic
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, framed
-from tokenize_kit.shards.formats import FORMATS, PATTERNS, Format, Side, token_dtype
+from tokenize_kit.shards.encoded import DOCUMENTS, Encoded, add_edges
 from tokenize_kit.shards.loss_mask import mask_of
-from tokenize_kit.shards.progress import InputChanged, Place, Progress, changed
+from tokenize_kit.shards.progress import InputChanged, Position, Progress, input_changed_error
+from tokenize_kit.shards.shard_files import FORMATS, PATTERNS, Format, Side, token_dtype
 from tokenize_kit.shards.shuffle import Shuffle, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
-
-# Work on pieces of text in threads, results in the order of the pieces.
-#
-# Threads, because the kernels hold no lock while they encode: tables are shared, and nothing is
-# copied between processes.
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,7 +46,10 @@ def in_order(
     workers: int,
     most: int,
 ) -> Iterator[Result]:
-    """`map(function, items)` on so many threads.
+    """`map(function, items)` on so many threads; results come in the order of the items.
+
+    Threads, because the kernels hold no lock while they encode: tables are shared, and nothing is
+    copied between processes.
 
     Items under way or waiting to be taken have `most` in sum of their `size`, but for one that is
     larger than that. An error comes where it would come without threads: behind the results before
@@ -83,8 +81,8 @@ def in_order(
             while waiting:
                 yield waiting.popleft()[1].result()
         finally:
-            for _, left in waiting:
-                left.cancel()
+            for _, result in waiting:
+                result.cancel()
     if failure is not None:
         raise failure
 
@@ -171,7 +169,7 @@ def encode_shards(
         _commit(progress, out, manifest)
     except InputChanged:
         progress.remove()
-        raise changed() from None
+        raise input_changed_error() from None
     except BaseException as error:
         if isinstance(error, Exception) or not progress.saved:  # else it goes on after Ctrl-C
             progress.remove()
@@ -186,17 +184,17 @@ def _encoded(
     layout: Layout,
     dtype: np.dtype[Any],
     workers: int,
-    start: Place,
-) -> Iterator[tuple[Encoded, Place]]:
+    start: Position,
+) -> Iterator[tuple[Encoded, Position]]:
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
     column = layout.loss_mask
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
 
-    def encoded(texts: Texts) -> tuple[Encoded, Place]:
+    def encoded(texts: Texts) -> tuple[Encoded, Position]:
         ids, counts = vocabulary.encode(texts.data, texts.offsets)
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
-        tokens, lengths = framed(ids, counts, begin, end, dtype)
+        tokens, lengths = add_edges(ids, counts, begin, end, dtype)
         columns = {name: texts.names[name] for name in NAMES}
         sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
         mask = None
@@ -224,23 +222,23 @@ def _refuse_forgery(
 
 
 def _write(
-    documents: Iterable[tuple[Encoded, Place]],
+    documents: Iterable[tuple[Encoded, Position]],
     progress: Progress,
     layout: Layout,
     dtype: np.dtype[Any],
 ) -> list[Side]:
     """The shards of each side, in files. Saved are, where documents are shuffled, those that wait
     to be, else the sides."""
-    masked, aside, known = layout.loss_mask is not None, progress.folder, progress.state
+    masked, aside, state = layout.loss_mask is not None, progress.folder, progress.state
     rows = aside / "rows"
     rows.mkdir(exist_ok=True)
     if layout.shuffle is not None:
         documents = _shuffled(documents, progress, layout.shuffle, dtype, masked)
     rest = (layout.form, dtype, layout.shard_tokens, masked, rows)
-    sides = [Side(aside, "train", *rest, known.get("train"))]
+    sides = [Side(aside, "train", *rest, state.get("train"))]
     if layout.val_fraction:
         folder = aside if layout.form == "nanogpt" else aside / "val"
-        sides.append(Side(folder, "val", *rest, known.get("val")))
+        sides.append(Side(folder, "val", *rest, state.get("val")))
     bound = np.uint64(int(layout.val_fraction * 2.0**64))
     try:
         for part, place in documents:
@@ -270,12 +268,12 @@ def _write(
 
 
 def _shuffled(
-    documents: Iterable[tuple[Encoded, Place]],
+    documents: Iterable[tuple[Encoded, Position]],
     progress: Progress,
     seed: int,
     dtype: np.dtype[Any],
     masked: bool,
-) -> Iterator[tuple[Encoded, Place]]:
+) -> Iterator[tuple[Encoded, Position]]:
     """The documents in the drawn order. They wait on disk, and there they are saved; from there the
     shards are written anew."""
     shuffle = Shuffle(progress.folder / "spill", seed, dtype, masked, progress.state.get("spill"))
@@ -306,13 +304,13 @@ def _manifests(
         "pattern": (layout.pattern, None),
         "loss_mask": (layout.loss_mask, None),
     }
-    found: list[dict[str, Any]] = []
+    manifests: list[dict[str, Any]] = []
     for side in sides:
         if side.folder != aside or side.name == "train":
             shutil.copyfile(vocabulary.path, side.folder / vocabulary.file)
             side.files.append(vocabulary.file)
         files = {name: sha256(side.folder / name) for name in side.files}
-        found.append(
+        manifests.append(
             {
                 "version": VERSION,
                 "dtype": side.dtype.name,
@@ -327,15 +325,15 @@ def _manifests(
                 **{name: value for name, (value, usual) in chosen.items() if value != usual},
             }
         )
-    manifest = found[0]
+    manifest = manifests[0]
     if len(sides) == 2:
         counts = ("documents", "tokens", "bytes")
-        manifest["val"] = {name: found[1][name] for name in counts}
+        manifest["val"] = {name: manifests[1][name] for name in counts}
         if sides[1].folder == aside:
-            manifest["files"] |= found[1]["files"]
+            manifest["files"] |= manifests[1]["files"]
         else:
-            found[1]["side"] = "val"
-            write_atomic(sides[1].folder / "manifest.json", to_json(found[1]))
+            manifests[1]["side"] = "val"
+            write_atomic(sides[1].folder / "manifest.json", to_json(manifests[1]))
             manifest["val"]["manifest_sha256"] = sha256(sides[1].folder / "manifest.json")
     return manifest
 

@@ -206,7 +206,7 @@ def find_words(offsets, rows, values, start, end, index, hits):
     than there is room for.
 
     rows, values, start, end: the word table; index: bits, begins, lengths, keys, shift, least (see
-    decontaminate_windows.py); hits: gram (an index of keys), row, first and last byte behind, as
+    windows.py); hits: gram (an index of keys), row, first and last byte behind, as
     int64 arrays of one length, in bytes of the document.
     """
     n = np.int64(0)

@@ -1,7 +1,7 @@
 """Documents that hold items of evaluation sets are dropped, or cut where they hold them.
 
 A dedup against a small corpus that must not be in the training data. The ways of comparing are
-named after their sources (decontaminate_windows.py); cutting follows GPT-3 (decontaminate_cuts.py).
+named after their sources (windows.py); cutting follows GPT-3 (cuts.py).
 """
 
 from __future__ import annotations
@@ -14,77 +14,10 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.step import Removal, dropped
-from curate.documents.cutting import cut
-from curate.documents.documents import NUMBER, Documents, Spans
-from curate.text.unicode import row_chars
+from curate.documents.documents import Documents
 
 if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
-
-
-# Documents without the passages that hold evaluation items.
-#
-# As GPT-3 did (Brown et al. 2020, appendix C): a match goes with 200 characters on either side,
-# "splitting the original document into pieces", "pieces less than 200 characters long were
-# discarded", "documents split into more than 10 pieces were considered contaminated and removed
-# entirely". There the pieces became documents; here they stay one, with an empty line at each
-# cut.
-
-RULES = ("passage", "short_piece")
-PASSAGE, SHORT = range(len(RULES))
-_JOIN = "\n\n"
-
-
-def cut_passages(
-    docs: Documents, decisions: pa.Table, min_piece: int, max_pieces: int
-) -> Documents:
-    """The batch without the passages of the decisions, which do not overlap."""
-    gone = decisions.filter(decisions["drop"])
-    if gone.num_rows == 0:
-        return docs
-    row = np.searchsorted(docs.table[NUMBER].to_numpy(), gone["n"].to_numpy())
-    first, last = gone["span_start"].to_numpy(), gone["span_end"].to_numpy()
-    data, offsets = docs.buffers()
-    pieces = np.zeros(len(docs), np.int64)
-    left = np.zeros(len(docs), np.int64)
-    found: list[tuple[int, int, int, int]] = []  # row, start, end, rule; all touch or leave text
-    for r in np.unique(row).tolist():
-        mine = slice(*np.searchsorted(row, [r, r + 1]))
-        size = int(offsets[r + 1] - offsets[r])
-        edges = np.empty(2 * (mine.stop - mine.start) + 2, np.int64)
-        edges[0], edges[-1] = 0, size
-        edges[1:-1:2], edges[2:-1:2] = first[mine], last[mine]
-        chars = row_chars(data, offsets[r] + edges)[::2]
-        pieces[r] = (chars > 0).sum()
-        left[r] = (chars >= max(1, min_piece)).sum()
-        for k, n in enumerate(chars.tolist()):
-            if 0 < n < min_piece:
-                found.append((r, int(edges[2 * k]), int(edges[2 * k + 1]), SHORT))
-            if 2 * k + 2 < len(edges):
-                found.append((r, int(edges[2 * k + 1]), int(edges[2 * k + 2]), PASSAGE))
-    docs = docs.drop(pieces > max_pieces, "many_pieces", pieces, max_pieces)
-    touched = np.zeros(len(docs), np.bool_)
-    touched[row] = True
-    docs = docs.drop(touched & (left == 0), "nothing_left", left, 1)
-    return cut(docs, _spans(docs, found, offsets))
-
-
-def _spans(docs: Documents, found: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
-    """What goes of documents that stay. The first of cuts that touch is replaced by an empty line
-    where text stays on both sides."""
-    marked = docs.marked()
-    found = [f for f in found if not marked[f[0]]]
-    rows, start, end, rule = np.array(found, np.int64).reshape(-1, 4).T
-    joined = np.zeros(len(rows), np.int64)
-    k = 0
-    while k < len(rows):
-        j = k
-        while j + 1 < len(rows) and rows[j + 1] == rows[k] and start[j + 1] == end[j]:
-            j += 1
-        size = offsets[rows[k] + 1] - offsets[rows[k]]
-        joined[k] = start[k] > 0 and end[j] < size
-        k = j + 1
-    return Spans(rows, start, end, rule.astype(np.uint8), RULES, joined, ("", _JOIN))
 
 
 NGRAM, THRESHOLD = 8, 0.7  # PaLM, section 8: at least 70 % of the 8-grams
@@ -95,31 +28,112 @@ class Decontaminate(Removal):
 
     name: ClassVar[str] = "decontaminate"
 
-    evals: tuple[str, ...] = Field(min_length=1)
-    """Files of test items (JSON lines, JSON, parquet, text with one item a line), or NAME=FILE."""
-    fields: tuple[str, ...] = ()
-    """What makes an item's text; by default `text`, else all strings of a row."""
-    mode: Literal["13-gram", "50-char", "overlap"] = "13-gram"
-    ngram: int | None = Field(None, ge=2, le=64)
-    """overlap: words a window; 8."""
-    threshold: float | None = Field(None, gt=0.0, le=1.0)
-    """overlap: the share of an item's windows that a document holds to be dropped; 0.7."""
-    shortest: int | None = Field(None, ge=1)
-    """Items with fewer words (8), or letters and digits (50-char: 25), are not looked for."""
-    samples: int | None = Field(None, ge=1)
-    """50-char: random windows an item; by default all. GPT-4's report: 3."""
-    seed: int = Field(0, ge=0)
-    max_hits: int | None = Field(None, ge=1)
-    """Windows found in more documents are ignored. GPT-3: 10, in a corpus without copies."""
-    max_items: int | None = Field(100, ge=1)
-    """Windows that more items share are instructions and templates, and are ignored."""
-    action: Literal["drop", "cut"] = "drop"
-    context: int = Field(200, ge=0, le=100_000)
-    """cut: characters that go on either side of a match (GPT-3: 200)."""
-    min_piece: int = Field(200, ge=0)
-    """cut: shorter pieces between cuts go too (GPT-3: 200 characters)."""
-    max_pieces: int = Field(10, ge=1)
-    """cut: documents that fall into more pieces are dropped (GPT-3: 10)."""
+    evals: tuple[str, ...] = Field(
+        min_length=1,
+        description=(
+            "Files of evaluation items, as FILE or NAME=FILE: JSON lines, a JSON array, "
+            "parquet, or text with one item a line."
+        ),
+    )
+    fields: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Fields whose strings make the text of an item, in order. Without a value the "
+            "field `text`, else all strings of a row but `id`."
+        ),
+    )
+    mode: Literal["13-gram", "50-char", "overlap"] = Field(
+        "13-gram",
+        description=(
+            "How items are compared with documents: `13-gram` as GPT-3 (Brown et al. 2020, "
+            "appendix C), `50-char` as GPT-4 (technical report, appendix C), `overlap` as "
+            "PaLM (Chowdhery et al. 2022, section 8)."
+        ),
+    )
+    ngram: int | None = Field(
+        None,
+        ge=2,
+        le=64,
+        description=(
+            "Words in a window, for mode `overlap`; without a value 8 (Chowdhery et al. "
+            "2022, section 8)."
+        ),
+    )
+    threshold: float | None = Field(
+        None,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "Share of an item's windows that a document must hold to be contaminated, for "
+            "mode `overlap`; without a value 0.7 (Chowdhery et al. 2022, section 8)."
+        ),
+    )
+    shortest: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Least length of an item that is looked for, in words, or in letters and digits"
+            " for mode `50-char`. Without a value 8 words, or 25 letters and digits."
+        ),
+    )
+    samples: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Number of random windows of an item that are looked for, for mode `50-char` (3"
+            " in GPT-4's technical report). Without a value all are."
+        ),
+    )
+    seed: int = Field(0, ge=0, description="Seed of the random windows.")
+    max_hits: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Largest number of documents that may hold a window before it is ignored (10 in"
+            " Brown et al. 2020, in a corpus without copies). Without a value none is "
+            "ignored."
+        ),
+    )
+    max_items: int | None = Field(
+        100,
+        ge=1,
+        description=(
+            "Largest number of items that may share a window before it is ignored as an "
+            "instruction or a template. With null none is ignored."
+        ),
+    )
+    action: Literal["drop", "cut"] = Field(
+        "drop",
+        description=(
+            "What happens to a contaminated document: `drop` removes it, `cut` removes its "
+            "matches and their context."
+        ),
+    )
+    context: int = Field(
+        200,
+        ge=0,
+        le=100_000,
+        description=(
+            "Characters that are cut on either side of a match, for action `cut` (Brown et "
+            "al. 2020, appendix C)."
+        ),
+    )
+    min_piece: int = Field(
+        200,
+        ge=0,
+        description=(
+            "Least number of characters of a piece between two cuts; shorter pieces are cut"
+            " too (Brown et al. 2020, appendix C)."
+        ),
+    )
+    max_pieces: int = Field(
+        10,
+        ge=1,
+        description=(
+            "Largest number of pieces that a document may fall into; it is dropped above "
+            "(Brown et al. 2020, appendix C)."
+        ),
+    )
 
     _windows: Any = PrivateAttr(default=None)
     _search: Any = PrivateAttr(default=None)
@@ -195,7 +209,7 @@ class Decontaminate(Removal):
         self._search = self._cut().search
 
     def forecast(self) -> list[str]:
-        from curate.dedup.decontaminate.report import said_of_sets
+        from curate.dedup.decontaminate.resolve import said_of_sets
 
         return [f"{self.label}: {line}" for line in said_of_sets(self.windows())]
 
@@ -218,8 +232,7 @@ class Decontaminate(Removal):
         )
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        from curate.dedup.decontaminate.report import write
-        from curate.dedup.decontaminate.resolve import decide
+        from curate.dedup.decontaminate.resolve import decide, write_report
         from curate.disk.atomic import clear_temporary
 
         clear_temporary(sketches.folder)
@@ -228,11 +241,13 @@ class Decontaminate(Removal):
             sketches, self.windows(), self.method, threshold, self.max_hits, self.action == "cut"
         )
         (name,) = self.leaves()
-        return found | write(sketches, self.windows(), sketches.folder / name, self.max_hits)
+        return found | write_report(sketches, self.windows(), sketches.folder / name, self.max_hits)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         if self.action == "drop":
             mask, similarity, partner = dropped(docs, decisions)
             threshold = self.threshold or THRESHOLD if self.mode == "overlap" else None
             return docs.drop(mask, "contaminated", similarity, threshold, partner)
+        from curate.dedup.decontaminate.cuts import cut_passages
+
         return cut_passages(docs, decisions, self.min_piece, self.max_pieces)

@@ -1,8 +1,10 @@
-"""Candidates in the order in which copies are preferred, and their ids.
+"""Candidates, the documents that share a bucket, in the order in which copies are preferred.
 
-Tasks read the candidates' sketches. The order is DuckDB's, by a sort that spills, in one process.
-Ids are kept in that order, one after the other in a file, so that id number k is found without a
-join.
+The order is DuckDB's, by a sort that spills, in one process. A candidate has two numbers: c, its
+position among the candidates as sketches arrive, and k, its position in the order of preference.
+Ids are kept in the order of k, one after the other in a file, so that id number k is read without a
+join. Buckets are then rewritten in terms of k, so that nothing after depends on the order of the
+input; where pairs are verified they are also cut into parts.
 """
 
 from __future__ import annotations
@@ -16,13 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.arrays import map_array, new_array, unmap
-from curate.corpus.shuffle.candidates import Picked, picked
+from curate.corpus.shuffle.arrays import count_up, load_array, map_array, new_array, unmap
+from curate.corpus.shuffle.buckets import bucket_files, chunks
+from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
+from curate.corpus.shuffle.candidates import BITS, Picked, number_of, ones_before, picked
 from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
+from curate.dedup.minhash.components import flatten, union
 from curate.disk.atomic import replacing
-from curate.disk.database import paths_literal
+from curate.disk.database import arrow_batches, paths_literal
 from curate.text.buffers import as_large_string, text_array, text_buffers
 from kernel_cache import njit
 
@@ -94,7 +99,7 @@ def write_candidates(
         k = total = 0
         source = f"read_parquet({paths_literal(row_files(folder, len(found)))})"
         query = f"SELECT c, id FROM {source} ORDER BY {survivors.preference(policy)}"
-        for batch in arrow_batches(sketches.connection.sql(query)) if count else ():
+        for batch in arrow_batches(sketches.connection.sql(query), BATCH) if count else ():
             order[batch.column(0).to_numpy()] = np.arange(k, k + len(batch), dtype=np.uint32)
             data, offsets = text_buffers(as_large_string(batch.column(1)))
             names.write(data[offsets[0] : offsets[-1]].data)
@@ -123,12 +128,6 @@ def all_rows(folder: Path, pieces: int) -> Iterator[pa.RecordBatch]:
         yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
 
-def arrow_batches(relation: Any) -> Iterator[pa.RecordBatch]:
-    """The result of a DuckDB query, a batch at a time."""
-    modern = hasattr(relation, "to_arrow_reader")  # else a DuckDB of 2025 or before
-    yield from relation.to_arrow_reader(BATCH) if modern else relation.fetch_arrow_reader(BATCH)
-
-
 class Ids:
     """The candidates' ids by k, from files that are mapped into memory."""
 
@@ -149,3 +148,135 @@ class Ids:
 def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:
     """The array with nulls where `mask` is set."""
     return pc.if_else(pa.array(~mask), array, pa.scalar(None, array.type))
+
+
+SMALL = 24  # members that are sorted by insertion
+
+
+@njit(cache=True, nogil=True)
+def renumber(members, sizes, bits, before, order):
+    """Members, document numbers, become order[c] in place, ascending within their buckets."""
+    begin = np.int64(0)
+    for size in sizes:
+        for i in range(begin, begin + size):
+            members[i] = order[number_of(members[i], bits, before)]
+        if size > SMALL:
+            members[begin : begin + size].sort()
+        else:
+            for i in range(begin + 1, begin + size):
+                k, j = members[i], i
+                while j > begin and members[j - 1] > k:
+                    members[j] = members[j - 1]
+                    j -= 1
+                members[j] = k
+        begin += size
+
+
+def write_ordered(folder: Path, buckets: Path, pieces: int, order: np.ndarray) -> dict[str, Any]:
+    """Phase `ordered`: the same buckets in terms of k, in one piece. order: uint32[candidates], k
+    of each c."""
+    bits = np.fromfile(buckets / BITS, np.uint64)
+    before = ones_before(bits)
+    ((members_path, sizes_path),) = bucket_files(folder, 1)
+    with members_path.open("wb") as members, sizes_path.open("wb") as sizes:
+        for mine, counts in chunks(bucket_files(buckets, pieces)):
+            renumber(mine, counts, bits, before, order)
+            members.write(mine.data)
+            sizes.write(counts.data)
+    return {}
+
+
+PART = 100_000  # candidates of a part that are aimed at
+MOST_PARTS = 4096  # of an even corpus; each part reads of every group of sketch files
+PLACES, BEGINS = "places.u32", "begins.i64"
+
+
+@njit(cache=True, nogil=True)
+def join(members, sizes, bits, before, parent):
+    """Joins the trees of the members of each bucket. members: document numbers; parent: uint32 by
+    c, changed in place."""
+    begin = np.int64(0)
+    for size in sizes:
+        head = np.uint32(number_of(members[begin], bits, before))
+        for i in range(begin + 1, begin + size):
+            union(parent, head, np.uint32(number_of(members[i], bits, before)))
+        begin += size
+
+
+@njit(cache=True, nogil=True)
+def part_components(root, most, part):
+    """int64[parts + 1]: before how many candidates each part begins. root: uint32 by c, flat;
+    part: uint32 by c, made here: that of its component. Components fill parts in order of their
+    roots; a part holds up to `most` candidates, or one component alone."""
+    part[:] = 0
+    for c in range(len(root)):
+        part[root[c]] += 1
+    sizes = [np.int64(0)]  # of the parts
+    for c in range(len(root)):
+        r = root[c]
+        if r != c:
+            part[c] = part[r]
+            continue
+        if sizes[-1] and sizes[-1] + part[c] > most:
+            sizes.append(np.int64(0))
+        sizes[-1] += part[c]
+        part[c] = len(sizes) - 1
+    begins = np.zeros(len(sizes) + 1, np.int64)
+    for p in range(len(sizes)):
+        begins[p + 1] = begins[p] + sizes[p]
+    return begins
+
+
+@njit(cache=True, nogil=True)
+def place_candidates(order, part, begins, by_k, place):
+    """Puts into place[c] the number of c when candidates are ordered by part, then by k = order[c].
+    by_k: uint32 of any values."""
+    following = begins.copy()
+    for c in range(len(order)):
+        by_k[order[c]] = c
+    for k in range(len(order)):
+        c = by_k[k]
+        place[c] = following[part[c]]
+        following[part[c]] += 1
+
+
+def write_parts(
+    folder: Path, buckets: Path, pieces: int, order: np.ndarray, most: int | None = None
+) -> dict[str, Any]:
+    """Phase `ordered` where matches are verified: the places of candidates by c, where each part
+    begins among them, and the buckets in terms of places, a slice a part.
+
+    order: uint32[candidates], k of each c. Within a part places are in the order of k, so all that
+    is decided by the lesser of two k is decided by places as well.
+    """
+    count = len(order)
+    most = max(most or PART, -(-count // MOST_PARTS))
+    bits = load_array(buckets / BITS, np.uint64)
+    before = ones_before(bits)
+    files = bucket_files(buckets, pieces)
+    place, begins = order, np.array([0, count])
+    if count > most:
+        parent = new_array(count, np.uint32, folder)
+        count_up(parent)
+        for members, sizes in chunks(files):
+            join(members, sizes, bits, before, parent)
+        flatten(parent)
+        part, place = new_array(count, np.uint32, folder), new_array(count, np.uint32, folder)
+        begins = part_components(parent, most, part)
+        place_candidates(order, part, begins, parent, place)
+    place.tofile(folder / PLACES)
+    begins.tofile(folder / BEGINS)
+    writer = SliceWriter(SliceFiles.within(folder, "buckets"), len(begins) - 1)
+    for members, sizes in chunks(files):
+        renumber(members, sizes, bits, before, place)
+        ends = np.cumsum(sizes, dtype=np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), ends])
+        mine = parts_of(members[offsets[:-1]], begins)
+        writer.add(mine, sizes[:, None], 4 * offsets, members.view(np.uint8))
+    writer.close()
+    return {"parts": len(begins) - 1}
+
+
+def parts_of(places: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The part that each place is in."""
+    return np.searchsorted(begins, places, "right") - 1

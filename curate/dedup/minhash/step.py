@@ -16,8 +16,14 @@ from pydantic import Field, model_validator
 
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
-from curate.dedup.minhash.presets import PRESETS, curve_text, midpoint
-from curate.dedup.minhash.text import normal_form, shingle_sets
+from curate.dedup.minhash.banding import (
+    PERMUTATIONS,
+    PRESETS,
+    curve_text,
+    least_error,
+    midpoint,
+    with_recall,
+)
 from curate.dedup.step import DedupStep, dropped
 from curate.documents.documents import Documents
 from curate.text.buffers import as_large_string, text_buffers
@@ -42,32 +48,120 @@ class DedupMinhash(DedupStep):
     name: ClassVar[str] = "dedup_minhash"
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
 
-    preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = "fineweb"
-    """Sets bands and rows, nothing else."""
-    bands: int | None = Field(None, ge=1, le=10_000)
-    rows: int | None = Field(None, ge=1, le=1_000)
-    threshold: float | None = Field(None, gt=0.0, lt=1.0)
-    """Chooses bands and rows instead of a preset, for pairs of that Jaccard similarity."""
-    recall: float | None = Field(None, gt=0.0, lt=1.0)
-    """Least probability that a pair at the threshold shares a band; without it, false positives
-    and false negatives are weighed, as datasketch does."""
-    permutations: int | None = Field(None, ge=1, le=10_000)
-    """How many hashes bands and rows may take, with a threshold: 128."""
-    false_positive_weight: float | None = Field(None, gt=0.0, lt=1.0)
-    """With a threshold and without recall: 0.5; false negatives weigh the rest of 1."""
-    shingle: Literal["word", "char", "byte"] | None = None
-    """Units of a shingle; words by default (grapheme clusters in scripts without spaces)."""
-    ngram: int | None = Field(None, ge=1, le=1_000)
-    """Units a shingle: by default 5 words, 9 characters or 16 bytes."""
-    normalize: Literal["lower", "datatrove"] = "lower"
-    """datatrove: also numbers as 0, no punctuation, no accents."""
-    verify: float | None = Field(None, gt=0.0, le=1.0)
-    """Least Jaccard similarity of the sets of shingles; without it, sharing a band decides."""
-    verify_by: Literal["shingles", "signature"] = "shingles"
-    """shingles: the similarity is exact; signature: it is an estimate from the signature's bits."""
-    bits: int | None = Field(None, ge=1, le=32)
-    """Bits of each value of the signature that are kept for the estimate: 32."""
-    seed: int = Field(1, ge=0, lt=2**32)
+    preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(
+        "fineweb",
+        description=(
+            "A published number of bands and rows, and nothing else: `fineweb` has 14 bands"
+            " of 8 rows (Penedo et al. 2024), `lee2022` and `refinedweb` 450 of 20 (Lee et "
+            "al. 2022, Penedo et al. 2023), `dclm` 93 of 15 (Li et al. 2024)."
+        ),
+    )
+    bands: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description=(
+            "Number of bands of a signature; without a value that of the preset. More bands"
+            " find more pairs."
+        ),
+    )
+    rows: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description=(
+            "Hash values in a band; without a value those of the preset. More rows find "
+            "fewer pairs of low similarity."
+        ),
+    )
+    threshold: float | None = Field(
+        None,
+        gt=0.0,
+        lt=1.0,
+        description=(
+            "Jaccard similarity from which on pairs should be found; it chooses bands and "
+            "rows in place of a preset (Zhu, datasketch's MinHashLSH)."
+        ),
+    )
+    recall: float | None = Field(
+        None,
+        gt=0.0,
+        lt=1.0,
+        description=(
+            "Least probability that a pair at the threshold shares a band. Without a value "
+            "false positives and false negatives are weighed, as datasketch does."
+        ),
+    )
+    permutations: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description=(
+            "Hash values that bands and rows may take together, where a threshold chooses "
+            "them; without a value 128, as in datasketch."
+        ),
+    )
+    false_positive_weight: float | None = Field(
+        None,
+        gt=0.0,
+        lt=1.0,
+        description=(
+            "Weight of false positives where a threshold chooses bands and rows without a "
+            "recall; without a value 0.5. False negatives have the rest of 1."
+        ),
+    )
+    shingle: Literal["word", "char", "byte"] | None = Field(
+        None,
+        description=(
+            "Units of a shingle: words (grapheme clusters in scripts without spaces), "
+            "characters or bytes. Without a value they are words."
+        ),
+    )
+    ngram: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description=(
+            "Units in a shingle. Without a value 5 words, 9 characters (Rajaraman and "
+            "Ullman, Mining of Massive Datasets, 3.2.2) or 16 bytes."
+        ),
+    )
+    normalize: Literal["lower", "datatrove"] = Field(
+        "lower",
+        description=(
+            "Normal form of texts before shingles are taken: `lower` folds case; "
+            "`datatrove` also turns numbers to 0 and removes punctuation and accents "
+            "(DataTrove, utils/text.py)."
+        ),
+    )
+    verify: float | None = Field(
+        None,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "Least Jaccard similarity of the sets of shingles of two documents that share a"
+            " band. Without a value sharing a band makes them near duplicates."
+        ),
+    )
+    verify_by: Literal["shingles", "signature"] = Field(
+        "shingles",
+        description=(
+            "How the similarity of a candidate pair is verified: `shingles` is exact, "
+            "`signature` estimates it from the bits of the signatures (Li and König 2010)."
+        ),
+    )
+    bits: int | None = Field(
+        None,
+        ge=1,
+        le=32,
+        description=(
+            "Bits of each hash value that are kept for the estimate by signatures; without "
+            "a value 32."
+        ),
+    )
+    seed: int = Field(
+        1, ge=0, lt=2**32, description="Seed of the permutations, as datasketch takes it."
+    )
 
     @model_validator(mode="after")
     def _belong_together(self) -> DedupMinhash:
@@ -125,13 +219,11 @@ class DedupMinhash(DedupStep):
     def banding(self) -> tuple[int, int]:
         """(bands, rows) in force."""
         if self.threshold is not None:
-            from curate.dedup.minhash import presets as choice
-
-            permutations = self.permutations or choice.PERMUTATIONS
+            permutations = self.permutations or PERMUTATIONS
             if self.recall is not None:
-                return choice.with_recall(self.threshold, self.recall, permutations)
+                return with_recall(self.threshold, self.recall, permutations)
             weight = self.false_positive_weight or 0.5
-            return choice.least_error(self.threshold, permutations, weight)
+            return least_error(self.threshold, permutations, weight)
         bands, rows = PRESETS[self.preset]
         return self.bands or bands, self.rows or rows
 
@@ -156,12 +248,14 @@ class DedupMinhash(DedupStep):
 
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(uint32[rows, permutations], int64[rows] shingles) of texts."""
-        from curate.dedup.minhash import kernel
+        from curate.dedup.minhash import signatures
 
         bands, rows = self.banding
-        data, offsets = text_buffers(normal_form(text, self.normalize, self._unit))
-        a, b = kernel.permutations(bands * rows, self.seed)
-        return kernel.text_signatures(kernel.KINDS[self._unit], data, offsets, self._size, a, b)
+        data, offsets = text_buffers(signatures.normal_form(text, self.normalize, self._unit))
+        a, b = signatures.permutations(bands * rows, self.seed)
+        return signatures.text_signatures(
+            signatures.KINDS[self._unit], data, offsets, self._size, a, b
+        )
 
     def shingling(self) -> dict[str, Any]:
         """What `shingle_sets` needs, as JSON has it."""
@@ -169,10 +263,12 @@ class DedupMinhash(DedupStep):
 
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+        from curate.dedup.minhash.signatures import shingle_sets
+
         return shingle_sets(text, **self.shingling())
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.minhash.kernel import band_keys
+        from curate.dedup.minhash.signatures import band_keys, pack
 
         bands, rows = self.banding
         text = as_large_string(pc.fill_null(docs.text, ""))
@@ -183,8 +279,6 @@ class DedupMinhash(DedupStep):
             **survivors.columns(docs, self.survivor, self.label),
         }
         if self.kept_bits:
-            from curate.dedup.minhash.bits import pack
-
             columns["signature"] = binary_rows(pack(signature, self.kept_bits), count > 0)
         elif self.verify is not None:
             columns["text"] = text  # smaller than its shingles, which candidates alone need

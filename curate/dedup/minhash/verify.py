@@ -24,12 +24,18 @@ from curate.corpus.shuffle.candidates import Picked
 from curate.corpus.shuffle.partitions import fixed_rows
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.dedup.minhash.bits import equal_values, estimated
-from curate.dedup.minhash.decisions import SIMILARITY
-from curate.dedup.minhash.forest import NONE, clear_roots, find, flatten, union
-from curate.dedup.minhash.parts import BEGINS, PLACES, parts_of
-from curate.dedup.minhash.stars import PARTNERS, ROOTS
-from curate.dedup.minhash.text import shingle_sets
+from curate.dedup.minhash.candidates import BEGINS, PLACES, parts_of
+from curate.dedup.minhash.components import (
+    NONE,
+    PARTNERS,
+    ROOTS,
+    SIMILARITY,
+    clear_roots,
+    find,
+    flatten,
+    union,
+)
+from curate.dedup.minhash.signatures import equal_values, estimated, shingle_sets
 from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
 from curate.text.buffers import as_large_string

@@ -1,4 +1,4 @@
-"""Passages of documents and the keys under which they are compared.
+"""Passages of documents, the keys under which they are compared, and both as values of a sketch.
 
 A passage is a run of pieces (lines, or sentences). A unit names the pieces, how many of them make a
 passage, and the folding of a piece before it is hashed; another unit is another entry of UNITS.
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from curate.dedup.hashes import digests
 from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
@@ -21,6 +23,7 @@ from kernel_cache import njit
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
+
 
 DEFAULT_HASH = "murmur3-128"
 TOO_LARGE = 1 << 32  # bytes of a document
@@ -206,3 +209,37 @@ def passages(
     for row in np.flatnonzero(without).tolist():
         written[pieces.rows[row] : pieces.rows[row + 1]] = False
     return Passages(*_spans(pieces.rows, offsets, pieces.start, pieces.end, keys, written, span))
+
+
+KEY_BYTES = 16
+
+
+def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
+    """values: [passages, 2] as one value a document; rows: int64[documents + 1]."""
+    data = np.ascontiguousarray(values)
+    width = data.dtype.itemsize * 2
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(rows * width)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(rows) - 1, buffers)
+
+
+def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
+    """What was packed: (values: dtype[passages, 2], rows: int64[documents + 1])."""
+    width = np.dtype(dtype).itemsize * 2
+    if len(column) == 0:
+        return np.empty((0, 2), dtype), np.zeros(1, np.int64)
+    _, offsets, data = column.buffers()
+    at = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+    first, stop = int(at[0]), int(at[-1])
+    if first == stop:
+        return np.empty((0, 2), dtype), np.zeros(len(column) + 1, np.int64)
+    count = (stop - first) // (width // 2)
+    values = np.frombuffer(data, dtype, count, first).reshape(-1, 2)
+    return values, (at - first) // width
+
+
+def passages_about(metadata: pq.FileMetaData) -> int:
+    """About how many passages a file of sketches holds, by its footer alone."""
+    at = metadata.schema.names.index("keys")
+    groups = range(metadata.num_row_groups)
+    size = sum(metadata.row_group(g).column(at).total_uncompressed_size for g in groups)
+    return max(metadata.num_rows, size // KEY_BYTES)

@@ -22,9 +22,8 @@ from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, wri
 from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.shuffle.tasks import Group, groups, read_slice, run_tasks, write_slices
 from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.dedup.passages.packed import passages_about
-from curate.dedup.passages.preferred import Runs, ranks
-from curate.dedup.passages.rows import member_files, row_files
+from curate.dedup.passages.keys import passages_about
+from curate.dedup.passages.rows import Runs, member_files, ranks, row_files
 from curate.dedup.passages.shared import find_shared, part_passages
 
 if TYPE_CHECKING:

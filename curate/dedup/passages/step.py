@@ -35,19 +35,61 @@ class DedupPassages(DedupStep):
     version: ClassVar[int] = 2  # sketches are packed
     free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
 
-    unit: Literal["line", "sentences", "paragraph"] = "line"
-    span: int | None = Field(None, ge=1, le=100)
-    """Sentences a passage; 3, as in the C4 paper."""
-    keep: Literal["one", "none"] = "one"
-    """`none`: a passage that stands in several documents goes from all of them (CCNet)."""
-    hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = "murmur3-128"
-    """What passages are compared by; CCNet has sha1-64."""
-    survivor: survivors.Survivor = "c4"
-    min_sentences: int | None = Field(None, ge=0)
-    """Documents that lost a passage and have fewer left are dropped: by default 3 (C4, DataTrove),
-    and no rule for paragraphs (CCNet)."""
-    min_words: int | None = Field(None, ge=0)
-    """The same for words: by default 50 for sentences (DataTrove) and no rule for the others."""
+    unit: Literal["line", "sentences", "paragraph"] = Field(
+        "line",
+        description=(
+            "The passages that are compared: `line` (C4's code, c4_utils.py), spans of "
+            "`sentences` (Raffel et al. 2020, section 2.2), or `paragraph`, a line in "
+            "CCNet's normal form (Wenzek et al. 2020, section 3.2)."
+        ),
+    )
+    span: int | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="Sentences in a passage; without a value 3 (Raffel et al. 2020, section 2.2).",
+    )
+    keep: Literal["one", "none"] = Field(
+        "one",
+        description=(
+            "How many copies of a passage stay: `one`, or `none`, which cuts a passage that"
+            " stands in several documents from all of them (CCNet)."
+        ),
+    )
+    hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = Field(
+        "murmur3-128",
+        description=(
+            "The hash that passages are compared by; the number is its size in bits. CCNet "
+            "has sha1-64."
+        ),
+    )
+    survivor: survivors.Survivor = Field(
+        "c4",
+        description=(
+            "Which document keeps its copy of a passage: `longest`, `newest`, `c4` (the "
+            "least md5 of the URL), `first` (the order of the inputs), `best:COLUMN` (the "
+            "highest number in a column) or `prefer-source:A,B` (the first source in the "
+            "list)."
+        ),
+    )
+    min_sentences: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Least number of sentences that must be left of a document that lost a passage;"
+            " it is dropped below. Without a value 3 (C4, DataTrove), and 0 for paragraphs "
+            "(CCNet)."
+        ),
+    )
+    min_words: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Least number of words that must be left of a document that lost a passage; it "
+            "is dropped below. Without a value 50 for sentences (DataTrove), and 0 "
+            "otherwise."
+        ),
+    )
 
     @model_validator(mode="after")
     def _span_is_of_sentences(self) -> DedupPassages:
@@ -87,8 +129,7 @@ class DedupPassages(DedupStep):
         return self.unit == "paragraph" and self.keep == "none"
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.passages.keys import passages
-        from curate.dedup.passages.packed import packed
+        from curate.dedup.passages.keys import packed, passages
 
         found = passages(docs, self.unit, self._span, self.hash, self._blank)
         columns = {

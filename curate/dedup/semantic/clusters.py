@@ -1,19 +1,24 @@
-"""Spherical k-means over the embeddings of a corpus (Dhillon and Modha 2001).
+"""Spherical k-means over the embeddings of a corpus, and the most similar pairs within clusters.
 
 Documents are unit vectors and so are centroids; a document belongs to the centroid of the largest
-cosine. Centroids are sums of whole numbers, then whole numbers again (see embeddings.py), so that
-the clusters are the same on any machine. That is why this is not scikit-learn's MiniBatchKMeans or
-faiss, which sum floats in the order of their threads; MiniBatchKMeans moreover is not spherical.
+cosine (Dhillon and Modha 2001). Centroids are sums of whole numbers, then whole numbers again (see
+matrix.py), so that the clusters are the same on any machine. That is why this is not scikit-learn's
+MiniBatchKMeans or faiss, which sum floats in the order of their threads; MiniBatchKMeans moreover
+is not spherical.
+
+SemDeDup (Abbas et al. 2023) compares within a cluster. Two documents on either side of a border are
+then never compared, so here a document is a member of its `nearest` clusters, and two are compared
+if they share one. Products of blocks of bounded size are exact.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
-from curate.dedup.semantic import embeddings
-from curate.dedup.semantic.embeddings import blocks, squares, whole_numbers
+from curate.dedup.semantic.matrix import ROWS, blocks, squares, whole_numbers
 from kernel_cache import njit
 
 PER_CLUSTER = 128  # sampled documents a centroid; faiss takes at most 256
@@ -69,9 +74,7 @@ def nearest_centroids(
     cosines = np.empty(len(rows))
     turned = np.ascontiguousarray(centroids.astype(np.float32).T)
     lengths = squares(centroids)
-    for which, block in blocks(
-        matrix, rows, max(1, min(embeddings.ROWS, SCORES // len(centroids)))
-    ):
+    for which, block in blocks(matrix, rows, max(1, min(ROWS, SCORES // len(centroids)))):
         values = np.empty((len(block), nearest), np.float32)
         largest(block @ turned, labels[which], values)
         both = squares(block) * lengths[labels[which, 0]]
@@ -103,3 +106,109 @@ def fit(matrix: np.ndarray, rows: np.ndarray, clusters: int, seed: int) -> np.nd
         centroids = np.where(moved.any(axis=1, keepdims=True), moved, centroids)[sizes > 0]
         before = (np.cumsum(sizes > 0) - 1)[labels]
     return centroids
+
+
+TALL, WIDE = 1024, 8192  # documents compared with documents at once
+
+
+@njit(cache=True, nogil=True)
+def row_keys(block):
+    """uint64[rows]: a hash of each row of block: int16[rows, size]."""
+    keys = np.empty(block.shape[0], np.uint64)
+    for i in range(block.shape[0]):
+        value = np.uint64(block.shape[1])
+        for j in range(block.shape[1]):
+            value = (value ^ np.uint64(block[i, j] + 32768)) * np.uint64(0x9E3779B97F4A7C15)
+            value ^= value >> np.uint64(29)
+        keys[i] = value
+    return keys
+
+
+@njit(cache=True, nogil=True)
+def best_before(products, first, second, squares, roots, members, rank, best, partner):
+    """Takes a block of products: float32[tall, wide] of members[first:] with members[second:] into
+    best: float64[documents] and partner: int64[documents].
+
+    members: int64[], rows of the matrix in order of preference; squares: float64[documents];
+    roots: float64[members], those of their squares; rank: int64[documents]. Of equally similar
+    partners the one preferred most.
+    """
+    for i in range(products.shape[0]):
+        mine = members[first + i]
+        top, at = 0.0, -1
+        for j in range(min(products.shape[1], first + i - second)):
+            score = products[i, j] / roots[second + j]
+            if score > top:
+                top, at = score, j
+        if at < 0:
+            continue
+        other = members[second + at]
+        similar = products[i, at] / np.sqrt(squares[mine] * squares[other])
+        if similar > best[mine] or (similar == best[mine] and rank[other] < rank[partner[mine]]):
+            best[mine], partner[mine] = similar, other
+
+
+def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """int64[rows]: of each of `rows` the one with the same vector that is preferred most.
+
+    Copies go no further than this: a template in a million pages costs no million squared.
+    """
+    keys = np.empty(len(rows), np.uint64)
+    for first in range(0, len(rows), ROWS):
+        keys[first : first + ROWS] = row_keys(matrix[rows[first : first + ROWS]])
+    order = np.lexsort((rank[rows], keys))
+    sorted_keys = keys[order]
+    starts = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
+    heads = rows[order][np.flatnonzero(starts)[np.cumsum(starts) - 1]] if len(rows) else rows
+    found = np.empty(len(rows), np.int64)
+    found[order] = heads
+    for first in range(0, len(rows), ROWS):
+        part = slice(first, first + ROWS)
+        unlike = (matrix[rows[part]] != matrix[found[part]]).any(axis=1)  # same hash only
+        found[part] = np.where(unlike, rows[part], found[part])
+    return found
+
+
+def members_of(
+    rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(members: int64[], rows cluster by cluster in order of preference; bounds: int64[clusters +
+    1], where each cluster that has any begins, and the end). Arguments as `highest` has them."""
+    cells, members = labels.reshape(-1), np.repeat(rows, labels.shape[1])
+    order = np.lexsort((rank[members], cells))
+    return members[order], np.flatnonzero(np.diff(cells[order], prepend=-1, append=-1))
+
+
+def highest(
+    matrix: np.ndarray, rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(float64[documents], int64[documents]): of each row of the matrix the highest cosine to one
+    that is preferred to it, and that one; 0 and -1 where there is none, or none above 0.
+
+    rows: int64[], those that are compared, and labels: int64[rows, nearest], their clusters;
+    rank: int64[documents], lower is preferred.
+    """
+    members, bounds = members_of(rows, labels, rank)
+    return within(matrix, np.arange(len(matrix)), members, bounds, rank)
+
+
+def within(
+    matrix: np.ndarray, rows: np.ndarray, members: np.ndarray, bounds: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `highest`, of a corpus that some rows of the matrix are: rows: int64[documents]; members,
+    bounds: of its clusters, as `members_of` gives them, and rank: by number in `rows`."""
+    best = np.zeros(len(rows))
+    partner = np.full(len(rows), -1)
+    lengths = np.zeros(len(rows))
+    for begin in range(0, len(rows), ROWS):
+        lengths[begin : begin + ROWS] = squares(matrix[rows[begin : begin + ROWS]])
+    for begin, end in pairwise(bounds.tolist()):
+        mine = members[begin:end]
+        roots = np.sqrt(lengths[mine])
+        for first in range(0, len(mine), TALL):
+            tall = matrix[rows[mine[first : first + TALL]]].astype(np.float32)
+            for second in range(0, first + len(tall), WIDE):
+                wide = matrix[rows[mine[second : min(second + WIDE, first + len(tall))]]]
+                products = tall @ wide.astype(np.float32).T
+                best_before(products, first, second, lengths, roots, mine, rank, best, partner)
+    return best, partner

@@ -20,7 +20,7 @@ import numpy as np
 
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.dedup.semantic import clusters, pairs
+from curate.dedup.semantic import clusters
 from curate.disk.atomic import TEMPORARY, replacing
 
 COSINES = 1 << 28  # to centroids, of a task: one or two seconds
@@ -107,12 +107,12 @@ def label_rows(task: Task) -> dict[str, Any]:
 def highest(
     matrix: Matrix, rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `pairs.highest`, by tasks."""
-    members, bounds = pairs.members_of(rows, labels, rank)
+    """As `clusters.highest`, by tasks."""
+    members, bounds = clusters.members_of(rows, labels, rank)
     sizes = np.diff(bounds)
     cuts = cut_evenly(sizes * (sizes + 1) // 2, PRODUCTS)
     if len(cuts) <= 2:
-        return pairs.highest(matrix.rows, rows, labels, rank)
+        return clusters.highest(matrix.rows, rows, labels, rank)
     best, partner = np.zeros(len(matrix.rows)), np.full(len(matrix.rows), -1)
     with matrix.given(members=members, bounds=bounds, rank=rank) as given:
         tasks = [
@@ -155,6 +155,6 @@ def compare_clusters(task: Task) -> dict[str, Any]:
     rows, here = np.unique(members, return_inverse=True)
     rank = _array(task, "rank")[rows]
     # As a corpus of these rows alone.
-    best, partner = pairs.within(matrix, rows, here, bounds - bounds[0], rank)
+    best, partner = clusters.within(matrix, rows, here, bounds - bounds[0], rank)
     known = np.flatnonzero(partner >= 0)
     return _keep(task, rows=rows[known], similarity=best[known], partner=rows[partner[known]])

@@ -1,25 +1,82 @@
-"""The embeddings of a whole corpus: one file of whole numbers, mapped into memory.
+"""The embeddings of a whole corpus: one file of rows of whole numbers, mapped into memory.
+
+A vector is scaled to length UNIT and rounded to whole numbers. Inner products of such vectors are
+whole numbers below 2^24, and so are all their partial sums (Cauchy and Schwarz), which float32
+holds exactly: a matrix product gives the same bits whatever the library, its threads, its blocks
+and the order of its sums. Clusters and similarities therefore depend on the vectors alone. Rounding
+moves a cosine by about 0.0001.
 
 Rows stand in the order of a hash of the ids, so that nothing depends on the order of arrival, and
-the first rows are a random sample. Hashed embeddings are made by tasks (embeddings_tasks.py); the
-basis is fitted here, and rows are put into their places.
+the first rows are a random sample. Hashed embeddings are made by tasks, a group of sketch files
+each; the basis is fitted in the caller, which puts rows into their positions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.dedup.semantic import embeddings_basis
-from curate.dedup.semantic.embeddings import BATCH, Counts, counts_of, whole_numbers
-from curate.dedup.semantic.embeddings_basis import Basis
+from curate.dedup.semantic import hashed
+from curate.dedup.semantic.hashed import Basis
 from curate.disk.atomic import clear_temporary, replacing
 from curate.disk.inside import remove
+
+UNIT = 4000
+BATCH = 1000  # documents whose sketches are read at once
+ROWS = 8192  # of the matrix that are looked at together
+
+
+class Counts(NamedTuple):
+    """Hashed counts of documents: int64[documents + 1], uint32[], uint16[]."""
+
+    offsets: np.ndarray
+    buckets: np.ndarray
+    counts: np.ndarray
+
+
+def whole_numbers(vectors: np.ndarray) -> np.ndarray:
+    """int16[rows, size]: vectors of length UNIT, rounded; what is no number, or 0, gives zeros."""
+    exact = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
+    exact = exact.astype(np.float64)
+    length = np.sqrt(np.einsum("ij,ij->i", exact, exact))[:, None]
+    scaled = exact * (UNIT / np.where(length > 0, length, 1.0))
+    # The contract of the products, see above.
+    assert vectors.shape[1] <= 8192
+    rounded: np.ndarray = np.rint(scaled).astype(np.int16)
+    return rounded
+
+
+def squares(block: np.ndarray) -> np.ndarray:
+    """float64[rows]: squared lengths of rows of whole numbers, exact."""
+    wide = block.astype(np.int64)
+    found: np.ndarray = np.einsum("ij,ij->i", wide, wide)
+    return found.astype(np.float64)
+
+
+def blocks(
+    matrix: np.ndarray, rows: np.ndarray, most: int | None = None
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """(which, float32 block) of rows: int64[], at most so many of them at a time."""
+    step = most or ROWS
+    for first in range(0, len(rows), step):
+        which = slice(first, min(first + step, len(rows)))
+        yield which, matrix[rows[which]].astype(np.float32)
+
+
+def counts_of(batch: pa.RecordBatch) -> Counts:
+    """The counts of sketches, from their columns buckets and counts."""
+    buckets, counts = batch.column("buckets"), batch.column("counts")
+    offsets = buckets.offsets.to_numpy()
+    span = slice(offsets[0], offsets[-1])
+    values = buckets.values.to_numpy()[span], counts.values.to_numpy()[span]
+    return Counts((offsets - offsets[0]).astype(np.int64), *values)
+
 
 # Hashed embeddings as tasks, a group of sketch files each: what the basis is fitted to, then
 # rows.
@@ -37,7 +94,7 @@ def frequencies(
     tasks, places = [], []
     for group in groups(sketches.files, GROUP):
         mine = place[group.first : group.first + group.rows]
-        sample = np.flatnonzero(mine < embeddings_basis.SAMPLE)
+        sample = np.flatnonzero(mine < hashed.SAMPLE)
         places.append(mine[sample])
         told = {"sample": sample.tolist(), "features": features, "folder": str(work)}
         tasks.append({**group.dump(), **told})
@@ -158,7 +215,7 @@ def hashed_basis(
         basis = Basis.load(earlier[0])
     else:
         df, sample = frequencies(sketches, _work(sketches), place, features)
-        basis = embeddings_basis.fit(df, len(place), sample, dimensions, residual, seed)
+        basis = hashed.fit(df, len(place), sample, dimensions, residual, seed)
     basis.save(own)
     return basis
 

@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import compare, embeddings
+from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as semantic_matrix
-from curate.dedup.semantic import pairs as semantic_pairs
 from curate.dedup.semantic.compare import Matrix
 from curate.disk.atomic import clear_temporary, replacing
 from curate.disk.database import literal
@@ -117,8 +116,8 @@ def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
 def _with_direction(matrix: np.ndarray) -> np.ndarray:
     """int64[]: rows that are not all zeros."""
     found = [
-        first + np.flatnonzero(matrix[first : first + embeddings.ROWS].any(axis=1))
-        for first in range(0, len(matrix), embeddings.ROWS)
+        first + np.flatnonzero(matrix[first : first + semantic_matrix.ROWS].any(axis=1))
+        for first in range(0, len(matrix), semantic_matrix.ROWS)
     ]
     return np.concatenate([np.empty(0, np.int64), *found])
 
@@ -139,7 +138,7 @@ def highest_similarities(
     rows = _with_direction(matrix.rows)
     count, size = matrix.rows.shape
     places = np.arange(count)
-    same = semantic_pairs.same_vectors(matrix.rows, rows, places if step.hard else rank)
+    same = semantic_clusters.same_vectors(matrix.rows, rows, places if step.hard else rank)
     heads = rows[same == rows]
     clusters = step.clusters or semantic_clusters.default_clusters(len(heads))
     centroids = np.zeros((0, size), np.int16)

@@ -23,7 +23,7 @@ from curate.dedup.step import DedupStep, dropped
 from curate.documents.documents import Documents
 
 if TYPE_CHECKING:
-    from curate.dedup.semantic.embeddings_model import Embedder
+    from curate.dedup.semantic.model import Embedder
 
 HASHED = "hashed"
 
@@ -40,30 +40,91 @@ class DedupSemantic(DedupStep):
         "clusters", "nearest", "epsilon", "prototypicality", "recluster", "seed"
     }  # fmt: skip
 
-    survivor: Annotated[str, AfterValidator(_policy)] = "longest"
-    """As for every dedup, or `hard`: the one farther from its centroid, as in SemDeDup's code."""
-    embedding: str = HASHED
-    """`hashed`, or the path of a model's folder: model.onnx with tokenizer.json, or one of
-    sentence-transformers."""
-    max_tokens: int = Field(512, ge=8, le=131_072)
-    """Tokens of a document that a model sees."""
-    features: int = Field(2**18, ge=2**8, le=2**26)
-    """hashed: buckets of words and pairs of words."""
-    dimensions: int = Field(128, ge=1, le=2048)
-    """hashed: of the SVD."""
-    residual: int = Field(64, ge=0, le=2048)
-    """hashed: dimensions for what the SVD leaves; 0: plain latent semantic analysis."""
-    clusters: int | None = Field(None, ge=1, le=1_000_000)
-    """By default the square root of the documents, and at most 50,000 documents a cluster."""
-    nearest: int = Field(2, ge=1, le=16)
-    """Clusters that a document is compared in: 1 is SemDeDup, 2 mends the borders."""
-    epsilon: float = Field(0.07, gt=0.0, lt=1.0)
-    """A cosine above 1 - epsilon is a duplicate."""
-    prototypicality: float | None = Field(None, gt=0.0, le=1.0)
-    """D4: the share of the rest that stays; without it, SemDeDup alone."""
-    recluster: bool = True
-    """Cluster the rest anew before prototypes are chosen, as D4 does."""
-    seed: int = Field(1, ge=0, lt=2**32)
+    survivor: Annotated[str, AfterValidator(_policy)] = Field(
+        "longest",
+        description=(
+            "Which document of similar ones stays: a policy of every dedup (`longest`, "
+            "`newest`, `c4`, `first`, `best:COLUMN`, `prefer-source:A,B`), or `hard`, the "
+            "one farther from its centroid (SemDeDup's code)."
+        ),
+    )
+    embedding: str = Field(
+        HASHED,
+        description=(
+            "The embedding: `hashed` (TF-IDF and an SVD, without a model), or the path of a"
+            " model's folder, which holds model.onnx with tokenizer.json or is one of "
+            "sentence-transformers."
+        ),
+    )
+    max_tokens: int = Field(
+        512,
+        ge=8,
+        le=131_072,
+        description="Tokens of a document that a model sees; the rest is cut.",
+    )
+    features: int = Field(
+        2**18,
+        ge=2**8,
+        le=2**26,
+        description="Buckets that words and pairs of words are hashed into, for hashed embeddings.",
+    )
+    dimensions: int = Field(
+        128, ge=1, le=2048, description="Dimensions of the SVD, for hashed embeddings."
+    )
+    residual: int = Field(
+        64,
+        ge=0,
+        le=2048,
+        description=(
+            "Dimensions for what the SVD leaves of a document, for hashed embeddings; 0 is "
+            "plain latent semantic analysis (Deerwester et al. 1990)."
+        ),
+    )
+    clusters: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description=(
+            "Number of clusters. Without a value the square root of the number of "
+            "documents, and more where a cluster would have over 50,000 documents."
+        ),
+    )
+    nearest: int = Field(
+        2,
+        ge=1,
+        le=16,
+        description=(
+            "Number of nearest clusters in which a document is compared: 1 is SemDeDup, 2 "
+            "also finds pairs on either side of a border."
+        ),
+    )
+    epsilon: float = Field(
+        0.07,
+        gt=0.0,
+        lt=1.0,
+        description=(
+            "Distance below which two documents are duplicates: their cosine is above 1 - "
+            "epsilon (Abbas et al. 2023)."
+        ),
+    )
+    prototypicality: float | None = Field(
+        None,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "Share of the remaining documents that stay when the most prototypical ones are"
+            " dropped too (D4, Tirumala et al. 2023). Without a value none of them is "
+            "dropped."
+        ),
+    )
+    recluster: bool = Field(
+        True,
+        description=(
+            "Cluster the remaining documents anew before the most prototypical ones are "
+            "chosen, as D4 does."
+        ),
+    )
+    seed: int = Field(1, ge=0, lt=2**32, description="Seed of the centroids and of the SVD.")
     _embedder: Embedder | None = PrivateAttr(default=None)
 
     @property
@@ -89,7 +150,7 @@ class DedupSemantic(DedupStep):
     def resources(self) -> list[str]:
         if self.hashed:
             return []
-        from curate.dedup.semantic.embeddings_model import model_files
+        from curate.dedup.semantic.model import model_files
 
         return [str(path) for path in model_files(Path(self.embedding), self.label)]
 
@@ -114,7 +175,7 @@ class DedupSemantic(DedupStep):
 
     def open(self) -> None:
         if not self.hashed:
-            from curate.dedup.semantic.embeddings_model import load
+            from curate.dedup.semantic.model import load
 
             self._embedder = load(Path(self.embedding), self.max_tokens, self.label)
 
@@ -125,7 +186,7 @@ class DedupSemantic(DedupStep):
                 self.open()
             assert self._embedder is not None
             return pa.table({"vector": self._embedder.column(docs.text), **order})
-        from curate.dedup.semantic.embeddings_hashed import hashed_counts
+        from curate.dedup.semantic.hashed import hashed_counts
         from curate.text.words import words
 
         table = words(docs)

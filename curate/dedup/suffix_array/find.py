@@ -1,6 +1,6 @@
-"""The regions of a corpus: its anchors are counted, then windows that may stand twice are passed.
+"""Regions of a corpus: its anchors are counted, then windows that may stand twice are marked.
 
-Passing is a task a group of sketch files, over one table of counts. The regions of groups are put
+Marking is a task a group of sketch files, over one table of counts. The regions of groups are put
 one behind the other, as of one group.
 """
 
@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.dedup.suffix_array import decide
-from curate.dedup.suffix_array.regions import Regions, RegionsWriter, preferred
 from curate.dedup.suffix_array.sort import REGIONS, TEXT, Mapped
+from curate.dedup.suffix_array.windows import Regions, RegionsWriter, preferred
 from curate.disk.atomic import clear_temporary, replacing
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
@@ -220,7 +219,7 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
     if step.survivor == "first":
         path.replace(work / TEXT)
     else:
-        rank, text = decide.ranks(sketches.connection), Mapped(path, dtype_of(work)).values
+        rank, text = ranks(sketches.connection), Mapped(path, dtype_of(work)).values
         arrived = preferred(arrived, rank, text, work / TEXT)
         path.unlink()
     arrived.save(done)
@@ -229,6 +228,12 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
         for path in found_files(work, task.part):
             path.unlink(missing_ok=True)
     return arrived
+
+
+def ranks(db: Any) -> np.ndarray:
+    """int64[documents]: the rank of each document by its number."""
+    found: np.ndarray = db.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()["rank"]
+    return found
 
 
 def _bytes(metadata: pq.FileMetaData) -> int:

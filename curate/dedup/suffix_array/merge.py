@@ -19,10 +19,9 @@ import numpy as np
 
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.dedup.suffix_array.ranges import Passages, join, passages
-from curate.dedup.suffix_array.regions import Regions
+from curate.dedup.suffix_array.passages import Passages, join, passages
 from curate.dedup.suffix_array.sort import SAME, Mapped, Orders, RegionText
-from curate.dedup.suffix_array.windows import order_of, same_window, window_end
+from curate.dedup.suffix_array.windows import Regions, order_of, same_window, window_end
 from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit

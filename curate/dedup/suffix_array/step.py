@@ -18,13 +18,10 @@ from pydantic import Field, PrivateAttr, model_validator
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep
-from curate.dedup.suffix_array.windows import continues
-from curate.documents.documents import NUMBER, Documents
+from curate.documents.documents import Documents
 from curate.errors import RunFailed
 from curate.steps.contracts import digest
 from curate.text.buffers import text_buffers
-from curate.text.unicode import space_bytes
-from kernel_cache import njit
 
 # Documents as tokens of a given tokenizer, with the bytes that each token stands for.
 
@@ -36,8 +33,8 @@ class Encoder:
 
     def __init__(self, path: Path) -> None:
         """RunFailed where the file is no tokenizer."""
-        from tokenize_kit.encode.load import load_tokenizer
         from tokenize_kit.errors import TokenizerError
+        from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
         try:
             self._tokenizer = load_tokenizer(path)
@@ -76,67 +73,6 @@ class Encoder:
         }
 
 
-# What decisions on passages do to documents: marks on bytes, and what is left of the text.
-
-# Marks: one more than their places in suffix_array.RULES.
-GLOBAL, LOCAL = 1, 2
-
-
-@njit(cache=True, nogil=True)
-def _mark(offsets, rows, start, end, local, mark):
-    base = offsets[0]
-    for s in range(len(rows)):
-        at = offsets[rows[s]] - base
-        size = offsets[rows[s] + 1] - offsets[rows[s]]
-        a, z = max(start[s], 0), min(end[s], size)
-        for i in range(at + a, at + z):
-            mark[i] = LOCAL if local[s] and mark[i] != GLOBAL else GLOBAL
-
-
-@njit(cache=True, nogil=True)
-def _left(data, offsets, rows, mark, cut, chars, written):
-    base = offsets[0]
-    for r in rows:
-        i, stop = offsets[r], offsets[r + 1]
-        while i < stop:
-            if mark[i - base]:
-                cut[r] += 1
-                i += 1
-                continue
-            n = space_bytes(data, i, stop)
-            if n == 0:
-                written[r] = True
-                n = 1
-            for k in range(i, i + n):
-                chars[r] += not continues(data[k])
-            i += n
-
-
-def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(mark: uint8[bytes of the batch], GLOBAL or LOCAL where a decision cuts, else 0; rows:
-    int64[], those with a cut)."""
-    _, offsets = docs.buffers()
-    mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
-    gone = decisions.filter(decisions["drop"])
-    rows = np.searchsorted(docs.table[NUMBER].to_numpy(), gone["n"].to_numpy())
-    start, end = gone["span_start"].to_numpy(), gone["span_end"].to_numpy()
-    local = gone["local"].to_numpy(zero_copy_only=False) if len(gone) else np.empty(0, np.bool_)
-    _mark(offsets, rows, start, end, local, mark)
-    return mark, np.unique(rows)
-
-
-def left_over(
-    docs: Documents, mark: np.ndarray, rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
-    bool[rows], whether one of them is no white space) of the rows named, 0 and False of others."""
-    data, offsets = docs.buffers()
-    cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
-    written = np.zeros(len(docs), np.bool_)
-    _left(data, offsets, rows, mark, cut, chars, written)
-    return cut, chars, written
-
-
 RULES = ("duplicate", "local_duplicate")
 # 50 tokens of a BPE as GPT-2's, in the paper; about 200 characters of English.
 THRESHOLD = {"bytes": 200, "characters": 200, "tokens": 50}
@@ -147,26 +83,66 @@ class DedupSuffixArray(DedupStep):
 
     name: ClassVar[str] = "dedup_suffix_array"
 
-    survivor: survivors.Survivor = "first"
-    """With `keep: first`: which document's copy is the first one; arrival by default."""
-    unit: Literal["bytes", "characters", "tokens"] | None = None
-    """What the threshold counts: characters, or tokens where a tokenizer is given."""
-    threshold: int | None = Field(None, ge=1)
-    """Least length of a passage: 200 characters or bytes, 50 tokens."""
-    tokenizer: str | None = None
-    """tokenizer.json, or its folder."""
-    keep: Literal["first", "none", "longest-context"] = "first"
-    """`first`: the copy in the first document stays; `longest-context`: the one in the longest
-    document; `none`: all copies go, as in the paper's code."""
-    boundary: Literal["character", "word", "line"] = "character"
-    """Where a cut may begin and end; cuts shrink to that."""
-    min_chars: int = Field(0, ge=0)
-    """Documents that lost a passage and have fewer characters left are dropped; 0: those with
-    nothing but white space left."""
-    keep_index: bool = True
-    """Keep suffix arrays of all documents, for `llmcurate search`."""
-    memory_mib: int = Field(2048, ge=64)
-    """What sorting a chunk may take, in each worker."""
+    survivor: survivors.Survivor = Field(
+        "first",
+        description=(
+            "Which document's copy is the first one, with `keep: first`: `longest`, "
+            "`newest`, `c4` (the least md5 of the URL), `first` (the order of the inputs), "
+            "`best:COLUMN` (the highest number in a column) or `prefer-source:A,B` (the "
+            "first source in the list)."
+        ),
+    )
+    unit: Literal["bytes", "characters", "tokens"] | None = Field(
+        None,
+        description=(
+            "The unit of the threshold. Without a value tokens where a tokenizer is given, "
+            "else characters."
+        ),
+    )
+    threshold: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Least length of a passage in units. Without a value 200 characters or bytes, "
+            "or 50 tokens (Lee et al. 2022)."
+        ),
+    )
+    tokenizer: str | None = Field(
+        None,
+        description=(
+            "Path of a tokenizer.json, or of the folder that holds it, for the unit `tokens`."
+        ),
+    )
+    keep: Literal["first", "none", "longest-context"] = Field(
+        "first",
+        description=(
+            "Which copies of a passage stay: the `first` one in order of preference, `none`"
+            " (as in the code of Lee et al. 2022), or the one in the longest document "
+            "(`longest-context`)."
+        ),
+    )
+    boundary: Literal["character", "word", "line"] = Field(
+        "character",
+        description=(
+            "Where a cut may begin and end: at any character, at words or at lines. Cuts "
+            "shrink to the boundary and never grow."
+        ),
+    )
+    min_chars: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Least number of characters that must be left of a document that lost a "
+            "passage; it is dropped below. With 0 only documents of nothing but white space"
+            " are dropped."
+        ),
+    )
+    keep_index: bool = Field(
+        True, description="Keep the suffix arrays of all documents, for `llmcurate search`."
+    )
+    memory_mib: int = Field(
+        2048, ge=64, description="Memory in MiB that sorting a chunk may take in each worker."
+    )
 
     _encoder: Any = PrivateAttr(default=None)
 
@@ -256,6 +232,7 @@ class DedupSuffixArray(DedupStep):
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        from curate.dedup.suffix_array.cuts import left_over, marks_of
         from curate.documents.cutting import cut_marked
 
         mark, rows = marks_of(docs, decisions)

@@ -1,15 +1,23 @@
-"""Windows: L symbols of a document from a place on. Where they end, and which are equal.
+"""Windows, L symbols of a document from a position on, and the regions that they form.
 
 A text is a run of symbols of `width` bytes each: bytes (width 1), or tokens (2 or 4). A window is
 L symbols, or, in `characters`, L UTF-8 characters of at least L bytes. Among windows of so many
 characters none is the beginning of another, so in an order by bytes equal ones stand together.
-All places are in symbols.
+All positions are in symbols.
+
+A region is a run of overlapping windows in one document that may stand twice; only the text of
+regions is sorted. Documents come in order of preference, so of two positions the preferred one is
+the lesser number. No window crosses a region's end.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 
+from curate.disk.atomic import replacing
 from curate.text.hashing import load8
 from kernel_cache import njit
 
@@ -140,3 +148,147 @@ def order_of(data, i, j, window, width, chars):
             return -1 if data[a + k] < data[b + k] else 1
         k += 1
     return 0
+
+
+_COPY = 32 << 20  # symbols that are moved at a time
+
+
+@dataclass(frozen=True)
+class Regions:
+    """int64[regions] each, ordered by at. document: its number in order of arrival; start: the
+    region's in the document; at: in the regions' text; length; all in symbols."""
+
+    document: np.ndarray
+    start: np.ndarray
+    at: np.ndarray
+    length: np.ndarray
+
+    @property
+    def symbols(self) -> int:
+        """Of all regions together."""
+        return int(self.at[-1] + self.length[-1]) if len(self.at) else 0
+
+    def save(self, path: Path) -> None:
+        """Writes them as one array, whole or not at all."""
+        with replacing(path) as aside, aside.open("wb") as file:
+            np.save(file, np.stack([self.document, self.start, self.at, self.length]))
+
+    @classmethod
+    def load(cls, path: Path, mapped: bool = False) -> Regions:
+        """What `save` wrote; mapped: what is not looked at takes no memory."""
+        # "c", since arrays that may be written to are of the type that kernels are compiled for.
+        held = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
+        return cls(*np.asarray(held))
+
+
+@njit(cache=True, nogil=True)
+def find_regions(data, offsets, marks, window, chars):
+    """(rows, start, end: int64[regions]): the runs of overlapping windows that are marked.
+
+    data: uint8[] (looked at only where chars); offsets: int64[rows + 1], in symbols; marks:
+    bool[offsets[-1] - offsets[0]]. start, end: as offsets.
+    """
+    base = offsets[0]
+    rows = np.empty(16, np.int64)
+    start = np.empty(16, np.int64)
+    end = np.empty(16, np.int64)
+    n = 0
+    for r in range(len(offsets) - 1):
+        open_ = False
+        before = stop = -1  # the last place whose window's end is known, and that end
+        for i in range(offsets[r], offsets[r + 1]):
+            if not marks[i - base] or (chars and continues(data[i])):
+                continue
+            if chars and before >= 0 and i < stop:
+                for k in range(before, i):  # a character out, a character in
+                    if not continues(data[k]) and stop >= 0:
+                        stop = _next(data, stop, offsets[r + 1])
+            else:
+                stop = window_end(data, i, window, chars, offsets[r + 1])
+            if stop < 0:
+                break  # nor does any later one
+            before = i
+            if open_ and i <= end[n - 1]:
+                end[n - 1] = stop
+                continue
+            if n == len(rows):
+                rows, start, end = _longer(rows), _longer(start), _longer(end)
+            rows[n], start[n], end[n] = r, i, stop
+            open_ = True
+            n += 1
+    return rows[:n].copy(), start[:n].copy(), end[:n].copy()
+
+
+@njit(nogil=True)
+def _next(data, i, stop):
+    """Where the character behind the one at i starts; -1 where none stands at i."""
+    if i >= stop:
+        return np.int64(-1)
+    i += 1
+    while i < stop and continues(data[i]):
+        i += 1
+    return np.int64(i)
+
+
+@njit(nogil=True)
+def _longer(values):
+    out = np.empty(2 * len(values), values.dtype)
+    out[: len(values)] = values
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _gather(symbols, start, length, out):
+    """Puts symbols[start[i] : start[i] + length[i]] one behind the other into out."""
+    n = 0
+    for i in range(len(start)):
+        for k in range(start[i], start[i] + length[i]):
+            out[n] = symbols[k]
+            n += 1
+
+
+class RegionsWriter:
+    """Collects the regions of documents as they arrive."""
+
+    def __init__(self, path: Path, window: int, chars: bool) -> None:
+        """path: a file for their text; window: L; chars: of characters, not of symbols."""
+        self._file = path.open("wb")
+        self._window, self._chars = window, chars
+        self._found: list[tuple[np.ndarray, ...]] = []
+
+    def add(self, first: int, symbols: np.ndarray, offsets: np.ndarray, marks: np.ndarray) -> None:
+        """Documents from number `first` on: symbols, offsets, and marks as `Sieve` gives them."""
+        data = symbols if self._chars else np.empty(0, np.uint8)
+        rows, start, end = find_regions(data, offsets, marks, self._window, self._chars)
+        out = np.empty(int((end - start).sum()), symbols.dtype)
+        _gather(symbols, start, end - start, out)
+        out.tofile(self._file)
+        self._found.append((first + rows, start - offsets[rows], end - start))
+
+    def close(self) -> Regions:
+        """The regions in order of arrival; their text is complete."""
+        self._file.close()
+        empty = (np.empty(0, np.int64),) * 3
+        columns = zip(*(self._found or [empty]), strict=True)
+        document, start, length = (np.concatenate(column) for column in columns)
+        return Regions(document, start, np.cumsum(length) - length, length)
+
+
+def preferred(regions: Regions, rank: np.ndarray, text: np.ndarray, path: Path) -> Regions:
+    """The regions ordered by their documents' ranks, and their text, moved from `text` to path.
+
+    rank: int64[documents], the place of each document in the order of preference.
+    """
+    order = np.lexsort((regions.start, rank[regions.document]))
+    length = regions.length[order]
+    ends = np.cumsum(length)
+    with path.open("wb") as file:
+        a = 0
+        while a < len(order):
+            room = (ends[a - 1] if a else 0) + _COPY
+            z = max(a + 1, int(np.searchsorted(ends, room, side="right")))
+            out = np.empty(int(length[a:z].sum()), text.dtype)
+            _gather(text, regions.at[order[a:z]], length[a:z], out)
+            out.tofile(file)
+            a = z
+    return Regions(regions.document[order], regions.start[order], ends - length, length)

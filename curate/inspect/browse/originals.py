@@ -135,7 +135,8 @@ class Originals:
         from curate.documents.documents import NUMBER
         from curate.formats.inputs import InputPlan
         from curate.formats.reading import PartitionReader, ReadSettings
-        from curate.steps.contracts import Step, step_class
+        from curate.steps.contracts import Step
+        from curate.steps.registry import step_class
 
         if self._left <= 0:
             return None

@@ -192,8 +192,8 @@ def _counter(tokenizer: Path | None) -> Any:
     """(batches of texts, bytes) -> tokens; without a tokenizer the report's rule of thumb."""
     if tokenizer is None:
         return lambda batches, size: round(size / BYTES_A_TOKEN)
-    from tokenize_kit.encode.load import load_tokenizer
     from tokenize_kit.errors import TokenizerError
+    from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
     path = tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
     try:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.step import DedupStep
 from curate.disk.atomic import write_text

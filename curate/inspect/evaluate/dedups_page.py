@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote as quoted
 
-from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.banding import predicted
 from curate.inspect.evaluate.dedups import Evaluation
 from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore
 from curate.inspect.evaluate.dedups_terminal import about, title

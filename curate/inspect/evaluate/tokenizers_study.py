@@ -29,7 +29,7 @@ def study(
     """Prints the figures; with OUT also study.json and study.html. sizes: with commas between."""
     from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.candidate import texts_of
-    from tokenize_kit.judge.study import study as run
+    from tokenize_kit.learn.study import study as run
     from tokenize_kit.pattern.named import Digits
 
     if out is not None and out.exists() and not out.is_dir():

@@ -27,7 +27,8 @@ from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import ReadSettings
 from curate.run.worker.traces import Traces
-from curate.steps.contracts import CorpusStep, Settings, Step, step_class
+from curate.steps.contracts import CorpusStep, Settings, Step
+from curate.steps.registry import step_class
 
 
 def load_spec(path: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from curate.scoring.perplexity.keys import BOS
 from curate.text.hashing import mix
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import prefetch
+from kernel_cache.intrinsics import prefetch
 
 LOAD = 1.5  # slots an n-gram
 BUCKET = 4  # slots of 16 bytes: what one load from memory brings

@@ -13,7 +13,7 @@ import numpy as np
 
 from curate.text.hashing import load8, load_few, stir
 from kernel_cache import njit
-from tokenize_kit.encode.bytes8 import prefetch
+from kernel_cache.intrinsics import prefetch
 
 SPECIAL = (b"<unk>", b"<s>", b"</s>")
 UNK, EOS = 0, 2

@@ -193,7 +193,7 @@ def test_tokenizer_train_as_typed_warns_about_fewer_merges(workspace: Path) -> N
 def test_torchrun_is_told_how_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     done = llmcurate("pretrain", "shards", "-o", "x", cwd=tmp_path)
-    assert done.returncode == 2 and "pretrain.processes=N" in done.stderr
+    assert done.returncode == 2 and "--processes N" in done.stderr
 
 
 def test_pretrain_encodes_stale_shards_first_and_then_generates(workspace: Path) -> None:

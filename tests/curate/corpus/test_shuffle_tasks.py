@@ -17,9 +17,9 @@ from curate.corpus.shuffle import partitions as shuffle_partitions
 from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
-from curate.dedup import exact_resolve
+from curate.dedup import exact as exact_resolve
 from curate.dedup.exact import DedupExact
-from curate.dedup.minhash import parts as minhash_parts
+from curate.dedup.minhash import candidates as minhash_parts
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages import resolve as passages_resolve
 from curate.dedup.passages.step import DedupPassages

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus.sketches import Sketches
-from curate.dedup.passages.packed import unpacked
+from curate.dedup.passages.keys import unpacked
 from curate.disk.database import literal
 from curate.disk.parquet_writer import one_array
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from curate.dedup.bloom import ordered_pass as bloom_pass
+from curate.dedup.bloom import decisions as bloom_pass
 from curate.dedup.bloom.filter import BloomFilter, read_header
 from curate.dedup.bloom.step import FILTER, DedupBloom
 from curate.errors import RunFailed, UsageError

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from curate.corpus.shuffle import partitions as shuffle_partitions
 from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.sketches import MARK, Run, Sketches, SketchFile, run_here, view
-from curate.dedup import exact_resolve
+from curate.dedup import exact as exact_resolve
 from curate.dedup.exact import DedupExact
 from curate.disk.database import database
 from tests.curate.dedup import reference_exact

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.minhash import bits as bits_
-from curate.dedup.minhash import kernel
+from curate.dedup.minhash import signatures as bits_
+from curate.dedup.minhash import signatures as kernel
 
 
 def fmix32(h: int) -> int:

@@ -7,8 +7,8 @@ import pytest
 
 from curate.corpus.shuffle import candidates as shuffle_candidates
 from curate.dedup.minhash import candidates as minhash_candidates
-from curate.dedup.minhash import ordered as minhash_ordered
-from curate.dedup.minhash.forest import NONE, clear_roots, flatten, follow, members_of_two
+from curate.dedup.minhash import candidates as minhash_ordered
+from curate.dedup.minhash.components import NONE, clear_roots, flatten, follow, members_of_two
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from curate.dedup.minhash import presets as choice
-from curate.dedup.minhash.presets import curve, predicted
+from curate.dedup.minhash import banding as choice
+from curate.dedup.minhash.banding import curve, predicted
 from curate.dedup.minhash.step import DedupMinhash
 
 

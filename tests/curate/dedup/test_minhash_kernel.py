@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.minhash import kernel
-from curate.dedup.minhash.presets import PRESETS, curve_text, estimate, midpoint, predicted
-from curate.dedup.minhash.text import normal_form
+from curate.dedup.minhash import signatures as kernel
+from curate.dedup.minhash.banding import PRESETS, curve_text, estimate, midpoint, predicted
+from curate.dedup.minhash.signatures import normal_form
 from curate.dedup.minhash.verify import Compared, jaccard, match_buckets, plain
 from curate.text.buffers import text_buffers
 from curate.text.words import ascii_fold, character_tables, word_hashes, word_table

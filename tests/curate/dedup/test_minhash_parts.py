@@ -18,10 +18,7 @@ from curate.corpus.shuffle.candidates import BITS, ones_before
 from curate.corpus.sketches import run_here
 from curate.dedup.minhash import verify
 from curate.dedup.minhash import verify as compared
-from curate.dedup.minhash.bits import pack
-from curate.dedup.minhash.decisions import SIMILARITY
-from curate.dedup.minhash.forest import NONE, clear_roots, flatten
-from curate.dedup.minhash.parts import (
+from curate.dedup.minhash.candidates import (
     BEGINS,
     PLACES,
     join,
@@ -30,7 +27,9 @@ from curate.dedup.minhash.parts import (
     place_candidates,
     write_parts,
 )
-from curate.dedup.minhash.stars import PARTNERS, ROOTS
+from curate.dedup.minhash.components import NONE, PARTNERS, ROOTS, clear_roots, flatten
+from curate.dedup.minhash.resolve import SIMILARITY
+from curate.dedup.minhash.signatures import pack
 from curate.dedup.minhash.verify import Compared, keep_best, match_buckets, plain, write_matches
 
 VALUES, WIDTH = 24, 12  # of a signature of 4 bits a value, which the tests take

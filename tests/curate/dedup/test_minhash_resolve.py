@@ -16,8 +16,8 @@ from curate.corpus.shuffle import partitions as shuffle_partitions
 from curate.corpus.shuffle import tasks as shuffle_tasks
 from curate.corpus.sketches import SketchFile
 from curate.dedup.minhash import candidates as minhash_candidates
-from curate.dedup.minhash import decisions as minhash_decisions
-from curate.dedup.minhash import parts as minhash_parts
+from curate.dedup.minhash import candidates as minhash_parts
+from curate.dedup.minhash import resolve as minhash_decisions
 from curate.dedup.minhash import verify as minhash_compared
 from curate.dedup.minhash import verify as minhash_verify
 from curate.dedup.minhash.step import DedupMinhash

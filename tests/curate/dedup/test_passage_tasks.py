@@ -19,8 +19,8 @@ from curate.corpus.shuffle import partitions as shuffle_partitions
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup import survivors
 from curate.dedup.passages import resolve as passages_resolve
-from curate.dedup.passages.packed import packed, unpacked
-from curate.dedup.passages.preferred import Runs, in_order
+from curate.dedup.passages.keys import packed, unpacked
+from curate.dedup.passages.rows import Runs, in_order
 from curate.dedup.passages.shared import NONE, leave_repeats
 from curate.dedup.passages.step import DedupPassages
 from curate.disk.database import database

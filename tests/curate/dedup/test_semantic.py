@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import pairs as semantic_pairs
+from curate.dedup.semantic import clusters as semantic_pairs
 from curate.dedup.semantic.resolve import curve
 from curate.dedup.semantic.step import DedupSemantic
 from curate.errors import RunFailed, UsageError

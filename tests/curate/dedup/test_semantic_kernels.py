@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import embeddings, embeddings_basis
-from curate.dedup.semantic import pairs as semantic_pairs
-from curate.dedup.semantic.embeddings_hashed import MOST, hashed_counts
+from curate.dedup.semantic import clusters as semantic_pairs
+from curate.dedup.semantic import hashed as embeddings_basis
+from curate.dedup.semantic import matrix as embeddings
+from curate.dedup.semantic.hashed import MOST, hashed_counts
 from curate.text.buffers import text_buffers
 from curate.text.words import word_table
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.dedup.semantic import embeddings_model
+from curate.dedup.semantic import model as embeddings_model
 from curate.errors import UsageError
 
 WORDS = ["[UNK]", "cat", "dog", "sits", "runs", "bank", "rates", "rise", "the"]

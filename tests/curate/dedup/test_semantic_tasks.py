@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
 from curate.dedup.semantic import clusters as semantic_clusters
+from curate.dedup.semantic import clusters as semantic_pairs
 from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as embeddings_tasks
-from curate.dedup.semantic import pairs as semantic_pairs
 from curate.dedup.semantic.step import DedupSemantic
 from curate.disk.database import database
 from curate.documents.documents import documents

@@ -19,8 +19,7 @@ from curate.dedup.suffix_array import sort as suffix_sort
 from curate.dedup.suffix_array import windows
 from curate.dedup.suffix_array.find import Sieve
 from curate.dedup.suffix_array.merge import find_cuts, find_passages, repeated, window_of
-from curate.dedup.suffix_array.ranges import passages
-from curate.dedup.suffix_array.regions import Regions, RegionsWriter, find_regions, preferred
+from curate.dedup.suffix_array.passages import passages
 from curate.dedup.suffix_array.sort import (
     REGIONS,
     SAME,
@@ -30,6 +29,7 @@ from curate.dedup.suffix_array.sort import (
     sort,
     suffix_array,
 )
+from curate.dedup.suffix_array.windows import Regions, RegionsWriter, find_regions, preferred
 
 TEXTS = st.lists(st.text("abé日", max_size=20), min_size=1, max_size=5)
 CHECK = settings(deadline=None, max_examples=60)

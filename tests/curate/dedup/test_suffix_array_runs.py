@@ -84,10 +84,10 @@ run_recipe(parse(Path("recipe.json").read_text(), "r", ()), sys.argv[4:5], Path(
 PHASES = [
     ("curate.dedup.suffix_array.search_index", "IndexWriter._close_chunk", 1),
     ("curate.dedup.suffix_array.search_index", "write_text", 1),
-    ("curate.dedup.suffix_array.regions", "RegionsWriter.close", 1),
+    ("curate.dedup.suffix_array.windows", "RegionsWriter.close", 1),
     ("curate.dedup.suffix_array.sort", "sort_chunk", 1),
     ("curate.dedup.suffix_array.merge", "find_cuts", 1),
-    ("curate.dedup.suffix_array.decide", "write_decisions", 1),
+    ("curate.dedup.suffix_array.resolve", "write_decisions", 1),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import curate
 from curate.corpus.shuffle import partitions, tasks
-from curate.dedup import exact_resolve
+from curate.dedup import exact as exact_resolve
 from curate.dedup.passages import resolve as passages
 from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as embeddings_tasks

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from curate.corpus.shuffle import partitions, tasks
-from curate.dedup import exact_resolve
+from curate.dedup import exact as exact_resolve
 from curate.engines.ray import RayEngine
 from curate.errors import RunFailed, UsageError
 from tests.curate.conftest import pages

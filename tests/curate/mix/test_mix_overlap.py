@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.mix.near import connected
+from curate.mix.overlap import connected
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 

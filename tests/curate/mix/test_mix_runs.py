@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.errors import UsageError
-from curate.mix.options import settings as options
+from curate.mix.step import command_settings as options
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold".split()
 

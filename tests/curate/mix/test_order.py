@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.disk.parquet_writer import writing
-from curate.mix.choose import Taking, choose, last_keys
 from curate.mix.make import settle
 from curate.mix.measure import Measured, _rows
-from curate.mix.order import keys, positions, seed_of
+from curate.mix.order import Taking, choose, keys, last_keys, positions, seed_of
 from curate.mix.strata import Strata
 
 DRAWN = np.random.default_rng(7).integers(0, 2**64, 4000, np.uint64)

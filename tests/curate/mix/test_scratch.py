@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.errors import RunFailed
-from curate.mix import scratch
-from curate.mix.scratch import BLOCK, Hashed, Scratch
-from curate.mix.spill import Copy, RowFile
+from curate.mix import spill as scratch
+from curate.mix.spill import BLOCK, Copy, Hashed, RowFile, Scratch
 
 
 @pytest.fixture(scope="module")

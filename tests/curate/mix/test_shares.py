@@ -10,8 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.errors import UsageError
-from curate.mix.design import Wish, clamped, design, quotas, tempered
-from curate.mix.presets import LLAMA1, LLAMA1_TOKENS, weights
+from curate.mix.design import (
+    LLAMA1,
+    LLAMA1_TOKENS,
+    Wish,
+    clamped,
+    design,
+    quotas,
+    tempered,
+    weights,
+)
 
 SIZES = st.lists(st.integers(1, 10**6), min_size=1, max_size=8)
 

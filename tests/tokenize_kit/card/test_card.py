@@ -11,12 +11,12 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.card.page import MOST_ROWS, code, page, table
-from tokenize_kit.card.sample import PIECE_BYTES, Sample
+from tokenize_kit.card.figures import PIECE_BYTES, Sample
+from tokenize_kit.card.page import MOST_ROWS, code_span, page, table
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.prune import prune
-from tokenize_kit.change.verify import packed
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.judge.compare import compare
 from tokenize_kit.learn.training import train_tokenizer
 
@@ -82,7 +82,7 @@ def test_a_sample_is_the_smallest_hashes_that_fit_in_any_order(texts, seed, most
 @pytest.mark.parametrize("model", list(VOCAB))
 def test_figures_are_those_of_eval_on_the_same_texts(cards, model):
     folder, card = cards[model]
-    found = compare([folder / "tokenizer.json"], [(*packed(TEXTS), {})])["tokenizers"][0]
+    found = compare([folder / "tokenizer.json"], [(*pack_texts(TEXTS), {})])["tokenizers"][0]
     measured = card["measured"]
     assert measured["texts"] == len(TEXTS) and measured["on"] == "a sample of the training text"
     for name in measured.keys() & found.keys() - {"first_lost"}:
@@ -151,8 +151,8 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
     old = cards["bpe"][0]
     more = ["กินข้าวที่บ้าน แล้วกินข้าว " * 9, "Katze und Matte " * 9]
     found = [
-        extend(old, [packed(more)], tmp_path / "more", 9),
-        prune(old, lambda: [packed(TEXTS)], tmp_path / "less"),
+        extend(old, [pack_texts(more)], tmp_path / "more", 9),
+        prune(old, lambda: [pack_texts(TEXTS)], tmp_path / "less"),
         convert(old, tmp_path / "ranks", "tiktoken"),
         convert(cards["unigram"][0] / "tokenizer.model", tmp_path / "spm.model", "sentencepiece"),
     ]
@@ -186,13 +186,13 @@ def test_any_text_in_code_is_that_text_and_no_markdown(text):
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     if not shown.strip():
         shown = json.dumps(shown)
-    rows = [token for token in markdown.parse(f"x {code(text)} y") if token.type == "inline"]
+    rows = [token for token in markdown.parse(f"x {code_span(text)} y") if token.type == "inline"]
     assert [(t.type, t.content) for t in rows[0].children] == [
         ("text", "x "),
         ("code_inline", shown),
         ("text", " y"),
     ]
-    cells = markdown.parse(table(("a", "b"), [(code(text), "z")]))
+    cells = markdown.parse(table(("a", "b"), [(code_span(text), "z")]))
     inline = [token for token in cells if token.type == "inline"]
     assert [len(inline), inline[-1].content] == [4, "z"]
 

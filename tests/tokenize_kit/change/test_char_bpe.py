@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tokenize_kit.encode.spm_models import trained
-from tokenize_kit.change.char_bpe import learn_more
+from tokenize_kit.change.bpe import learn_character_tokens
 from tokenize_kit.change.convert import convert
-from tokenize_kit.change.embeddings import Checkpoint, narrowed, widened, write_tensors
+from tokenize_kit.change.embeddings import Checkpoint, as_float32, as_stored, write_tensors
 from tokenize_kit.change.extend import extend
-from tokenize_kit.change.opened import open_tokenizer
+from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import prune
-from tokenize_kit.change.verify import packed
-from tokenize_kit.encode.load import load_tokenizer
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.characters import alphabet
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.learn.char_bpe import choose_characters
 from tokenize_kit.learn.training import train_tokenizer
 
 ENGLISH = ["the cat sat on the mat, then that cat sat on that mat"] * 9
@@ -60,11 +60,11 @@ def old(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def extended(old, tmp_path_factory):
     folder = tmp_path_factory.mktemp("extended")
-    return folder / old.name, extend(old, [packed(NEW)], folder, 12)
+    return folder / old.name, extend(old, [pack_texts(NEW)], folder, 12)
 
 
 def ids_of(opened, text):
-    return opened.encode(*packed([text]))[0].tolist()
+    return opened.encode(*pack_texts([text]))[0].tolist()
 
 
 def names_of(form):
@@ -140,7 +140,7 @@ def by_hand(form, words, texts, tokens):
         cut += [units_of(form, ids[a:z].tolist(), None) for a, z in pairwise(bounds)]
     lacking = Counter(u for word in cut for u in word if len(u) == 1 and u not in form.tokens)
     lacking = Counter({c: n for c, n in lacking.items() if n > 1 and c.isprintable() and c != " "})
-    first = sorted(alphabet(lacking, tokens)[0])
+    first = sorted(choose_characters(lacking, tokens)[0])
     numbers = dict(form.tokens) | {letter: form.size + k for k, letter in enumerate(first)}
     counted = Counter()
     for units in cut:
@@ -187,7 +187,7 @@ def test_new_merges_are_those_of_learning_by_hand(old):
     @settings(max_examples=15, deadline=None)
     @given(st.lists(st.text("thewornก ", max_size=12), max_size=8), st.integers(1, 12))
     def check(texts, tokens):
-        new, merges, parts = learn_more(opened.form, opened.words(), texts, tokens)
+        new, merges, parts = learn_character_tokens(opened.form, opened.words(), texts, tokens)
         names = names_of(opened.form)
         assert (new, merges) == by_hand(opened.form, opened.words(), texts, tokens)
         spelled = ["".join(units_of(opened.form, own, set(new))) for own in parts]
@@ -203,7 +203,7 @@ def test_words_do_not_go_on_over_spaces_where_old_tokens_do_not(old, extended):
 
 
 def test_the_order_of_texts_changes_nothing(old, extended, tmp_path):
-    extend(old, [packed([text]) for text in reversed(NEW)], tmp_path, 12)
+    extend(old, [pack_texts([text]) for text in reversed(NEW)], tmp_path, 12)
     for name in (old.name, "tokenizer_card.json"):
         assert (tmp_path / name).read_bytes() == (extended[0].parent / name).read_bytes()
 
@@ -213,11 +213,11 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path):
     size = opened.form.size
     rows = np.arange(size * 2, dtype=np.float32).reshape(size, 2)
     file = tmp_path / "model.safetensors"
-    write_tensors(file, {"model.embed_tokens.weight": (narrowed(rows, "F32"), "F32")})
-    extend(old, [packed(NEW)], tmp_path / "out", 5, embeddings=file)
+    write_tensors(file, {"model.embed_tokens.weight": (as_stored(rows, "F32"), "F32")})
+    extend(old, [pack_texts(NEW)], tmp_path / "out", 5, embeddings=file)
     found = Checkpoint(tmp_path / "out" / "embeddings.safetensors")
-    table = widened(found.matrix("model.embed_tokens.weight"))
-    _, _, parts = learn_more(opened.form, opened.words(), NEW, 5)
+    table = as_float32(found.matrix("model.embed_tokens.weight"))
+    _, _, parts = learn_character_tokens(opened.form, opened.words(), NEW, 5)
     assert np.array_equal(table[:size], rows)
     assert np.allclose(table[size:], [rows[own].mean(axis=0) for own in parts])
 
@@ -225,7 +225,7 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path):
 @pytest.fixture(scope="module")
 def pruned(old, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pruned")
-    return folder / old.name, prune(old, lambda: [packed(ENGLISH)], folder)
+    return folder / old.name, prune(old, lambda: [pack_texts(ENGLISH)], folder)
 
 
 def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned):
@@ -254,7 +254,7 @@ def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned):
 
 def test_so_many_stay_as_are_asked_for_and_text_still_comes_back(old, pruned, tmp_path):
     most = pruned[1]["new_tokens"] - 4  # so that some go that are used
-    card = prune(old, lambda: [packed(ENGLISH)], tmp_path, most=most)
+    card = prune(old, lambda: [pack_texts(ENGLISH)], tmp_path, most=most)
     assert card["new_tokens"] == most
     assert card["texts_without_dropped_tokens"] < len(ENGLISH)
     smaller = open_tokenizer(tmp_path / old.name)
@@ -272,4 +272,4 @@ def test_what_is_no_bpe_of_merges_alone_is_refused_by_name(old, tmp_path):
     parts["model"]["dropout"] = 0.1
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: cannot be changed: .*dropout"):
-        prune(tmp_path, lambda: [packed(ENGLISH)], tmp_path / "out")
+        prune(tmp_path, lambda: [pack_texts(ENGLISH)], tmp_path / "out")

@@ -14,14 +14,15 @@ from tokenizers import Tokenizer
 
 from curate.cli.app import app
 from tokenize_kit.change.convert import convert
-from tokenize_kit.change.forms import CannotHold
-from tokenize_kit.change.gguf_file import ARRAY, STRING, Typed, read_metadata, write_metadata
-from tokenize_kit.change.pieces_json import to_tokenizer
-from tokenize_kit.change.reading import open_source
-from tokenize_kit.change.spm_file import read_model, write_model
-from tokenize_kit.change.verify import SCRIPTS, packed
+from tokenize_kit.change.source import open_source
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.training import HARD_TEXTS, train_tokenizer
+from tokenize_kit.formats.forms import CannotHold
+from tokenize_kit.formats.gguf import ARRAY, STRING, Typed, read_metadata, write_metadata
+from tokenize_kit.formats.json_forms import pieces_tokenizer
+from tokenize_kit.formats.sentencepiece_model import read_form, write_form
+from tokenize_kit.judge.hard_texts import HARD_TEXTS, SCRIPTS
+from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = [
     "the cat sat on the mat, then that; can't 'LL \n\t x  12345 ½",
@@ -88,7 +89,7 @@ def byte_level(tmp_path_factory):
 
 
 def ids_of(path, texts, pattern=None):
-    ids, sizes = open_source(path, pattern).encode(*packed(texts))
+    ids, sizes = open_source(path, pattern).encode(*pack_texts(texts))
     return ids.tolist(), sizes.tolist()
 
 
@@ -96,7 +97,7 @@ def ids_of(path, texts, pattern=None):
 def test_a_sentencepiece_model_as_json_gives_the_ids_of_sentencepiece(models, name):
     file = models / f"{name}.model"
     library = sentencepiece.SentencePieceProcessor(model_file=str(file))
-    tokenizer = to_tokenizer(read_model(file.read_bytes()))
+    tokenizer = pieces_tokenizer(read_form(file.read_bytes()))
     tokenizer.encode_special_tokens = True
 
     def same(text):
@@ -121,8 +122,8 @@ def test_a_model_comes_back_from_json(models, tmp_path, name):
     source = models / f"{name}.model"
     convert(source, tmp_path / "json", "tokenizer.json")
     convert(tmp_path / "json", tmp_path / "back.model", "sentencepiece")
-    back = read_model((tmp_path / "back.model").read_bytes())
-    was = read_model(source.read_bytes())
+    back = read_form((tmp_path / "back.model").read_bytes())
+    was = read_form(source.read_bytes())
     assert [text for text, _, _ in back.pieces] == [text for text, _, _ in was.pieces]
     assert ids_of(tmp_path / "back.model", TEXTS[:4]) == ids_of(source, TEXTS[:4])
 
@@ -144,7 +145,7 @@ def plain():
         sentence_iterator=iter([*ENGLISH] * 9), model_writer=model, vocab_size=40,
         model_type="unigram", hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
-    tokenizer = to_tokenizer(read_model(model.getvalue()))
+    tokenizer = pieces_tokenizer(read_form(model.getvalue()))
     tokenizer.encode_special_tokens = True
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()), tokenizer
 
@@ -152,7 +153,7 @@ def plain():
 def test_a_model_file_is_written_as_it_was_read(models):
     for file in models.iterdir():
         raw = file.read_bytes()
-        assert read_model(write_model(read_model(raw))) == read_model(raw)
+        assert read_form(write_form(read_form(raw))) == read_form(raw)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3", "o200k"])
@@ -284,7 +285,7 @@ def test_the_space_symbol_of_sentencepiece_is_named_where_it_is_text(tmp_path):
     (tmp_path / "tokenizer.model").unlink()
     with pytest.raises(CannotHold, match=r"U\+2581 is a character there and a space"):
         convert(tmp_path, tmp_path / "x.model", "sentencepiece")
-    texts = packed(TEXTS)
+    texts = pack_texts(TEXTS)
     convert(tmp_path, tmp_path / "x.model", "sentencepiece", batches=[texts])
     assert ids_of(tmp_path / "x.model", TEXTS) == ids_of(tmp_path, TEXTS)
     convert(tmp_path, tmp_path / "copy", "tokenizer.json")
@@ -311,11 +312,11 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
     """On texts where llama.cpp's pattern cuts as this one, the same tokenizer is taken."""
     source = byte_level / "o200k"
     card = convert(
-        source, tmp_path / "x.gguf", "gguf", batches=[packed(["plain words, 12 of them"])]
+        source, tmp_path / "x.gguf", "gguf", batches=[pack_texts(["plain words, 12 of them"])]
     )
     assert card["verified_texts"] == 1 and card["tokenizer.ggml.pre"] == "gpt-4o"
     with pytest.raises(CannotHold, match="it would not be faithful: in 'กี่'"):
-        convert(source, tmp_path / "y.gguf", "gguf", batches=[packed(["a", "กี่"])])
+        convert(source, tmp_path / "y.gguf", "gguf", batches=[pack_texts(["a", "กี่"])])
     assert not (tmp_path / "y.gguf").exists()
 
 

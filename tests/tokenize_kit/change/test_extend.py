@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from curate.cli.app import app
+from tokenize_kit.change.bpe import learn_byte_tokens
 from tokenize_kit.change.convert import convert
-from tokenize_kit.change.embeddings import Checkpoint, narrowed, widened, write_tensors
+from tokenize_kit.change.embeddings import Checkpoint, as_float32, as_stored, write_tensors
 from tokenize_kit.change.extend import extend
-from tokenize_kit.change.extend_bpe import learn_more
-from tokenize_kit.change.opened import open_tokenizer
-from tokenize_kit.change.verify import SCRIPTS, packed
-from tokenize_kit.encode.load import load_tokenizer, spelled, unspelled
+from tokenize_kit.change.original import open_tokenizer
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import from_letters, load_tokenizer, to_letters
+from tokenize_kit.judge.hard_texts import SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
 
 OLD = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer"] * 20
@@ -40,7 +41,7 @@ def old(tmp_path_factory):
 @pytest.fixture(scope="module")
 def extended(old, tmp_path_factory):
     folder = tmp_path_factory.mktemp("extended")
-    return folder, extend(old, [packed(NEW)], folder, 40)
+    return folder, extend(old, [pack_texts(NEW)], folder, 40)
 
 
 def model_of(folder):
@@ -125,19 +126,19 @@ def by_hand(opened, texts, tokens):
 @given(texts=st.lists(st.text("theworn ก", max_size=12), max_size=8), tokens=st.integers(1, 12))
 def test_new_merges_are_those_of_learning_by_hand(old, texts, tokens):
     opened = open_tokenizer(old)
-    found = learn_more(opened.form, opened.plan(), [packed(texts)], tokens)
+    found = learn_byte_tokens(opened.form, opened.plan(), [pack_texts(texts)], tokens)
     assert found == by_hand(opened, texts, tokens)
 
 
 def test_the_order_of_texts_changes_nothing(old, extended, tmp_path):
-    extend(old, [packed([text]) for text in reversed(NEW)], tmp_path, 40)
+    extend(old, [pack_texts([text]) for text in reversed(NEW)], tmp_path, 40)
     for name in ("tokenizer.json", "tokenizer_card.json"):
         assert (tmp_path / name).read_bytes() == (extended[0] / name).read_bytes()
 
 
 def test_no_new_token_is_spelled_as_a_special_one(old, tmp_path):
-    extend(old, [packed(["x<|endoftext|>y <|endoftext|>z"] * 50)], tmp_path, 40)
-    new = [unspelled(word) for word, n in model_of(tmp_path)["vocab"].items() if n >= 280]
+    extend(old, [pack_texts(["x<|endoftext|>y <|endoftext|>z"] * 50)], tmp_path, 40)
+    new = [from_letters(word) for word, n in model_of(tmp_path)["vocab"].items() if n >= 280]
     assert new and b"<|endoftext|>" not in new
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     assert tokenizer.encode("<|endoftext|>").tokens != ["<|endoftext|>"]
@@ -149,7 +150,7 @@ def test_added_tokens_that_stand_beside_the_vocabulary_keep_their_ids(old, tmp_p
     token = parts["added_tokens"][0]
     parts["added_tokens"] += [token | {"id": 280 + k, "content": f"<|x{k}|>"} for k in range(3)]
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
-    card = extend(tmp_path, [packed(NEW)], tmp_path / "out", 20)
+    card = extend(tmp_path, [pack_texts(NEW)], tmp_path / "out", 20)
     tokenizer = load_tokenizer(tmp_path / "out" / "tokenizer.json")
     assert [tokenizer.token_to_id(f"<|x{k}|>") for k in range(3)] == [280, 281, 282]
     assert card["first_new_id"] == 283 and tokenizer.get_vocab_size() == 303
@@ -161,7 +162,7 @@ def test_no_text_gives_a_special_token_for_its_spelling(old, tmp_path):
     parts["added_tokens"].append(parts["added_tokens"][0] | {"id": 280, "content": "hello"})
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(TokenizerError, match="its text would give special tokens"):
-        extend(tmp_path, [packed(NEW)], tmp_path / "out", 20)
+        extend(tmp_path, [pack_texts(NEW)], tmp_path / "out", 20)
     assert not (tmp_path / "out").exists()
 
 
@@ -169,9 +170,9 @@ def test_a_normaliser_is_kept_and_learned_behind(old, tmp_path):
     parts = json.loads((old / "tokenizer.json").read_text()) | {"normalizer": {"type": "NFC"}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     out = tmp_path / "out"
-    extend(tmp_path, [packed(["cafe\u0301 cafe\u0301"] * 30)], out, 5)
+    extend(tmp_path, [pack_texts(["cafe\u0301 cafe\u0301"] * 30)], out, 5)
     assert json.loads((out / "tokenizer.json").read_text())["normalizer"] == {"type": "NFC"}
-    assert spelled("é".encode()) in model_of(out)["vocab"]
+    assert to_letters("é".encode()) in model_of(out)["vocab"]
 
 
 def test_a_folder_opens_with_transformers(extended):
@@ -198,14 +199,14 @@ def unigram(tmp_path_factory):
 @pytest.mark.parametrize("name", ["x.model", "json"])
 def test_every_new_piece_of_a_unigram_is_used(unigram, tmp_path, name):
     before = open_tokenizer(unigram / name)
-    card = extend(unigram / name, [packed(NEW)], tmp_path, 30)
+    card = extend(unigram / name, [pack_texts(NEW)], tmp_path, 30)
     after = open_tokenizer(tmp_path)
     pieces, size = after.form.pieces, len(before.form.pieces)
     assert pieces[:size] == before.form.pieces
     assert len(pieces) == size + card["new_tokens"] and 5 < card["new_tokens"] <= 30
     for number in range(size, len(pieces)):
         text = pieces[number][0].replace("\u2581", " ").strip()
-        ids, _ = after.encode(*packed([f"{text} {text}"]))
+        ids, _ = after.encode(*pack_texts([f"{text} {text}"]))
         assert number in ids.tolist() or not pieces[number][0].startswith("\u2581")
     was, now = card["unknown_before_and_after"]
     if name == "x.model":  # without bytes: unknown tokens are what becomes pieces
@@ -216,13 +217,13 @@ def test_every_new_piece_of_a_unigram_is_used(unigram, tmp_path, name):
 
 def test_a_corpus_of_one_text_is_learned_from(old, tmp_path):
     for number in range(20):
-        card = extend(old, [packed([f"Matte {number} " * 20])], tmp_path, 5)
+        card = extend(old, [pack_texts([f"Matte {number} " * 20])], tmp_path, 5)
         assert card["documents"] == card["measured_texts"] == 1
         assert card["notes"][0].startswith("measured on the texts that were learned from")
 
 
 def test_the_pieces_of_a_model_are_those_that_sentencepiece_reads(unigram, tmp_path):
-    card = extend(unigram / "x.model", [packed(NEW)], tmp_path, 30)
+    card = extend(unigram / "x.model", [pack_texts(NEW)], tmp_path, 30)
     library = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
     assert library.get_piece_size() == card["old_tokens"] + card["new_tokens"]
     assert [library.id_to_piece(card["old_tokens"])] == card["examples"][:1]
@@ -231,17 +232,19 @@ def test_the_pieces_of_a_model_are_those_that_sentencepiece_reads(unigram, tmp_p
 def test_characters_that_were_unknown_are_known_behind(unigram, tmp_path):
     """Where `<` is unknown, unknown characters stand alone: new ones must not."""
     convert(unigram / "x.model", tmp_path / "json", "tokenizer.json")
-    extend(unigram / "x.model", [packed(NEW)], tmp_path / "model", 30)
-    extend(tmp_path / "json", [packed(NEW)], tmp_path / "out", 30)
+    extend(unigram / "x.model", [pack_texts(NEW)], tmp_path / "model", 30)
+    extend(tmp_path / "json", [pack_texts(NEW)], tmp_path / "out", 30)
     one, other = open_tokenizer(tmp_path / "out"), open_tokenizer(tmp_path / "model")
     for text in [*NEW[:2], *OLD[:2], "<unk>ก</s>"]:
-        assert np.array_equal(one.encode(*packed([text]))[0], other.encode(*packed([text]))[0])
+        assert np.array_equal(
+            one.encode(*pack_texts([text]))[0], other.encode(*pack_texts([text]))[0]
+        )
 
 
 def checkpoint(path, size, kind="F32", **more):
     """Tables of `size` rows, as float32: input, and what else is given."""
     rows = np.random.default_rng(1).normal(2, 3, (size, 8)).astype(np.float32)
-    tensors = {"model.embed_tokens.weight": (narrowed(rows, kind), kind), **more}
+    tensors = {"model.embed_tokens.weight": (as_stored(rows, kind), kind), **more}
     write_tensors(path, tensors)
     return path
 
@@ -249,7 +252,7 @@ def checkpoint(path, size, kind="F32", **more):
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
 def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path, kind):
     file = checkpoint(tmp_path / "x.safetensors", 280, kind)
-    card = extend(old, [packed(NEW)], tmp_path / "out", 40, embeddings=file)
+    card = extend(old, [pack_texts(NEW)], tmp_path / "out", 40, embeddings=file)
     was = Checkpoint(file).matrix("model.embed_tokens.weight")
     now = Checkpoint(tmp_path / "out/embeddings.safetensors").matrix("model.embed_tokens.weight")
     assert np.array_equal(now[:280], was) and now.shape == (320, 8)
@@ -257,8 +260,8 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path, kind
     for word, number in model_of(tmp_path / "out")["vocab"].items():
         if number >= 280:
             parts = [token.id for token in tokenizer.model.tokenize(word)]
-            mean = widened(was)[parts].mean(0, dtype=np.float64).astype(np.float32)
-            assert np.array_equal(now[number], narrowed(mean, kind))
+            mean = as_float32(was)[parts].mean(0, dtype=np.float64).astype(np.float32)
+            assert np.array_equal(now[number], as_stored(mean, kind))
     assert card["embeddings"]["tied"] and card["embeddings"]["rows"] == {
         "model.embed_tokens.weight": 320
     }
@@ -266,7 +269,7 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path, kind
 
 def test_rows_beyond_the_vocabulary_are_taken_first(old, tmp_path):
     file = checkpoint(tmp_path / "x.safetensors", 305)
-    extend(old, [packed(NEW)], tmp_path / "out", 10, embeddings=file)
+    extend(old, [pack_texts(NEW)], tmp_path / "out", 10, embeddings=file)
     was = Checkpoint(file).matrix("model.embed_tokens.weight")
     now = Checkpoint(tmp_path / "out/embeddings.safetensors").matrix("model.embed_tokens.weight")
     assert now.shape == was.shape
@@ -281,7 +284,7 @@ def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp
     found = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         settings = {"embeddings": tmp_path / "x.safetensors", "init": "random", "seed": seed}
-        card = extend(old, [packed([*NEW, *SCRIPTS * 9])], tmp_path / name, 150, **settings)
+        card = extend(old, [pack_texts([*NEW, *SCRIPTS * 9])], tmp_path / name, 150, **settings)
         found.append((tmp_path / name / "embeddings.safetensors").read_bytes())
     assert found[0] == found[1] != found[2]
     assert not card["embeddings"]["tied"]
@@ -299,7 +302,7 @@ def test_rows_that_are_no_numbers_are_nothing_to_draw_from(old, tmp_path):
     write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32")})
     with pytest.raises(TokenizerError, match="NaN or infinity"):
         file = tmp_path / "x.safetensors"
-        extend(old, [packed(NEW)], tmp_path / "out", 9, embeddings=file, init="random")
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file, init="random")
 
 
 def test_the_file_of_embeddings_is_one_of_safetensors(tmp_path):
@@ -316,7 +319,7 @@ def test_the_file_of_embeddings_is_one_of_safetensors(tmp_path):
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=9))
 def test_bfloat16_is_rounded_to_the_nearest(values):
     torch = pytest.importorskip("torch")
-    found = widened(narrowed(np.array([values], np.float32), "BF16"))
+    found = as_float32(as_stored(np.array([values], np.float32), "BF16"))
     expected = torch.tensor([values], dtype=torch.float32).bfloat16().float().numpy()
     assert np.array_equal(found, expected)
 
@@ -332,7 +335,7 @@ def test_bfloat16_is_rounded_to_the_nearest(values):
 def test_tables_of_another_tokenizer_are_refused(old, tmp_path, rows, names, says):
     file = checkpoint(tmp_path / "x.safetensors", rows)
     with pytest.raises(TokenizerError, match=says):
-        extend(old, [packed(NEW)], tmp_path / "out", 9, embeddings=file, tensors=names)
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file, tensors=names)
     assert not (tmp_path / "out").exists()
 
 
@@ -340,7 +343,7 @@ def test_tables_that_may_be_two_are_asked_for(old, tmp_path):
     more = {"decoder.embed_tokens.weight": (np.zeros((280, 8), np.float32), "F32")}
     file = checkpoint(tmp_path / "x.safetensors", 280, **more)
     with pytest.raises(TokenizerError, match=r"may be input embeddings: name them \(--tensor\)"):
-        extend(old, [packed(NEW)], tmp_path / "out", 9, embeddings=file)
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file)
 
 
 @pytest.mark.parametrize("size", [0, 7, 40, 500], ids=["empty", "length", "header", "data"])
@@ -348,13 +351,13 @@ def test_a_checkpoint_cut_short_is_refused(old, tmp_path, size):
     file = checkpoint(tmp_path / "x.safetensors", 280)
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(TokenizerError, match=r"x\.safetensors: not a whole") as error:
-        extend(old, [packed(NEW)], tmp_path / "out", 9, embeddings=file)
+        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, embeddings=file)
     assert "\n" not in str(error.value)
 
 
 def test_a_corpus_without_text_is_refused(old, tmp_path):
     with pytest.raises(TokenizerError, match="no new token"):
-        extend(old, [packed(["", ""])], tmp_path / "out", 9)
+        extend(old, [pack_texts(["", ""])], tmp_path / "out", 9)
 
 
 def test_the_command_prints_bytes_a_token_before_and_after(old, tmp_path):

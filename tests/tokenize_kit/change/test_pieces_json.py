@@ -9,10 +9,11 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
 from tokenizers.pre_tokenizers import Metaspace, Sequence, Split, Whitespace, WhitespaceSplit
 
 from tests.tokenize_kit.encode.spm_models import HARD, LINES, ODD, encoded, trained
-from tokenize_kit.change.verify import packed
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.odd_rows import find_odd
-from tokenize_kit.encode.spm_model import CONTROL, NORMAL, UNKNOWN, read_model
+from tokenize_kit.formats.forms import CONTROL, NORMAL, UNKNOWN
+from tokenize_kit.formats.sentencepiece_model import read_model
 from tokenize_kit.learn.training import train_tokenizer
 
 
@@ -159,7 +160,7 @@ def test_common_texts_are_not_left_to_the_library():
     """Else T5 and XLM-R would be encoded by it throughout: accents, Thai with its marks, Hindi."""
     encoder = Encoder(t5())
     texts = ["The café, naïve.\nNext", "กินข้าวที่บ้าน น้ำ", "我们，你好", "हिन्दी भाषा", "한국어 😀"]
-    assert not find_odd(*packed(texts), encoder._table, True).any()
+    assert not find_odd(*pack_texts(texts), encoder._table, True).any()
 
 
 def test_real_texts_have_the_ids_of_the_library(real_texts):

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from curate.cli.app import app
 from tokenize_kit.change.embeddings import Checkpoint, write_tensors
-from tokenize_kit.change.forms import ByteBpe
-from tokenize_kit.change.opened import open_tokenizer
-from tokenize_kit.change.prune import choose, prune
-from tokenize_kit.change.verify import SCRIPTS, packed
-from tokenize_kit.encode.load import load_tokenizer
+from tokenize_kit.change.original import open_tokenizer
+from tokenize_kit.change.prune import choose_tokens, prune
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.forms import ByteBpe
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.judge.hard_texts import SCRIPTS
 from tokenize_kit.learn.training import train_tokenizer
 
 ENGLISH = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer"] * 9
@@ -55,7 +56,7 @@ def old(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pruned(old, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pruned")
-    return folder, prune(old, lambda: [packed(ENGLISH)], folder)
+    return folder, prune(old, lambda: [pack_texts(ENGLISH)], folder)
 
 
 def map_of(folder):
@@ -162,25 +163,25 @@ def test_leaves_go_in_the_order_of_doing_it_by_hand(words, uses, most, least):
     form = form_of(words)
     counts = np.zeros(form.size, np.int64)
     counts[256:] = uses[: form.size - 256]
-    assert choose(form, counts, most, least) == by_hand(form, counts, most, least)
+    assert choose_tokens(form, counts, most, least) == by_hand(form, counts, most, least)
 
 
 def test_a_token_that_a_kept_merge_needs_stays():
     form = form_of([b"abcd"])
     counts = np.zeros(form.size, np.int64)
     counts[form.tokens[b"abcd"]] = 5
-    assert choose(form, counts, None, 5) == list(range(form.size))
+    assert choose_tokens(form, counts, None, 5) == list(range(form.size))
     # Its uses become those of its parts.
-    assert choose(form, counts, form.size - 1, 1) == list(range(form.size - 1))
-    assert choose(form, counts, None, 6) == list(range(256))
+    assert choose_tokens(form, counts, form.size - 1, 1) == list(range(form.size - 1))
+    assert choose_tokens(form, counts, None, 6) == list(range(256))
 
 
 def test_so_many_stay_as_are_asked_for(old, tmp_path):
-    card = prune(old, lambda: [packed([*ENGLISH, *OTHERS])], tmp_path, most=300)
+    card = prune(old, lambda: [pack_texts([*ENGLISH, *OTHERS])], tmp_path, most=300)
     assert card["new_tokens"] == 300
     assert card["bytes_a_token_after"] < card["bytes_a_token_before"]
     with pytest.raises(TokenizerError, match=r"keep-used 9: .* have to stay") as error:
-        prune(old, lambda: [packed(ENGLISH)], tmp_path / "out", most=9)
+        prune(old, lambda: [pack_texts(ENGLISH)], tmp_path / "out", most=9)
     assert error.value.exit_code == 2 and not (tmp_path / "out").exists()
 
 
@@ -193,7 +194,7 @@ def test_embeddings_are_cut_as_the_ids_are(old, tmp_path, kind):
     tables = dict.fromkeys(names, (stored, kind))
     write_tensors(tmp_path / "x.safetensors", tables)
     file = tmp_path / "x.safetensors"
-    card = prune(old, lambda: [packed(ENGLISH)], tmp_path / "out", embeddings=file)
+    card = prune(old, lambda: [pack_texts(ENGLISH)], tmp_path / "out", embeddings=file)
     found = Checkpoint(tmp_path / "out/embeddings.safetensors")
     for name in names:
         for before, after in enumerate(map_of(tmp_path / "out")):
@@ -219,22 +220,22 @@ def unigram(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["x.model", "json"])
 def test_a_unigram_keeps_the_ids_of_its_corpus(unigram, tmp_path, name):
-    card = prune(unigram / name, lambda: [packed(ENGLISH)], tmp_path)
+    card = prune(unigram / name, lambda: [pack_texts(ENGLISH)], tmp_path)
     found = map_of(tmp_path)
     before, after = open_tokenizer(unigram / name), open_tokenizer(tmp_path)
-    ids, sizes = before.encode(*packed(ENGLISH))
-    new, lengths = after.encode(*packed(ENGLISH))
+    ids, sizes = before.encode(*pack_texts(ENGLISH))
+    new, lengths = after.encode(*pack_texts(ENGLISH))
     assert [found[n] for n in ids.tolist()] == new.tolist() and np.array_equal(sizes, lengths)
     assert card["dropped"] > 20 and card["texts_without_dropped_tokens"] == len(ENGLISH)
     # Of other texts, too: what is unknown costs what it did.
     for text in ["the กา 漢 lower", *SCRIPTS[:2]]:
-        ids, new = (one.encode(*packed([text]))[0].tolist() for one in (before, after))
+        ids, new = (one.encode(*pack_texts([text]))[0].tolist() for one in (before, after))
         mapped = [found[n] for n in ids]
         assert None in mapped or mapped == new
 
 
 def test_sentencepiece_reads_a_pruned_model(unigram, tmp_path):
-    card = prune(unigram / "x.model", lambda: [packed(ENGLISH)], tmp_path, least=2)
+    card = prune(unigram / "x.model", lambda: [pack_texts(ENGLISH)], tmp_path, least=2)
     was = sentencepiece.SentencePieceProcessor(model_file=str(unigram / "x.model"))
     now = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
     assert now.get_piece_size() == card["new_tokens"] < was.get_piece_size()
@@ -246,28 +247,18 @@ def test_sentencepiece_reads_a_pruned_model(unigram, tmp_path):
 
 def test_a_corpus_without_text_is_refused(old, tmp_path):
     with pytest.raises(TokenizerError, match="no document with text"):
-        prune(old, lambda: [packed(["", ""])], tmp_path / "out")
+        prune(old, lambda: [pack_texts(["", ""])], tmp_path / "out")
 
 
 @pytest.mark.parametrize(
     "arguments", [[], ["--keep-used", "300", "--min-count", "2"]], ids=["none", "both"]
 )
-def test_the_command_takes_one_of_two_measures(old, tmp_path, arguments):
-    from curate.cli.tokenizer_change_commands import prune as command
-    from curate.errors import UsageError
+def test_the_command_takes_one_of_two_measures(old, tmp_path, arguments, capsys):
+    from curate.cli.app import invoke
 
-    number = {"--keep-used": 300, "--min-count": 2} if arguments else {}
-    with pytest.raises(UsageError, match="--keep-used N or --min-count K"):
-        command(
-            old,
-            ["x"],
-            tmp_path,
-            number.get("--keep-used"),
-            number.get("--min-count"),
-            None,
-            (),
-            False,
-        )
+    line = ["tokenizer", "prune", str(old), "--on", "x", "-o", str(tmp_path), *arguments]
+    assert invoke(line) == 2
+    assert "--keep-used N or --min-count K" in capsys.readouterr().err
 
 
 def test_the_command_says_how_many_stay(old, tmp_path):

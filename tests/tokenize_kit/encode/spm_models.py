@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tokenize_kit.change.verify import packed
+from tokenize_kit.change.verify import pack_texts
 
 LINES = [
     "the cat sat on the mat, then that cat sat on that mat",
@@ -48,5 +48,5 @@ def trained(kind, **options):
 
 
 def encoded(encoder, texts):
-    ids, sizes = encoder.encode(*packed(texts))
+    ids, sizes = encoder.encode(*pack_texts(texts))
     return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])]

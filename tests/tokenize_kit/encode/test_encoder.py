@@ -11,10 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from tokenize_kit.encode.encoder import ByPlan, Encoder
-from tokenize_kit.encode.load import LETTERS, ORDER, spelled
+from tokenize_kit.encode.byte_bpe import ByteEncoder
+from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.merges import SHORT
 from tokenize_kit.encode.odd_rows import find_odd, form_table
+from tokenize_kit.formats.tokenizer_json import LETTERS, ORDER, to_letters
 from tokenize_kit.learn.bpe import train_bpe
 from tokenize_kit.pattern.named import PATTERNS
 
@@ -40,12 +41,12 @@ def by_library(tokenizer, texts):
 
 def tokenizer_of(merges, patterns=(r"\s+|\S+",), ids=None, **settings):
     """A byte-level BPE of these merges of byte strings."""
-    words = [spelled(bytes([byte])) for byte in ORDER]
+    words = [to_letters(bytes([byte])) for byte in ORDER]
     for left, right in merges:
-        if (word := spelled(left + right)) not in words:
+        if (word := to_letters(left + right)) not in words:
             words.append(word)
     numbers = {word: number for number, word in enumerate(words)}
-    pairs = [(spelled(left), spelled(right)) for left, right in merges]
+    pairs = [(to_letters(left), to_letters(right)) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids or numbers, merges=pairs, **settings))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -103,7 +104,7 @@ def test_any_merges_give_the_ids_of_the_library(merges, texts):
 @pytest.mark.parametrize("orderly", [True, False], ids=["by-trie", "by-rank"])
 def test_a_word_of_many_letters_has_the_ids_of_the_library(trained, orderly):
     plan = Encoder(trained).plan
-    encoder = ByPlan(dataclasses.replace(plan, bpe=plan.bpe._replace(orderly=orderly)))
+    encoder = ByteEncoder(dataclasses.replace(plan, bpe=plan.bpe._replace(orderly=orderly)))
     texts = ["ที่บ้าน" * 3000, "thecatthat" * 4000, "t" * 5000, "", "x"]
     assert encoded(encoder, texts) == by_library(trained, texts)
 
@@ -119,7 +120,7 @@ def test_ids_do_not_depend_on_what_came_before(trained):
 def test_words_that_are_tokens_are_taken_whole_where_the_model_says_so():
     """Llama 3's ignore_merges."""
     merges = [(b"a", b"b"), (b"c", b"d")]
-    ids = {spelled(bytes([byte])): number for number, byte in enumerate(ORDER)}
+    ids = {to_letters(bytes([byte])): number for number, byte in enumerate(ORDER)}
     ids |= {"ab": 256, "cd": 257, "abcd": 300}
     tokenizer = tokenizer_of(merges, ids=ids, ignore_merges=True)
     encoder = Encoder(tokenizer)

@@ -8,19 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tokenize_kit.encode.spm_models import HARD, LINES, ODD, encoded, trained
-from tokenize_kit.encode.charsmap import read_charsmap
-from tokenize_kit.encode.reading import NotOurs
+from tokenize_kit.encode.normalize import read_charsmap
 from tokenize_kit.encode.spm import SpmEncoder
-from tokenize_kit.encode.spm_model import (
-    CONTROL,
-    NORMAL,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    Piece,
-    read_model,
-    with_pieces,
-)
+from tokenize_kit.formats.forms import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
+from tokenize_kit.formats.sentencepiece_model import Piece, read_model, with_pieces
+from tokenize_kit.formats.tokenizer_json import Unsupported
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -174,5 +166,5 @@ def test_a_damaged_normaliser_is_left_to_the_library(damage):
         units[0] = 0x7FFFFC00
     else:
         tail = b"\x80" * (len(tail) - 1) + b"\0"
-    with pytest.raises(NotOurs):
+    with pytest.raises(Unsupported):
         read_charsmap(blob[:4] + units.tobytes() + tail)

@@ -6,18 +6,8 @@ import io
 
 import pytest
 
-from tokenize_kit.encode.spm_model import (
-    BYTE,
-    CONTROL,
-    NORMAL,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    NotAModel,
-    Piece,
-    read_model,
-    with_pieces,
-)
+from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
+from tokenize_kit.formats.sentencepiece_model import NotAModel, Piece, read_model, with_pieces
 
 sentencepiece = pytest.importorskip("sentencepiece")
 

@@ -14,9 +14,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.compare import compare, pieces
-from tokenize_kit.judge.tally import Tally, examine, renyi_efficiency
-from tokenize_kit.learn.training import HARD_TEXTS, train_tokenizer
+from tokenize_kit.judge.compare import compare, cut_text
+from tokenize_kit.judge.hard_texts import HARD_TEXTS
+from tokenize_kit.judge.tally import Tally, examine_vocabulary, renyi_efficiency
+from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that 12 cats", "กินข้าวที่บ้าน กินที่บ้าน", "né, a1b2\n\tx"] * 9
 KINDS = ("bpe", "unigram", "spm")
@@ -74,7 +75,7 @@ def test_places_cover_the_text_in_order(candidates, kind):
             assert np.all(starts[first + 1 : stop] <= reach[:-1])  # no hole
             assert size == 0 or reach[-1] == offsets[row + 1]
         for text in texts:
-            assert "".join(piece for piece, _ in pieces(candidate, text)) == text
+            assert "".join(piece for piece, _ in cut_text(candidate, text)) == text
 
     check()
 
@@ -96,14 +97,14 @@ def test_two_engines_of_one_model_agree_on_every_figure(candidates):
 def test_pieces_count_every_token(candidates, kind):
     for text in ["the 漢 né", "ที่😀😀", "x"]:
         ids, _ = candidates[kind].encode(*packed([text]))
-        cut = pieces(candidates[kind], text)
+        cut = cut_text(candidates[kind], text)
         assert sum(n for _, n in cut) == len(ids)
         assert dict(cut).get("漢", 3) == 3  # no token holds it: three bytes
 
 
 def test_left_out_text_is_a_piece_of_no_token(folder):
     words = open_candidate(folder / "words.json")
-    assert pieces(words, "the  cat") == [("the", 1), ("  ", 0), ("cat", 1)]
+    assert cut_text(words, "the  cat") == [("the", 1), ("  ", 0), ("cat", 1)]
 
 
 def test_real_texts_come_back_and_two_engines_agree_on_them(real_texts, tmp_path):
@@ -178,7 +179,7 @@ def test_what_is_lost_is_counted_and_the_first_shown(folder):
 
 def test_a_token_that_no_text_gives_is_found(folder):
     """`The` never comes out of a tokenizer that writes everything small."""
-    found = examine(open_candidate(folder / "words.json")).dump()
+    found = examine_vocabulary(open_candidate(folder / "words.json")).dump()
     assert found["unreachable_examples"] == [{"id": 3, "text": " The", "gives": [1]}]
 
 
@@ -188,20 +189,20 @@ def test_a_merge_that_is_never_made_leaves_a_token_that_no_text_gives(folder):
     vocab["zqzq"] = len(vocab)
     path = folder / "stray.json"
     path.write_text(json.dumps(parts))
-    found = examine(open_candidate(path))
+    found = examine_vocabulary(open_candidate(path))
     assert list(found.unreachable) == [vocab["zqzq"]]
     assert len(found.unreachable[vocab["zqzq"]]) == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_trained_tokenizers_have_no_token_that_no_text_gives(candidates, kind):
-    found = examine(candidates[kind])
+    found = examine_vocabulary(candidates[kind])
     assert found.unreachable == {}
     assert len(found.parts) >= 128
 
 
 def test_white_space_and_digits_and_the_longest_are_told(candidates):
-    found = examine(candidates["bpe"])
+    found = examine_vocabulary(candidates["bpe"])
     shown = found.dump()
     assert shown["white_space"] == sum(
         t.isspace() for n, t in found.texts.items() if n not in found.parts

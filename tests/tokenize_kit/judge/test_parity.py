@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenize_kit.encode.load import unspelled
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import from_letters
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.compare import compare, gini, pieces
-from tokenize_kit.judge.tally import examine
+from tokenize_kit.judge.compare import compare, cut_text, gini
+from tokenize_kit.judge.tally import examine_vocabulary
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that", "กินข้าวที่บ้าน กินที่บ้าน", "the mat"] * 6
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     special = len([word for word in vocab if word.startswith("<|")])
     words = [word for word in sorted(vocab, key=vocab.get) if not word.startswith("<|")]
     assert [vocab[word] - special for word in words] == list(range(len(words)))
-    lines = [b"%s %d" % (base64.b64encode(unspelled(w)), n) for n, w in enumerate(words)]
+    lines = [b"%s %d" % (base64.b64encode(from_letters(w)), n) for n, w in enumerate(words)]
     (folder / "large.tiktoken").write_bytes(b"\n".join(lines) + b"\n")
     return folder
 
@@ -89,10 +89,10 @@ def test_ranks_are_judged_as_the_same_merges_in_a_tokenizer_json(folder):
 
 def test_every_token_of_ranks_is_named(folder):
     ranks = open_candidate(folder / "large.tiktoken", "o200k")
-    assert "".join(piece for piece, _ in pieces(ranks, TEXTS[1])) == TEXTS[1]
+    assert "".join(piece for piece, _ in cut_text(ranks, TEXTS[1])) == TEXTS[1]
     assert ranks.special == {max(ranks.tokens)}
     assert ranks.decode([max(ranks.tokens)]) == "<|endoftext|>"
-    assert examine(ranks).unreachable == {}
+    assert examine_vocabulary(ranks).unreachable == {}
 
 
 def test_ranks_without_a_pattern_are_refused(folder):

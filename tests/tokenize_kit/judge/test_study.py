@@ -8,7 +8,6 @@ import random
 import pytest
 
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.judge.study import study
 from tokenize_kit.learn.bpe import (
     build_tokenizer,
     count_words,
@@ -18,6 +17,7 @@ from tokenize_kit.learn.bpe import (
     split_pattern,
     train_bpe,
 )
+from tokenize_kit.learn.study import study
 
 SPECIAL = ["<|endoftext|>"]
 

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from tokenize_kit.encode.bytes8 import njit_bare
+from kernel_cache.intrinsics import njit_bare
 
 Tables = namedtuple("Tables", "first second")
 

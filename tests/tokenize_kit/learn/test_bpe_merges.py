@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from tokenize_kit.learn import bpe_merges
 from tokenize_kit.learn.bpe import lay_out_words, learn_merges, split_pattern, train_bpe
-from tokenize_kit.learn.word_counts import WordCounts
+from tokenize_kit.learn.words import WordCounts
 from tokenize_kit.pattern.automaton import compile_pattern
 
 SPECIAL = ("<|endoftext|>",)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.encode.encoder import ByPlan
-from tokenize_kit.encode.load import unspelled
-from tokenize_kit.encode.ranks import NAMES, plan_of, read_ranks, special_of
+from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
+from tokenize_kit.formats.tokenizer_json import from_letters
 from tokenize_kit.learn.bpe import train_bpe
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.shards.writer import Layout, encode_shards
@@ -60,14 +60,14 @@ def learned():
         iter(TEXTS * 9), vocab=380, digits="single", special_tokens=["<|endoftext|>"]
     )
     words = sorted(tokenizer.get_vocab().items(), key=lambda word: word[1])
-    tokens = [unspelled(word) for word, _ in words if word != "<|endoftext|>"]
+    tokens = [from_letters(word) for word, _ in words if word != "<|endoftext|>"]
     return {token: rank for rank, token in enumerate(tokens)}
 
 
-@pytest.mark.parametrize("pattern", NAMES)
+@pytest.mark.parametrize("pattern", PATTERN_NAMES)
 def test_ranks_give_the_ids_of_tiktoken(learned, pattern):
     library = theirs(learned, pattern)
-    encoder = ByPlan(plan_of(learned, pattern))
+    encoder = ByteEncoder(plan_of(learned, pattern))
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(HARD, min_size=1, max_size=4))
@@ -92,7 +92,7 @@ def test_ranks_in_any_order_give_the_ids_of_tiktoken(tokens, texts, draw):
     numbers = [*range(256, 256 + len(tokens))]
     draw.shuffle(numbers)
     ranks = BYTES | {token.encode(): rank for token, rank in zip(tokens, numbers, strict=True)}
-    found = lists(*ByPlan(plan_of(ranks, "gpt2")).encode(*packed(texts)))
+    found = lists(*ByteEncoder(plan_of(ranks, "gpt2")).encode(*packed(texts)))
     assert found == [theirs(ranks, "gpt2").encode_ordinary(text) for text in texts]
 
 
@@ -103,9 +103,9 @@ def test_ranks_of_real_texts(real_texts):
     )
     words = sorted(tokenizer.get_vocab().items(), key=lambda word: word[1])
     ranks = {
-        unspelled(word): rank for rank, (word, _) in enumerate(words) if word != "<|endoftext|>"
+        from_letters(word): rank for rank, (word, _) in enumerate(words) if word != "<|endoftext|>"
     }
-    found = lists(*ByPlan(plan_of(ranks, "o200k")).encode(*packed(part)))
+    found = lists(*ByteEncoder(plan_of(ranks, "o200k")).encode(*packed(part)))
     assert found == [theirs(ranks, "o200k").encode_ordinary(text) for text in part]
 
 

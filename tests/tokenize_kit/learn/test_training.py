@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.training import HARD_TEXTS, train_tokenizer
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.judge.hard_texts import HARD_TEXTS
+from tokenize_kit.learn.training import train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = [

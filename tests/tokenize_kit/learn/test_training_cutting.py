@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.cutting import composed, literal, run_merges
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.learn.cutting import compose, literal, run_merges
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
@@ -122,8 +122,8 @@ def test_a_forbidden_string_is_itself_as_a_regular_expression(text):
 
 def test_a_pattern_without_surroundings_is_the_named_one():
     pattern = PATTERNS["llama3"]
-    assert composed(pattern) is pattern
-    assert composed(pattern, newlines="single").gguf is None
+    assert compose(pattern) is pattern
+    assert compose(pattern, newlines="single").gguf is None
 
 
 def test_own_regular_expressions_cut_one_after_the_other(tmp_path):

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 import sentencepiece
 
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_on_corpus, train_tokenizer, train_tokenizers
 

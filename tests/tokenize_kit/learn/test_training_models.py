@@ -12,12 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.learn.char_bpe import BYTE_PIECES, train_char_bpe, words_of
-from tokenize_kit.learn.characters import CharacterWords, alphabet, characters_of
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.learn.backends import Words, learn_own, learn_sentencepiece
+from tokenize_kit.learn.char_bpe import (
+    BYTE_PIECES,
+    CharacterWords,
+    choose_characters,
+    number_words,
+    split_characters,
+    train_char_bpe,
+)
 from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.symbol_words import Words, learn_own, learn_sentencepiece
 from tokenize_kit.learn.training import train_tokenizer, train_tokenizers
 from tokenize_kit.learn.wordpiece import train_wordpiece
 
@@ -121,7 +127,7 @@ def test_merges_of_characters_are_those_of_training_by_hand(texts, size):
     [(tokenizer, _)] = train_char_bpe([(text, 1) for text in texts], options)
     split = tokenizer.pre_tokenizer
     words = Counter(p for text in texts for p, _ in split.pre_tokenize_str(text))
-    kept, _ = alphabet(characters_of(*_words(words)).frequencies(), size - 257, 1.0)
+    kept, _ = choose_characters(split_characters(*_words(words)).frequencies(), size - 257, 1.0)
     numbers = {c: k for k, c in enumerate(sorted(kept))}
     rows = []
     for word, count in words.items():
@@ -184,11 +190,11 @@ def test_sizes_learned_together_are_those_learned_alone(tmp_path, model):
 )
 def test_words_are_cut_at_characters_that_are_not_kept(words, kept):
     counts = {word: k + 1 for k, word in enumerate(words)}
-    found = characters_of(*_words(counts))
+    found = split_characters(*_words(counts))
     assert found.frequencies() == sum(
         (Counter({c: w.count(c) * n for c in w}) for w, n in counts.items()), Counter()
     )
-    cut = words_of(found, sorted(kept))
+    cut = number_words(found, sorted(kept))
     wanted = [
         ("".join(part), n)
         for word, n in counts.items()

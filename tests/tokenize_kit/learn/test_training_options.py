@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tokenize_kit.card.sample import PIECE_BYTES
+from tokenize_kit.card.figures import PIECE_BYTES
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.load import ORDER, load_tokenizer, unspelled
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
+from tokenize_kit.judge.hard_texts import HARD_TEXTS
 from tokenize_kit.learn.bpe import lay_out_words, learn_merges, train_sizes
 from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.training import HARD_TEXTS, train_tokenizer, train_tokenizers
+from tokenize_kit.learn.training import train_tokenizer, train_tokenizers
 from tokenize_kit.pattern.named import DIGITS, PATTERNS
 
 TEXTS = [
@@ -114,7 +115,7 @@ def test_limits_of_frequency_and_length_are_those_of_training_by_hand(words, lea
 def test_no_token_is_longer_than_asked(tmp_path):
     train_tokenizer(TEXTS, tmp_path, vocab=600, max_token_length=5)
     vocab = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
-    sizes = [len(unspelled(t)) for t in vocab if not t.startswith("<|")]
+    sizes = [len(from_letters(t)) for t in vocab if not t.startswith("<|")]
     assert max(sizes) == 5
 
 

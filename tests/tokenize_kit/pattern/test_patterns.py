@@ -12,7 +12,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.categories import categories, members
-from tokenize_kit.pattern.named import DIGITS, PATTERNS, RIGHT, chosen, o200k
+from tokenize_kit.pattern.named import DIGITS, PATTERNS, RIGHT, o200k, pattern_with
 from tokenize_kit.pattern.parse import UnsupportedPattern
 from tokenize_kit.pattern.scan import cut_rows
 
@@ -45,7 +45,7 @@ def reference(patterns):
     return pre_tokenizers.Sequence(splits)
 
 
-ONIGURUMA = {f"{n}-{d}": chosen(n, d).parts for n in PATTERNS for d in DIGITS}
+ONIGURUMA = {f"{n}-{d}": pattern_with(n, d).parts for n in PATTERNS for d in DIGITS}
 ONIGURUMA |= {
     "o200k-single": (o200k(r"\p{N}"),),
     "digits-then-words": (r"\p{N}{1,3}", r" ?\p{L}+"),
@@ -138,21 +138,21 @@ PUBLISHED = ["gpt2", "o200k", "llama3", "qwen2", "deepseek"]
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_pattern_with_its_own_digits_is_the_published_one(name):
-    found = chosen(name, PATTERNS[name].digits)
+    found = pattern_with(name, PATTERNS[name].digits)
     assert found.parts == PATTERNS[name].parts
     assert found.gguf == PATTERNS[name].gguf
     assert bool(found.gguf) == (name != "o200k")  # llama.cpp's gpt-4o is another pattern
 
 
 def test_the_name_for_gguf_is_of_what_comes_out():
-    assert chosen("llama3", "single").gguf == "qwen2"
-    assert not any(chosen(name, "triples-right").gguf for name in PATTERNS)
+    assert pattern_with("llama3", "single").gguf == "qwen2"
+    assert not any(pattern_with(name, "triples-right").gguf for name in PATTERNS)
 
 
 @settings(max_examples=120, deadline=None)
 @given(TEXTS)
 def test_cl100k_written_for_oniguruma_cuts_as_tiktoken_s_does(text):
-    written = chosen("cl100k", "triples").parts
+    written = pattern_with("cl100k", "triples").parts
     assert pieces(written, [text]) == pieces(PATTERNS["cl100k"].parts, [text], "rust")
 
 
@@ -172,7 +172,7 @@ def test_groups_from_the_right_are_those_of_the_regex_engine(numbers, between):
 @given(NUMBERS, st.sampled_from([" ", ".", "  ", "a", "\n"]))
 def test_a_number_is_grouped_from_the_right_in_any_pattern(name, numbers, between):
     text = between.join(numbers)
-    found = pieces(chosen(name, "triples-right").parts, [text])[0]
+    found = pieces(pattern_with(name, "triples-right").parts, [text])[0]
     wanted = []
     for run in ["".join(g) for _, g in itertools.groupby(text, str.isnumeric)]:
         if run[0].isnumeric():

@@ -13,7 +13,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
-from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, chosen, graphemes
+from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, graphemes, pattern_with
 from tokenize_kit.pattern.scan import cut_rows
 
 LETTERS = "aZéжΩ漢かカーกำ่ລຳहि्क한가م\u064b١0 \t\n\r.,!/ℹ❤😀👩🇹🇭🏻🏽1#'s"
@@ -78,7 +78,7 @@ def clusters_cut(parts, text):
 
 @pytest.mark.parametrize("digits", ["single", "triples", "free"])
 def test_no_piece_of_graphemes_ends_within_a_cluster(digits):
-    parts = chosen("graphemes", digits).parts
+    parts = pattern_with("graphemes", digits).parts
 
     @settings(max_examples=250, deadline=None)
     @given(TEXTS)
@@ -111,5 +111,5 @@ def test_patterns_that_cut_clusters_and_how():
 
 def test_graphemes_cuts_plain_text_as_o200k_does():
     text = "The quick  brown fox's 12 jumps!!\n\n  ที่นี่ हिन्दी iPhone HTMLParser\t(x) 漢字かな"
-    single = chosen("o200k", "single").parts
+    single = pattern_with("o200k", "single").parts
     assert pieces([graphemes(r"\p{N}")], text) == pieces(single, text)

@@ -11,8 +11,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.segment.dictionary import read_dictionary
 

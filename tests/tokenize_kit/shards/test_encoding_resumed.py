@@ -274,7 +274,7 @@ def test_saves_of_a_long_run_are_some_hundreds(monkeypatch, tmp_path):
         return {}, []
 
     for number in range(1, 20_001):
-        found.passed(progress.Place(number, ""), 1, {"side": checkpoint})
+        found.passed(progress.Position(number, ""), 1, {"side": checkpoint})
     assert 200 < len(saves) < 500
 
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenize_kit.encode.load import load_tokenizer
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import read_shards
@@ -125,7 +125,7 @@ def test_failure_leaves_the_old_shards_and_nothing_else(batch_of, tokenizer_json
 
 def test_writer_and_reader_know_the_same_end_of_text():
     """``train`` knows only the shard folder, so it keeps the list a second time."""
-    from tokenize_kit.learn.options import END_OF_TEXT
+    from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
     from train.data.shards import end_of_text
 
     for place, name in enumerate(END_OF_TEXT):

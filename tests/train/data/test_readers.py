@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.train.conftest import sentences
-from tokenize_kit.shards.formats import megatron_index
+from tokenize_kit.shards.shard_files import megatron_index
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.part import Foreign
 from train.data.shards import read_shards

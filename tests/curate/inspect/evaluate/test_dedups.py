@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.minhash.presets import predicted
+from curate.dedup.minhash.banding import predicted
 from curate.errors import UsageError
 from curate.inspect.evaluate import dedups_terminal as evaluate_text
 from curate.inspect.evaluate.dedups import Evaluation, evaluate

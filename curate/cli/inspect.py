@@ -1,0 +1,214 @@
+"""`llmcurate explain`, `stats`, `whatif` and `browse`: looking at runs and corpora."""
+
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from curate.cli.options import (
+    Inputs,
+    Json,
+    Out,
+    Quiet,
+    Sets,
+    Workers,
+    app,
+    corpus_of,
+    how_of,
+    workspace,
+)
+from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.api import How
+
+Run = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="The folder OUT of a finished run, or HOME of a refresh."),
+]
+
+
+@app.command()
+def explain(
+    id: Annotated[str, typer.Argument(help="A document's id.")],
+    out: Annotated[
+        Optional[Path],
+        typer.Option(
+            "-o",
+            "--out",
+            "--in",
+            help="A run's folder. In a workspace the default is all its runs.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Explain what happened to a document.
+
+    Shows rules, values, thresholds, cuts and copies.
+    """
+    from curate.inspect import explain as explaining
+    from curate.run.homes import runs_that_read
+
+    if out is not None:
+        outs = runs_that_read(out.resolve(), id) or [out]
+    else:
+        outs = [folder for _, folder in reversed(workspace("--in").numbered())]
+    if not outs or not any((folder / "run.json").exists() for folder in outs):
+        raise UsageError(f"{outs[0] if outs else 'this workspace'} holds no finished run")
+    account = explaining.explain(outs, id)
+    if as_json:
+        print(json.dumps(account, ensure_ascii=False, default=str))
+    else:
+        print(explaining.text(account))
+
+
+@app.command()
+def stats(inputs: Inputs = None, out: Out = None, as_json: Json = False) -> None:
+    """Measure a corpus: lengths, scores, languages, domains.
+
+    Shows dates and sources too; -o writes a page.
+
+    \b
+    Example:
+    llmcurate stats corpus.jsonl.zst -o stats
+    """
+    import sys
+
+    from curate.inspect.stats import statistics, terminal
+    from curate.terminal.progress import say
+
+    inputs = corpus_of(inputs)
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
+    figures = statistics.gather(inputs)
+    if not as_json:
+        print(terminal.text(figures, sys.stdout.encoding))
+    if out is not None:
+        for path in statistics.write(figures, inputs, out):
+            say(f"wrote {path}", as_json)
+    if as_json:
+        print(json.dumps(figures, ensure_ascii=False))
+
+
+@app.command()
+def whatif(
+    run: Run,
+    sets: Sets = None,
+    out: Annotated[
+        Optional[Path],
+        typer.Option("-o", "--out", help="A .html file; with --apply a folder for the new run."),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Make the run with these settings, in place or in -o.")
+    ] = False,
+    workers: Workers = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Count what other thresholds would have kept.
+
+    The answer comes from the scores that the run stored.
+
+    \b
+    Examples:
+    llmcurate whatif out --set gopher_quality.min_words=80 -o whatif.html
+    llmcurate whatif out --set gopher_quality.min_words=80 --apply -o out80
+    """
+    if apply:
+        _apply(run, tuple(sets or ()), how_of(out, workers, as_json, False, quiet))
+    else:
+        _answer(run, tuple(sets or ()), out, as_json)
+
+
+def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
+    """Prints the answer, and writes its page."""
+    from curate.disk.atomic import write_text
+    from curate.inspect.whatif import ahead
+    from curate.terminal.progress import say
+
+    _check_page(page, "-o")
+    early = ahead.start(run)
+    try:
+        from curate.inspect.whatif import terminal
+        from curate.inspect.whatif.figures import answer
+
+        figures = answer(run, sets, early)
+    finally:
+        if early is not None:
+            early.close()
+    if page is not None:
+        from curate.inspect.whatif.page import render
+
+        write_text(page, render(figures))
+    if as_json:
+        print(json.dumps(figures.dump(), ensure_ascii=False))
+        return
+    print(terminal.text(figures))
+    if page is not None:
+        say(f"wrote {page}")
+
+
+def _apply(run: Path, sets: tuple[str, ...], how: How) -> None:
+    """Makes the run with other settings and prints its outcome."""
+    from curate.api import tell
+    from curate.inspect.whatif.apply import apply
+    from curate.run.driver import Options
+
+    if how.out is not None and how.out.suffix.lower() in (".html", ".htm"):
+        raise UsageError(f"-o {how.out}: with --apply it names a folder; ask for the page before")
+    tell(apply(run, sets, how.out, Options(how.workers, how.quiet)), how)
+
+
+def _check_page(page: Path | None, option: str) -> None:
+    """UsageError where the page is no .html file."""
+
+    if page is not None and (page.is_dir() or page.suffix.lower() not in (".html", ".htm")):
+        raise UsageError(f"{option} {page}: name a file that ends in .html")
+
+
+@app.command()
+def browse(
+    run: Run,
+    port: Annotated[
+        int, typer.Option(help="Port of the page. 0 is any that is free.", min=0, max=65535)
+    ] = 8765,
+    static: Annotated[
+        Optional[Path],
+        typer.Option(metavar="FILE", help="Write a sample as one page instead of serving."),
+    ] = None,
+    each: Annotated[
+        int, typer.Option(help="With --static: documents of each rule.", min=1, max=50)
+    ] = 10,
+) -> None:
+    """Look at a run's documents in a browser.
+
+    Shows search, scores, cuts, and copies side by side, on a page for this computer alone.
+
+    \b
+    Examples:
+    llmcurate browse out
+    llmcurate browse out --static sample.html
+    """
+    from curate.disk.atomic import write_text
+    from curate.inspect.browse.library import library
+
+    _check_page(static, "--static")
+    with library(run) as documents:
+        if static is not None:
+            from curate.inspect.browse.static import render
+
+            write_text(static, render(documents, each))
+            print(f"wrote {static}")
+            return
+        from curate.inspect.browse.server import Server
+
+        with Server(documents, port) as server:
+            print(f"{run} at {server.address} (this computer only; Ctrl-C ends it)", flush=True)
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                print("stopped")

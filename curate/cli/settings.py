@@ -1,0 +1,199 @@
+"""Options made from settings: a command offers the settings of the steps that it runs.
+
+Names, types, limits, defaults and descriptions come from the schema of recipes, so that a setting
+is written once, as a field of its step, and help loads no step. A command whose steps depend on its
+arguments (`dedup --method NAME`) offers the options of these steps alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, Optional
+
+import typer
+from typer.core import TyperCommand
+
+from curate.cli.options import how_of
+from curate.errors import UsageError
+from curate.steps.schema import limits, settings_of
+
+Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
+TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
+
+
+def options(steps: Steps, flags: dict[str, str], own: set[str]) -> dict[str, inspect.Parameter]:
+    """Parameters for the settings of some steps, by setting.
+
+    flags: options named otherwise than their setting. own: settings that the command asks for
+    itself. Settings that are mappings are left to --set.
+    """
+    parameters: dict[str, inspect.Parameter] = {}
+    for step, fixed in steps:
+        for name, field in settings_of(step.partition("@")[0]).items():
+            if name not in fixed and name not in own and name not in parameters:
+                kind = _type(field)
+                if kind is not None:
+                    parameters[name] = _parameter(name, field, kind, flags.get(name))
+    return parameters
+
+
+def _type(field: dict[str, Any]) -> Any:
+    """The Python type of an option's value; None for mappings and lists of them."""
+    kinds = [field, *field.get("anyOf", ())]
+    types = [k.get("type", "string" if "const" in k or "enum" in k else "") for k in kinds]
+    if any(k.get("items", {}).get("type") == "string" for k in kinds):
+        return list[str]
+    if "string" in types:
+        return str
+    return next((TYPES[name] for name in types if name in TYPES), None)
+
+
+def _parameter(name: str, field: dict[str, Any], kind: Any, flag: str | None) -> inspect.Parameter:
+    flag = flag or f"--{name.replace('_', '-')}"
+    if kind is bool:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    help = " ".join(filter(None, [field.get("description"), _facts(field, kind)]))
+    option = typer.Option(flag, help=help, show_default=False, hidden=bool(field.get("deprecated")))
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[Optional[kind], option],  # noqa: UP045
+    )
+
+
+def _facts(field: dict[str, Any], kind: Any) -> str:
+    """Choices, limits and default of a setting, in brackets."""
+    facts: dict[str, Any] = {}
+    for part in (field, *field.get("anyOf", ())):
+        facts |= part
+    texts = []
+    if "enum" in facts:
+        texts.append(f"one of {', '.join(map(str, facts['enum']))}")
+    texts += limits(facts)
+    if kind == list[str]:
+        texts.append("repeatable")
+    default = field.get("default")
+    if default not in (None, "", [], {}):
+        texts.append(f"default: {_shown(default)}")
+    return f"[{'; '.join(texts)}]" if texts else ""
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if isinstance(default, list):
+        return ",".join(map(str, default))
+    return f"{default:,}" if isinstance(default, int) else str(default)
+
+
+class SettingsCommand(TyperCommand):
+    """A command that offers the settings of the steps which its arguments ask for."""
+
+    function: Callable[..., Any]
+    steps: Callable[[list[str]], Steps]
+    owners: Callable[[str], str]
+    how: Callable[..., Any]
+    flags: dict[str, str]
+
+    def offer(self, arguments: list[str]) -> None:
+        """Takes up the options of the steps that the arguments ask for."""
+        asked = type(self).steps(arguments)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command()(_spelled_out(self.function, asked, self.flags, type(self).how))
+        command = typer.main.get_command(single)
+        self.params, self.callback = command.params, command.callback
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments by the options of the steps that they ask for."""
+        self.offer(args)
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+            return rest
+        except Exception as error:
+            flag = getattr(error, "option_name", "")
+            owners = type(self).owners(flag.removeprefix("--").replace("-", "_")) if flag else ""
+            if type(error).__name__ != "NoSuchOption" or not owners:
+                raise
+
+            raise UsageError(f"{flag} needs {owners}") from None
+
+
+def command(
+    app: typer.Typer,
+    steps: str | Callable[[list[str]], Steps],
+    name: str | None = None,
+    *,
+    hidden: bool = False,
+    how: Callable[..., Any] = how_of,
+    owners: Callable[[str], str] = lambda setting: "",
+    flags: dict[str, str] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A command of app whose function takes the settings that were given as its `**settings`.
+
+    steps: a step's name, or the steps that a list of arguments asks for. how: the function whose
+    parameters are the options behind the parameter `how`. owners: which arguments would offer a
+    setting, for the error message. flags: options named otherwise than their setting.
+    """
+    chosen = (lambda arguments: [(steps, {})]) if isinstance(steps, str) else steps
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        members: dict[str, Any] = {
+            "function": staticmethod(function),
+            "steps": staticmethod(chosen),
+        }
+        members |= {"owners": staticmethod(owners), "how": staticmethod(how), "flags": flags or {}}
+        kind = type("SettingsCommand", (SettingsCommand,), members)
+        app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, how))
+        return function
+
+    return register
+
+
+def _spelled_out(
+    function: Callable[..., Any],
+    steps: Steps,
+    flags: dict[str, str],
+    how: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The function with the options that its `**settings` and its `how` stand for."""
+    signature = inspect.signature(function, eval_str=True, locals={"How": object})
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shared = dict(inspect.signature(how, eval_str=True, locals={"How": object}).parameters)
+    offered = options(steps, flags, {p.name for p in own} | set(shared))
+    takes_how = any(p.name == "how" for p in own)
+
+    @wraps(function)
+    def command(**values: Any) -> Any:
+        settings = {n: _value(steps, n, values.pop(n)) for n in offered}
+        settings = {n: value for n, value in settings.items() if value is not None}
+        if takes_how:
+            settings["how"] = how(**{n: values.pop(n) for n in shared})
+        return function(**values, **settings)
+
+    spelled = {p.name: p for p in own if p.name != "how"}
+    tail = [spelled.pop(name) for name in ("sets",) if name in spelled]
+    arguments: dict[str, inspect.Parameter] = {
+        n: spelled.pop(n) for n in ("rules", "inputs") if n in spelled
+    }
+    if takes_how:
+        arguments |= {"out": shared["out"]}
+        tail += [p for p in shared.values() if p.name != "out"]
+    parameters = [*arguments.values(), *spelled.values(), *offered.values(), *tail]
+    keyword = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
+    command.__signature__ = signature.replace(parameters=keyword)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in keyword}
+    return command
+
+
+def _value(steps: Steps, setting: str, value: Any) -> Any:
+    """The value of an option as its field reads it; None where it was not given."""
+    if not isinstance(value, list):
+        return value
+    fields = [settings_of(name.partition("@")[0]).get(setting, {}) for name, _ in steps]
+    text = any(k.get("type") == "string" for f in fields for k in f.get("anyOf", ()))
+    if len(value) == 1 and text:
+        return value[0]  # `en,de`: several in one text
+    return tuple(value) or None

@@ -1,0 +1,384 @@
+"""`llmcurate pretrain`, `generate`, `which`, `import` and `export`: trained models."""
+
+# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from curate.cli.options import (
+    DryRun,
+    Inputs,
+    Json,
+    Out,
+    Quiet,
+    Sets,
+    Workers,
+    app,
+    how_of,
+    run_steps,
+    workspace,
+)
+from curate.cli.settings import command
+from curate.errors import RunFailed, UsageError, as_failure
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from curate.api import How
+    from curate.run.workspace import Workspace
+
+Trained = Annotated[
+    Optional[Path],
+    typer.Option(help="Folder of a trained model. In a workspace the default is the newest."),
+]
+
+
+@contextmanager
+def needs_training() -> Iterator[None]:
+    """Turns errors of `train`, and its absence, into those of the command line."""
+
+    try:
+        from train.errors import TrainError
+    except ModuleNotFoundError as error:
+        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
+    try:
+        yield
+    except TrainError as error:
+        raise as_failure(error) from None
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors", "tokenizers"):
+            raise
+        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
+
+
+@command(app, "pretrain")
+def pretrain(
+    shards: Annotated[
+        Optional[Path],
+        typer.Argument(help="Folder of token shards. In a workspace the default is the newest."),
+    ] = None,
+    sets: Sets = None,
+    *,
+    how: How,
+    **settings: Any,
+) -> None:
+    """Train a language model on token shards.
+
+    The same command again goes on from the newest checkpoint. In a workspace, shards that are older
+    than their corpus or tokenizer are encoded first.
+
+    \b
+    Example:
+    llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
+    """
+    import os
+
+    from curate.api import execute
+    from curate.steps.recipe import compose
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            "torchrun starts this for every process: use --processes N without it, "
+            "or torchrun ... -m train SHARDS OUT"
+        )
+    if shards is not None or not any(s.startswith("pretrain.sources=") for s in sets or ()):
+        folder = shards or _fresh_shards(workspace("SHARDS"), how)
+        if how.dry_run and not folder.exists():
+            print(f"pretrain: after that, on the shards in {folder}")
+            return
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+            raise UsageError(f"{folder} holds no token shards")
+        settings = {**settings, "shards": str(folder)}
+    execute(compose("pretrain", [("pretrain", settings)], tuple(sets or ())), [], how, "pretrain")
+
+
+def _fresh_shards(space: Workspace, how: How) -> Path:
+    """The newest shards, encoded anew where the corpus or the tokenizer is newer."""
+    from dataclasses import replace
+
+    from curate.cli.tokenizer import encode
+    from curate.terminal.progress import say
+
+    shards, corpus = space.newest("shards"), space.newest("corpus")
+    tokenizer = space.newest("tokenizer")
+    newer = [
+        f"{kind} of run {run[0]}"
+        for kind, run in (("corpus", corpus), ("tokenizer", tokenizer))
+        if run and (shards is None or run[0] > shards[0])
+    ]
+    if shards and (not newer or corpus is None or tokenizer is None):
+        return shards[1]
+    source = space.need("corpus", "llmcurate run")
+    vocabulary = space.need("tokenizer", "llmcurate tokenizer train")
+    say(f"encoding first: no shards yet for the {' and the '.join(newer)}", how.quiet)
+    return encode(vocabulary, {}, [str(source)], replace(how, out=None, as_json=False)).out
+
+
+@app.command()
+def generate(
+    prompts: Annotated[
+        Optional[list[str]],
+        typer.Argument(
+            metavar="[PROMPT]...", help="The beginnings of texts. Without one it makes a new text."
+        ),
+    ] = None,
+    model: Trained = None,
+    prompts_file: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--prompts", help="A file of prompts: one a line, or .jsonl with `prompt` (or `text`)."
+        ),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(help="New tokens at most.", min=1)] = 100,
+    temperature: Annotated[
+        float, typer.Option(help="Temperature of the draw. 0 takes the likeliest token.", min=0)
+    ] = 0.8,
+    top_k: Annotated[
+        int, typer.Option(help="Draw from so many of the likeliest tokens. 0 is all.", min=0)
+    ] = 50,
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the likeliest that hold this much probability.")
+    ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Draw from tokens of at least this share of the likeliest.")
+    ] = 0.0,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Above 1, tokens that the text holds become less likely.")
+    ] = 1.0,
+    batch: Annotated[int, typer.Option(help="Prompts at a time.", min=1)] = 8,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the draw. The same seed gives the same texts.")
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Continue texts with a trained model.
+
+    \b
+    Example:
+    llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
+    """
+    texts = [*(prompts or ()), *(_prompts(prompts_file) if prompts_file is not None else ())]
+    for text in texts:
+        _check_text(text, "a prompt")
+    folder = model or _newest("--model")
+    with needs_training():
+        from train.generate.generate import complete, load
+        from train.generate.sampling import Sampling
+
+        sampling = Sampling(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+        )
+        completions = complete(
+            *load(folder),
+            texts or [""],
+            max_tokens=max_tokens,
+            sampling=sampling,
+            seed=seed,
+            batch=batch,
+        )
+    if as_json:
+        outcome = {"seed": seed, "completions": [vars(completion) for completion in completions]}
+        print(json.dumps(outcome, ensure_ascii=False))
+        return
+    print("\n---\n".join(c.prompt + c.text for c in completions))
+
+
+@app.command()
+def which(
+    step: Annotated[
+        int, typer.Option(help="Number of the step, as metrics.jsonl counts them, from 1.", min=1)
+    ],
+    run: Trained = None,
+    shards: Annotated[
+        Optional[Path],
+        typer.Option(help="Folder of its shards, if they were moved."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Name the documents of one step of a training run.
+
+    Shows the tokens of each.
+
+    \b
+    Example:
+    llmcurate which --run model --step 1234
+    """
+    folder = run or _newest("--run")
+    with needs_training():
+        from train.measure.which import which as documents_of
+
+        documents = documents_of(folder, step, shards)
+    if as_json:
+        print(json.dumps(documents, ensure_ascii=False))
+        return
+    from curate.inspect.report.training_data import step_table
+
+    print("\n".join(step_table(documents)))
+
+
+def _prompts(file: Path) -> list[str]:
+    """A prompt a line, or the `prompt` (or `text`) of JSON lines. Empty lines count as none."""
+
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8, at byte {error.start}") from None
+    prompts = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            prompts.append(_prompt(line, f"{file}:{number}") if file.suffix == ".jsonl" else line)
+    if not prompts:
+        raise UsageError(f"{file} holds no prompt")
+    return prompts
+
+
+def _prompt(line: str, where: str) -> str:
+
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise UsageError(f"{where}: not JSON") from None
+    text = value.get("prompt", value.get("text")) if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        raise UsageError(f"{where}: no text under `prompt` or `text`")
+    _check_text(text, where)
+    return text
+
+
+def _check_text(text: str, where: str) -> None:
+
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of the command line, or half of a surrogate pair in JSON
+        raise UsageError(f"{where}: not UTF-8") from None
+
+
+def _newest(missing: str) -> Path:
+    """The newest model of the workspace."""
+    from curate.run.workspace import find
+
+    space = find()
+    if space is None:
+        raise UsageError(f"give {missing}, the folder of a trained model, or work in a workspace")
+    return space.need("model", "llmcurate pretrain")
+
+
+@app.command()
+def export(
+    inputs: Inputs = None,
+    out: Out = None,
+    format: Annotated[
+        str, typer.Option(help="jsonl (a corpus) or hf (a trained model, for transformers).")
+    ] = "jsonl",
+    compression: Annotated[str, typer.Option(help="With --format jsonl: zst, gz or none.")] = "zst",
+    dtype: Annotated[str, typer.Option(help="With --format hf: float32 or bfloat16.")] = "float32",
+    workers: Workers = 0,
+    as_json: Json = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a corpus as JSON lines, or a model for transformers.
+
+    A corpus becomes OUT/jsonl/part-*.jsonl.zst with all columns.
+
+    \b
+    Examples:
+    llmcurate export corpus/ -o out
+    llmcurate export model/ -o hf-model --format hf --dtype bfloat16
+    """
+
+    how = how_of(out, workers, as_json, dry_run, quiet)
+    if format == "hf":
+        export_model(inputs or [], dtype, how)
+    elif format == "jsonl":
+        run_steps("export", [("export", {"compression": compression})], inputs, how)
+    else:
+        raise UsageError(f"--format {format}: choose jsonl or hf")
+
+
+def export_model(inputs: list[str], dtype: str, how: How) -> None:
+    """Writes a trained model as a folder that transformers opens."""
+
+    if len(inputs) > 1:
+        raise UsageError("export --format hf takes one trained model; give one folder")
+    out = how.out
+    if out is None:
+        raise UsageError("give -o OUT, the folder to write")
+    run = Path(inputs[0]) if inputs else _newest("IN")
+    with needs_training():
+        from train.hf.export import chosen
+        from train.hf.export import export as write
+
+        if how.dry_run:
+            checkpoint, _, family = chosen(run)
+            print(f"export: {checkpoint} as {family.architecture} to {out}")
+            return
+        summary = write(run, out, dtype=dtype, finish=_tokenizer_files)
+    text = (
+        f"{out}: {summary['architecture']}, {summary['parameters']:,} parameters in"
+        f" {summary['dtype']}, {summary['bytes'] / 1e6:,.1f} MB, from {summary['checkpoint']}"
+    )
+    _print(summary | {"out": str(out)}, text, how.as_json, how.quiet)
+
+
+def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
+    """tokenizer_config.json and special_tokens_map.json; texts begin with the end-of-text token."""
+    from tokenize_kit.formats.tokenizer_json import write_transformers
+
+    write_transformers(folder, tokenizer, end)
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        path = folder / name
+        values = json.loads(path.read_bytes())
+        if end is not None:
+            values["bos_token"] = end
+        path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(help="A model's folder, as transformers saves it.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.")],
+    context: Annotated[
+        Optional[int],
+        typer.Option(help="Its longest text in tokens. The default is the folder's own.", min=1),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Read a model of transformers as one of ours.
+
+    Reads config.json, safetensors and tokenizer.json.
+
+    \b
+    Example:
+    llmcurate import gpt2/ -o gpt2-run
+    llmcurate generate "The river" --model gpt2-run
+    """
+    with needs_training():
+        from train.hf.load import import_model
+
+        summary = import_model(folder, out, context=context)
+    text = (
+        f"{out}: {summary['parameters']:,} parameters of a {summary['family']} model, "
+        f"{summary['vocab']:,} tokens, context {summary['context']:,}"
+    )
+    _print(summary | {"out": str(out)}, text, as_json, quiet)
+
+
+def _print(summary: dict[str, Any], text: str, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False))
+    elif not quiet:
+        print(text)

@@ -1,0 +1,224 @@
+"""Hashed embeddings: words and pairs of words counted in buckets, weighted, reduced by an SVD.
+
+Counting is Weinberger et al. 2009 ("the hashing trick"), without their signs: a bucket's inverse
+document frequency needs counts. The weights are (1 + ln count) * (ln((1 + N) / (1 + df)) + 1),
+those of scikit-learn's TfidfTransformer(sublinear_tf=True), then truncated by an SVD (latent
+semantic analysis, Deerwester et al. 1990). The SVD is the randomized one of Halko, Martinsson and
+Tropp 2011 (algorithm 4.4) over a sample of documents.
+
+What the SVD leaves of a document is kept: its residual is hashed with signs into a few more
+dimensions (a count sketch, Charikar et al. 2002), which keep its inner products in expectation.
+Without it, two documents that the basis explains by a twentieth are alike if these twentieths are
+(docs/dedup/semantic.md has figures). `residual=0` is plain LSA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from curate.disk.atomic import replacing
+from curate.text.hashing import mix
+from kernel_cache import njit
+
+_PAIR = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+MOST_COUNTED = 65535  # occurrences in a document that are counted
+
+
+@njit(nogil=True)
+def bucket(value, features):
+    """A hash as a number under `features` (< 2^32)."""
+    return np.int64(((value >> _HALF) * np.uint64(features)) >> _HALF)
+
+
+@njit(cache=True, nogil=True)
+def hashed_counts(rows, hashes, features):
+    """(offsets: int64[documents + 1], buckets: uint32[], counts: uint16[]) of the words and pairs
+    of neighbouring words of each document, buckets in order of first occurrence.
+
+    rows: int64[documents + 1] into hashes: uint64[words], those of the word table.
+    """
+    documents = len(rows) - 1
+    words = rows[documents] - rows[0]
+    offsets = np.zeros(documents + 1, np.int64)
+    buckets = np.empty(2 * words, np.uint32)  # memory that is never touched is never used
+    counts = np.empty(2 * words, np.uint16)
+    seen = np.zeros(features, np.int64)
+    used = 0
+    for d in range(documents):
+        begin = used
+        for w in range(rows[d], rows[d + 1]):
+            for pair in range(2 if w + 1 < rows[d + 1] else 1):
+                value = hashes[w]
+                if pair:
+                    value = mix(value * _PAIR + hashes[w + 1])
+                b = bucket(value, features)
+                if seen[b] == 0:
+                    buckets[used] = b
+                    used += 1
+                seen[b] += 1
+        for k in range(begin, used):
+            counts[k] = min(seen[buckets[k]], MOST_COUNTED)
+            seen[buckets[k]] = 0
+        offsets[d + 1] = used
+    return offsets, buckets[:used].copy(), counts[:used].copy()
+
+
+SAMPLE = 4096  # documents behind the SVD
+MOST_FEATURES = 65_536  # of the sample, the most frequent ones; the residual has the others
+OVERSAMPLE, ITERATIONS = 10, 2
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What turns hashed counts into vectors, the same for every document of a corpus.
+
+    idf: float32[features]; row: int32[features], the feature's row in `axes`, -1 for none;
+    axes: float32[rows, dimensions]; mixed: float32[dimensions, residual], the residual's hash of
+    each axis.
+    """
+
+    idf: np.ndarray
+    row: np.ndarray
+    axes: np.ndarray
+    mixed: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Dimensions of a vector."""
+        return int(self.mixed.shape[0] + self.mixed.shape[1])
+
+    def vectors(self, offsets: np.ndarray, buckets: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """float32[documents, size] of hashed counts; not normalised."""
+        return project(offsets, buckets, counts, self.idf, self.row, self.axes, self.mixed)
+
+    def save(self, path: Path) -> None:
+        """Writes it as a whole."""
+        with replacing(path) as aside, aside.open("wb") as file:
+            np.savez(file, idf=self.idf, row=self.row, axes=self.axes, mixed=self.mixed)
+
+    @classmethod
+    def load(cls, path: Path) -> Basis:
+        """What `save` wrote."""
+        with np.load(path, allow_pickle=False) as found:
+            return cls(*(found[name] for name in ("idf", "row", "axes", "mixed")))
+
+
+@njit(nogil=True)
+def place_of(feature, residual):
+    """(dimension, sign) of a feature in the residual."""
+    value = mix(np.uint64(feature) + np.uint64(0x51ED270B))
+    sign = 1.0 if value & np.uint64(1) else -1.0
+    return np.int64((value >> np.uint64(1)) % np.uint64(residual)), sign
+
+
+@njit(cache=True, nogil=True)
+def signed_places(features, residual):
+    """(int64[], float32[]): `place_of` each of features: int64[]."""
+    at = np.empty(len(features), np.int64)
+    signs = np.empty(len(features), np.float32)
+    for i in range(len(features)):
+        at[i], signs[i] = place_of(features[i], residual)
+    return at, signs
+
+
+@njit(cache=True, nogil=True)
+def project(offsets, buckets, counts, idf, row, axes, mixed):
+    """float32[documents, dimensions + residual]: TF-IDF on the axes, then the hashed residual.
+
+    Every row is summed in the order of its buckets, whatever stands beside it.
+    """
+    dimensions, residual = mixed.shape
+    out = np.zeros((len(offsets) - 1, dimensions + residual), np.float32)
+    for d in range(len(offsets) - 1):
+        for k in range(offsets[d], offsets[d + 1]):
+            f = buckets[k]
+            weight = np.float32(1.0 + np.log(counts[k])) * idf[f]
+            if residual:
+                at, sign = place_of(f, residual)
+                out[d, dimensions + at] += np.float32(sign) * weight
+            r = row[f]
+            if r >= 0:
+                for j in range(dimensions):
+                    out[d, j] += weight * axes[r, j]
+        for j in range(dimensions):
+            explained = out[d, j]
+            for m in range(residual):
+                out[d, dimensions + m] -= explained * mixed[j, m]
+    return out
+
+
+def inverse_frequency(df: np.ndarray, documents: int) -> np.ndarray:
+    """float32[features] from df: int64[features], documents that have the feature."""
+    found: np.ndarray = np.log((1.0 + documents) / (1.0 + df)) + 1.0
+    return found.astype(np.float32)
+
+
+def randomized_axes(matrix, dimensions: int, seed: int) -> np.ndarray:
+    """float32[columns, at most `dimensions`]: right singular vectors of a sparse matrix, those of
+    the largest singular values first."""
+    rows, _ = matrix.shape
+    wide = min(dimensions + OVERSAMPLE, min(matrix.shape))
+    matrix = matrix.astype(np.float32)
+    draw = np.random.default_rng(seed).standard_normal((rows, wide))
+    left = np.linalg.qr(draw)[0].astype(np.float32)
+    turned = matrix.T  # the same numbers, by column
+    for _ in range(ITERATIONS):
+        product = (matrix @ (turned @ left)).astype(np.float64)
+        left = np.linalg.qr(product)[0].astype(np.float32)
+    image = turned @ left
+    values, within = np.linalg.eigh((image.T @ image).astype(np.float64))
+    best = np.argsort(-values, kind="stable")[:dimensions]
+    best = best[values[best] > 1e-6 * max(values[best[0]], 1e-30)] if len(best) else best
+    axes = image @ (within[:, best] / np.sqrt(values[best])).astype(np.float32)
+    # Singular vectors have no sign of their own: the largest entry is positive.
+    largest = np.abs(axes).argmax(axis=0)
+    axes *= np.where(axes[largest, np.arange(axes.shape[1])] < 0, -1.0, 1.0).astype(np.float32)
+    return axes
+
+
+def fit(
+    df: np.ndarray,
+    documents: int,
+    sample: tuple[np.ndarray, np.ndarray, np.ndarray],
+    dimensions: int,
+    residual: int,
+    seed: int,
+) -> Basis:
+    """The basis of a corpus of so many documents.
+
+    df: int64[features]; sample: (offsets, buckets, counts) of some of the documents.
+    """
+    from scipy.sparse import csr_array
+
+    offsets, buckets, counts = sample
+    idf = inverse_frequency(df, documents)
+    here = np.bincount(buckets, minlength=len(df))
+    # A feature of one document says nothing of any other; ties by number.
+    shared = np.flatnonzero(here > 1)
+    used = np.sort(shared[np.argsort(-here[shared], kind="stable")][:MOST_FEATURES])
+    row = np.full(len(df), -1, np.int32)
+    row[used] = np.arange(len(used))
+    weights = (1.0 + np.log(np.maximum(counts, 1))) * idf[buckets]
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    norm = np.sqrt(np.bincount(owner, weights**2, minlength=len(offsets) - 1))
+    known = row[buckets] >= 0
+    weights = (weights / norm[owner])[known]
+    ends = np.concatenate([[0], np.cumsum(known)])[offsets]
+    axes = np.zeros((len(used), dimensions), np.float32)
+    if len(used) and len(offsets) > 1:
+        shape = (len(offsets) - 1, len(used))
+        found = randomized_axes(
+            csr_array((weights, row[buckets[known]], ends), shape=shape), dimensions, seed
+        )
+        axes[:, : found.shape[1]] = found
+    mixed = np.zeros((dimensions, residual), np.float32)
+    if residual:
+        at, signs = signed_places(used, residual)
+        for place in range(residual):
+            mine = at == place
+            mixed[:, place] = signs[mine] @ axes[mine]
+    return Basis(idf, row, axes, mixed)

@@ -1,0 +1,206 @@
+"""Overlap of sources: the texts that they share, by hash or by the bands of MinHash.
+
+Texts are the same by their hash (xxh3-128, as exact dedup compares by default), or near copies by
+band keys of MinHash, out of the index that a run kept, or made. A run with a MinHash dedup has the
+keys of its documents in OUT/index; they are read there by id. The first such index decides the
+settings (bands, rows, shingles, seed); sources without one of the same settings are sketched.
+Documents that share a band are taken for copies, directly or through others, as
+`dedup --method minhash` without `verify` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus import indexes
+from curate.corpus.sketches import SketchFile, view
+from curate.dedup.minhash.step import DedupMinhash
+from curate.disk.atomic import TEMPORARY
+from curate.disk.database import arrow_batches, database, literal
+from curate.disk.parquet_writer import TableWriter
+from curate.mix.sources import Source
+from curate.text.buffers import as_large_string
+
+_SETTINGS = ("bands", "rows", "shingle", "ngram", "normalize", "seed")
+BANDS = pa.schema([("row", pa.int64()), ("key", pa.uint64())])
+IDS = pa.schema([("row", pa.int64()), ("id", pa.string())])
+
+
+class Near:
+    """`add` the documents of all sources, then `close`; `path` has a row for each band (row, key).
+
+    kept: sources whose keys come from an index; absent: documents that their index does not know.
+    """
+
+    def __init__(self, sources: list[Source], scratch: Path) -> None:
+        self.scratch, self.path = scratch, scratch / "bands.parquet"
+        self.kept: dict[str, indexes.Index] = {}
+        self.absent: dict[str, int] = {}
+        found = {s.name: self._indexes(s) for s in sources}
+        own = next((kept[0] for kept in found.values() if kept), None)
+        self.step = _step(own.record["comparable"]) if own else DedupMinhash()
+        for name, kept in found.items():
+            for index in kept:
+                if _same(index.record["comparable"], self.step.comparable()):
+                    self.kept.setdefault(name, index)
+        self._ids = {n: TableWriter(scratch / f"ids-{k}.parquet") for k, n in enumerate(self.kept)}
+        self._bands = TableWriter(self.path)
+        self._bands.write(BANDS.empty_table())
+        for writer in self._ids.values():
+            writer.write(IDS.empty_table())
+
+    @staticmethod
+    def _indexes(source: Source) -> list[indexes.Index]:
+        """The MinHash indexes of a source that is the OUT of one run."""
+        if len(source.inputs) != 1 or "://" in source.inputs[0]:
+            return []
+        out = Path(source.inputs[0])
+        found = [
+            index for index in indexes.all_in(out) if index.record["step"] == DedupMinhash.name
+        ]
+        return [i for i in found if i.record["step_version"] == DedupMinhash.version]
+
+    def add(self, source: str, first: int, batch: pa.RecordBatch) -> None:
+        """Documents of a source; first: the number of the first one among all."""
+        number = pa.array(np.arange(first, first + batch.num_rows))
+        if source in self._ids:
+            table = pa.table([number, batch["id"].cast(pa.string())], schema=IDS)
+            self._ids[source].write(table)
+            return
+        from curate.dedup.minhash.signatures import band_keys
+
+        bands, rows = self.step.banding
+        signature, count = self.step.signatures(as_large_string(batch["text"]))
+        some = np.flatnonzero(count > 0)
+        self._put(number.to_numpy()[some], band_keys(signature[some], bands, rows))
+
+    def _put(self, number: np.ndarray, keys: np.ndarray) -> None:
+        table = [pa.array(np.repeat(number, keys.shape[1])), pa.array(keys.reshape(-1))]
+        self._bands.write(pa.table(table, schema=BANDS))
+
+    def close(self, failed: bool = False) -> None:
+        """Nothing more comes: the kept keys are joined."""
+        for writer in self._ids.values():
+            writer.close(failed)
+        done = False
+        try:
+            for k, name in enumerate(() if failed else self.kept):
+                self._join(name, self.scratch / f"ids-{k}.parquet")
+            done = not failed
+        finally:
+            self._bands.close(not done)
+
+    def _join(self, name: str, ids: Path) -> None:
+        files: list[SketchFile] = [replace(f, corpus="") for f in self.kept[name].files(0)]
+        bands, _ = self.step.banding
+        found = 0
+        with database(self.scratch / f"{TEMPORARY}spill-near") as db:
+            view(db, tuple(files))
+            reader = db.sql(
+                f"""SELECT i.row, s.bands FROM read_parquet({literal(ids)}) i
+                JOIN sketches s ON i.id = s.id"""
+            )
+            for batch in arrow_batches(reader):
+                found += batch.num_rows
+                batch = batch.filter(batch["bands"].is_valid())
+                raw = batch["bands"].cast(pa.binary())
+                _, offsets, data = raw.buffers()
+                first = np.frombuffer(offsets, np.int32)[raw.offset] if len(raw) else 0
+                keys = np.frombuffer(data or b"", np.uint8)[first : first + 8 * bands * len(raw)]
+                self._put(batch["row"].to_numpy(), keys.view(np.uint64).reshape(-1, bands))
+        there = pq.read_metadata(ids).num_rows
+        if there > found:
+            self.absent[name] = there - found
+
+
+def _step(comparable: dict[str, Any]) -> DedupMinhash:
+    return DedupMinhash(**{name: comparable[name] for name in _SETTINGS})
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one.get(name) == other.get(name) for name in _SETTINGS)
+
+
+def clusters(db: Any, bands: Path) -> None:
+    """Makes the table `clusters` (row, label): documents that share a band, directly or through
+    others, with the least row among them."""
+    edges = db.execute(
+        f"""SELECT DISTINCT min(row) OVER (PARTITION BY key) AS a, row AS b
+        FROM read_parquet({literal(bands)}) QUALIFY count(*) OVER (PARTITION BY key) > 1"""
+    ).fetchnumpy()
+    a, b = (np.asarray(edges[name], np.int64) for name in ("a", "b"))
+    rows, places = np.unique(np.concatenate([a, b]), return_inverse=True)
+    label = connected(places[: len(a)], places[len(a) :], len(rows))
+    found = pa.table({"row": rows, "label": rows[label] if len(rows) else rows})
+    db.register("found", found)
+    db.execute("CREATE TABLE clusters AS SELECT * FROM found")
+    db.unregister("found")
+
+
+def connected(a: np.ndarray, b: np.ndarray, many: int) -> np.ndarray:
+    """int64[many]: for each of so many nodes the least one that edges (a[i], b[i]) join it to."""
+    label = np.arange(many)
+    while True:
+        least = np.minimum(label[a], label[b])
+        after = label.copy()
+        for ends in (a, b, label[a], label[b]):
+            np.minimum.at(after, ends, least)
+        after = after[after]
+        if np.array_equal(after, label):
+            return label
+        label = after
+
+
+def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[str, Any]:
+    """Figures of the rows that `settle` marked (grp, hash, size, taken). bands: of near copies.
+
+    documents[a][b], size[a][b]: of a, what stands in b too; on the diagonal, what stands in a
+    more than once, but for one copy of each. unique_documents, unique: of the mix, every text once.
+    """
+    many = len(groups)
+    documents = [[0] * many for _ in groups]
+    size = [[0] * many for _ in groups]
+    with database(rows.with_name(".spill-overlap")) as db:
+        read = f"read_parquet({literal(rows)}, file_row_number = true)"
+        if bands is None:
+            texts = f"SELECT hash AS text, grp, size, taken FROM {read}"
+        else:
+            clusters(db, bands)
+            texts = f"""SELECT coalesce(label, file_row_number) AS text, grp, size, taken
+            FROM {read} r LEFT JOIN clusters c ON r.file_row_number = c.row"""
+        db.execute(
+            f"""CREATE TABLE texts AS
+            SELECT text, grp, count(*) AS n, sum(size)::BIGINT AS s, max(size) AS one,
+                   max(size) FILTER (taken) AS best
+            FROM ({texts}) GROUP BY text, grp"""
+        )
+        pairs = db.execute(
+            """WITH shared AS (
+                 SELECT * FROM texts WHERE text IN (
+                   SELECT text FROM texts GROUP BY text HAVING count(*) > 1))
+            SELECT a.grp, b.grp, sum(a.n)::BIGINT, sum(a.s)::BIGINT
+            FROM shared a JOIN shared b USING (text) WHERE a.grp <> b.grp GROUP BY a.grp, b.grp"""
+        ).fetchall()
+        inner = db.execute(
+            "SELECT grp, sum(n - 1)::BIGINT, sum(s - one)::BIGINT FROM texts GROUP BY grp"
+        ).fetchall()
+        for a, b, n, s in [*pairs, *((g, g, n, s) for g, n, s in inner)]:
+            documents[a][b], size[a][b] = n, s
+        ((unique_documents, unique),) = db.execute(
+            """SELECT count(*), coalesce(sum(best), 0)::BIGINT
+            FROM (SELECT max(best) AS best FROM texts GROUP BY text HAVING max(best) IS NOT NULL)"""
+        ).fetchall()
+    return {
+        "by": "exact text" if bands is None else "near copies by MinHash",
+        "groups": groups,
+        "documents": documents,
+        "size": size,
+        "unique_documents": unique_documents,
+        "unique": unique,
+    }

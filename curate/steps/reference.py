@@ -1,0 +1,80 @@
+"""The reference page of all settings, and the schema's file: `make reference` writes both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from curate.steps.schema import FILE, limits, recipe_schema, text_of
+
+PAGE = "docs/reference.md"
+INTRODUCTION = """\
+# Reference of settings
+
+Every step of a recipe with its settings, made from the fields of the steps by `make reference`. A
+setting is written in a recipe (`- c4: {min_sentences: 3}`), on the command line of any recipe
+(`--set c4.min_sentences=3`), or as an option of the command that runs the step
+(`llmcurate filter c4 --min-sentences 3`). How a recipe is put together: [recipes.md](recipes.md).
+"""
+
+
+def reference_page(schema: dict[str, Any]) -> str:
+    """The page, in Markdown, of a schema of recipes."""
+    parts = [INTRODUCTION]
+    for name, definition in schema["$defs"].items():
+        if name[0].isupper():
+            continue  # the shape of one setting
+        title = "read" if name == "read" else f"`{name}`"
+        rows = [_row(key, field, schema) for key, field in definition["properties"].items()]
+        parts.append(f"## {title}\n\n{definition.get('description', '')}\n")
+        if rows:
+            parts.append("| setting | type | default | |\n|---|---|---|---|\n" + "\n".join(rows))
+            parts[-1] += "\n"
+    return "\n".join(parts)
+
+
+def _row(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
+    value = field.get("default")
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    default = "none" if value is None else f"`{shown}`" if shown else "empty"
+    default = default if "default" in field else "required"
+    cells = (f"`{name}`", type_text(field, schema), default, field.get("description", ""))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
+    """The type of a setting with its choices and limits: `integer, at least 1`."""
+    if "anyOf" in field:
+        kinds = [type_text(kind, schema) for kind in field["anyOf"] if kind.get("type") != "null"]
+        return " or ".join(kinds)
+    if "$ref" in field:
+        shape = schema["$defs"][field["$ref"].rpartition("/")[2]]["properties"]
+        return f"mapping of {', '.join(shape)}"
+    if "const" in field:
+        return str(field["const"])
+    if "enum" in field:
+        return ", ".join(map(str, field["enum"]))
+    kind = str(field.get("type", "any"))
+    if kind == "array":
+        return f"list of {type_text(field.get('items', {}), schema)}"
+    if kind == "object":
+        values = field.get("additionalProperties")
+        return "mapping" + (f" to {type_text(values, schema)}" if isinstance(values, dict) else "")
+    return ", ".join(
+        [{"string": "text", "boolean": "true or false"}.get(kind, kind), *limits(field)]
+    )
+
+
+def main() -> None:
+    """Writes the schema's file and the page, in the current folder."""
+    from curate.steps.registry import REGISTRY
+
+    schema = recipe_schema(list(REGISTRY))
+    for path, text in ((f"pipelines/{FILE}", text_of(schema)), (PAGE, reference_page(schema))):
+        Path(path).write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The registry: names of steps and the classes behind them.
+
+Names map to classes lazily, so that listing them imports no step. Other distributions add steps by
+the entry point group `llmcurate.steps` (name = "module:Class").
+"""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from curate.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.steps.contracts import Settings
+
+REGISTRY: dict[str, str] = {
+    "extract": "curate.extract.step:Extract",
+    "c4": "curate.filters.c4:C4",
+    "c4_paragraphs": "curate.filters.c4_paragraphs:C4Paragraphs",
+    "refinedweb_lines": "curate.filters.refinedweb:RefinedWebLines",
+    "gopher_quality": "curate.filters.gopher_quality:GopherQuality",
+    "gopher_repetition": "curate.filters.gopher_repetition:GopherRepetition",
+    "fineweb_quality": "curate.filters.fineweb:FineWebQuality",
+    "document_length": "curate.filters.length:DocumentLength",
+    "url_filter": "curate.filters.url:UrlFilter",
+    "pii": "curate.filters.pii:Pii",
+    "opt_out": "curate.filters.opt_out:OptOut",
+    "newline_runs": "curate.filters.newlines:NewlineRuns",
+    "wangchanberta": "curate.filters.wangchanberta:WangchanBERTa",
+    "language": "curate.scoring.language.step:Language",
+    "quality": "curate.scoring.quality.step:Quality",
+    "dedup_exact": "curate.dedup.exact:DedupExact",
+    "dedup_minhash": "curate.dedup.minhash.step:DedupMinhash",
+    "dedup_bloom": "curate.dedup.bloom.step:DedupBloom",
+    "dedup_passages": "curate.dedup.passages.step:DedupPassages",
+    "dedup_semantic": "curate.dedup.semantic.step:DedupSemantic",
+    "dedup_suffix_array": "curate.dedup.suffix_array.step:DedupSuffixArray",
+    "decontaminate": "curate.dedup.decontaminate.step:Decontaminate",
+    "perplexity": "curate.scoring.perplexity.step:Perplexity",
+    "mix": "curate.mix.step:Mix",
+    "export": "curate.products.export:Export",
+    "tokenizer": "curate.products.tokenizers:TokenizerProduct",
+    "shards": "curate.products.tokenizers:ShardsProduct",
+    "pretrain": "curate.products.pretraining:PretrainProduct",
+    "search_index": "curate.products.export:SearchIndexProduct",
+    "language_model": "curate.products.language_model:LanguageModel",
+    "perplexity_model": "curate.products.perplexity_model:PerplexityModel",
+}
+
+
+def step_names() -> list[str]:
+    """All known names, those of installed plug-ins included."""
+    return sorted({*REGISTRY, *_plugins()})
+
+
+def _plugins() -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {p.name: p.value for p in entry_points(group="llmcurate.steps")}
+
+
+def step_class(name: str) -> type[Settings]:
+    """The class behind a name; UsageError names the nearest one."""
+    location = REGISTRY.get(name) or _plugins().get(name)
+    if location is None:
+        near = get_close_matches(name, step_names(), 1, 0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(step_names())}"
+        raise UsageError(f"unknown step {name!r}{hint}")
+    module, _, attribute = location.partition(":")
+    cls: type[Settings] = getattr(importlib.import_module(module), attribute)
+    return cls

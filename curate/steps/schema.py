@@ -1,0 +1,173 @@
+"""The JSON schema of recipes: every step with its settings, their types, limits, descriptions.
+
+Editors check recipes with it, and the command line and docs/reference.md are made from it, so that
+a setting is written once: as a field of its step. `make reference` writes the schema into
+pipelines/recipe.schema.json, from where commands read it without loading a step.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+FILE = "recipe.schema.json"
+STEPS = "#/$defs/"
+
+
+def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
+    """The schema of recipes of the named steps; by default of all, plug-ins included."""
+    from curate.formats.reading import ReadSettings
+    from curate.steps.registry import step_class, step_names
+
+    names = step_names() if names is None else names
+    definitions: dict[str, Any] = {}
+    for name in names:
+        definitions[name] = _settings_schema(step_class(name))
+        definitions |= definitions[name].pop("$defs", {})
+    variants = [n for n in names if "variant" in definitions[n]["properties"]]
+    settings = {n: {"anyOf": [{"$ref": STEPS + n}, {"type": "null"}]} for n in names}
+    step = {
+        "anyOf": [
+            {"enum": ["cut", *names]},
+            {"type": "string", "pattern": f"^({'|'.join(variants)})@"},
+            {
+                "type": "object",
+                "properties": settings,
+                "patternProperties": {f"^{n}@": settings[n] for n in variants},
+                "additionalProperties": False,
+                "minProperties": 1,
+                "maxProperties": 1,
+            },
+        ]
+    }
+    paths = {"type": "array", "items": {"type": "string"}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Recipe of llmcurate",
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Name of the recipe."},
+            "description": {"type": "string", "description": "One line on its purpose."},
+            "input": {
+                "anyOf": [{"type": "string"}, paths],
+                "description": "Input files; those of the command line replace them.",
+            },
+            "read": {"$ref": STEPS + "read"},
+            "steps": {"type": "array", "minItems": 1, "items": step},
+        },
+        "required": ["steps"],
+        "additionalProperties": False,
+        "$defs": {"read": _settings_schema(ReadSettings), **definitions},
+    }
+
+
+def text_of(schema: dict[str, Any]) -> str:
+    """The schema as its file holds it: one line a setting."""
+    definitions = []
+    for name, definition in schema["$defs"].items():
+        settings = ",\n   ".join(_members(definition.get("properties", {})))
+        rest = _members({k: v for k, v in definition.items() if k != "properties"})
+        body = ",\n  ".join([*rest, f'"properties": {{\n   {settings}\n  }}'])
+        definitions.append(f'"{name}": {{\n  {body}\n }}')
+    joined = ",\n ".join(definitions)
+    head = ",\n".join(_members({k: v for k, v in schema.items() if k != "$defs"}))
+    return f'{{\n{head},\n"$defs": {{\n {joined}\n}}\n}}\n'
+
+
+def _members(values: dict[str, Any]) -> list[str]:
+    return [f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in values.items()]
+
+
+@cache
+def shipped_schema() -> dict[str, Any]:
+    """The schema of the steps in the package, as `make reference` wrote it."""
+    text = (files("pipelines") / FILE).read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def settings_of(step: str) -> dict[str, dict[str, Any]]:
+    """The settings of a step of the package: schema of each, by name."""
+    settings: dict[str, dict[str, Any]] = shipped_schema()["$defs"][step]["properties"]
+    return settings
+
+
+def summary_of(step: str) -> str:
+    """One line on the step."""
+    return str(shipped_schema()["$defs"][step].get("description", ""))
+
+
+LIMITS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+NO_LIMIT = 1 << 31  # what lies beyond concerns the machine, not the user
+
+
+def limits(field: dict[str, Any]) -> list[str]:
+    """The limits of a number in words."""
+    texts = [f"{w} {field[k]:,}" for k, w in LIMITS.items() if field.get(k, NO_LIMIT) < NO_LIMIT]
+    if {"minimum", "maximum"} <= field.keys() and len(texts) == 2:
+        return [f"{field['minimum']:,} to {field['maximum']:,}"]
+    return texts
+
+
+def _settings_schema(model: Any) -> dict[str, Any]:
+    """The settings of one class, without titles.
+
+    A list that is also read from one string may be either.
+    """
+    schema: dict[str, Any] = model.model_json_schema()
+    for definition in [schema, *schema.get("$defs", {}).values()]:
+        definition.pop("title", None)
+        for field in definition.get("properties", {}).values():
+            field.pop("title", None)
+            _plain_limits(field)
+    schema["description"] = " ".join((model.__doc__ or "").split("\n\n")[0].split())
+    for name, field in schema.get("properties", {}).items():
+        if _read_from_text(model, name):
+            _allow_text(field)
+        field.setdefault("description", _docstring(model, name))
+    return schema
+
+
+def _plain_limits(field: dict[str, Any]) -> None:
+    """Writes limits that are whole numbers without `.0`."""
+    for part in (field, *field.get("anyOf", ())):
+        for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+            if isinstance(part.get(key), float) and part[key].is_integer():
+                part[key] = int(part[key])
+
+
+def _allow_text(field: dict[str, Any]) -> None:
+    """Lets a field that is a list, or may be one, also be a text."""
+    if field.get("type") == "array":
+        field["anyOf"] = [{k: field.pop(k) for k in ("type", "items", "minItems") if k in field}]
+    kinds = field.get("anyOf", [])
+    if any(kind.get("type") == "array" for kind in kinds):
+        kinds.insert(0, {"type": "string"})
+
+
+def _read_from_text(model: Any, name: str) -> bool:
+    """Whether a list may be written as one string: a validator sees the value before its type."""
+    metadata = model.model_fields[name].metadata
+    if any(type(m).__name__ == "BeforeValidator" for m in metadata):
+        return True
+    validators = model.__pydantic_decorators__.field_validators.values()
+    return any(v.info.mode == "before" and name in v.info.fields for v in validators)
+
+
+def _docstring(model: Any, name: str) -> str:
+    """The string under a field, until all have a description."""
+    from pydantic._internal._docs_extraction import extract_docstrings_from_cls
+
+    for base in model.__mro__:
+        if name in getattr(base, "model_fields", {}):
+            text = extract_docstrings_from_cls(base).get(name)
+            if text:
+                return " ".join(text.split())
+    return ""

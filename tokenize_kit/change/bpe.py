@@ -1,0 +1,348 @@
+"""BPE that grows: tokens and merges that a byte-level or character BPE lacks.
+
+Texts are encoded by the old merges; pairs of the ids are counted and merged as in training. Every
+new merge comes behind all old ones, so a text is encoded as before and then merged further.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tokenize_kit.change.verify import Buffers, pack_texts
+from tokenize_kit.encode.byte_bpe import Plan, encode_pieces
+from tokenize_kit.encode.words import new_cache
+from tokenize_kit.formats.forms import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNUSED,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Pieces,
+)
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
+from tokenize_kit.learn.char_bpe import choose_characters
+from tokenize_kit.learn.words import WordCounts, lay_out
+
+# Two merges may spell the same token, as a learned one and one of before: so many more are learned.
+_MORE = 16
+Merges = list[tuple[bytes, bytes]]
+Text = TypeVar("Text", bytes, str)
+
+
+def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
+    """(ids: uint32[], how many of each: int64[]) of pieces that patterns have cut.
+
+    letters: uint8[]; ends: int64[pieces + 1].
+    """
+    letters = letters.view()
+    letters.flags.writeable = False  # as everywhere: the kernel is compiled for it
+    ones = np.ones(len(ends) - 1, np.int64)
+    return encode_pieces(letters, ends, ends[1:].copy(), ones, plan.bpe, new_cache())
+
+
+def learn_byte_tokens(
+    form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
+) -> tuple[list[bytes], Merges]:
+    """(new tokens, new merges), in order; the first token's id is form.size.
+
+    batches: texts; tokens: how many at most; least: occurrences of a pair that is merged. The same
+    texts in any order give the same. No token is spelled as an added token is.
+    """
+    counted = WordCounts(plan.tables)
+    for data, offsets in batches:
+        counted.add(data, offsets)
+    letters, ends, counts = counted.words()
+    ids, sizes = pieces_of(plan, letters, ends)
+    banned, lengths = _encoded(plan, [token.content for token in form.added])
+    text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
+    learned = learn(
+        text, form.size, form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
+        banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
+    )  # fmt: skip
+    never = {token.content.encode() for token in form.added}
+    return spell_merges(form.tokens, set(form.merges), never, learned, tokens)
+
+
+def _encoded(plan: Plan, texts: list[str]) -> Buffers:
+    data, offsets = pack_texts(texts)
+    return pieces_of(plan, data, offsets)
+
+
+def spell_merges(
+    old: Mapping[Text, int],
+    taken: set[tuple[Text, Text]],
+    never: Collection[Text],
+    learned: np.ndarray,
+    tokens: int,
+) -> tuple[list[Text], list[tuple[Text, Text]]]:
+    """Learned merges as they are spelled, each once, until there are enough tokens.
+
+    old: tokens to ids; taken: their merges; never: what no token is spelled as; learned: as
+    bpe_merges.learn returns it.
+    """
+    spelled = {number: token for token, number in old.items()}
+    spellings = set(old)
+    new: list[Text] = []
+    merges: list[tuple[Text, Text]] = []
+    for left, right, token_id in learned.tolist():
+        if left not in spelled or right not in spelled:
+            continue  # made of one that may not be
+        pair = spelled[left], spelled[right]
+        token = pair[0] + pair[1]
+        if token in never:
+            continue
+        if token not in spellings:
+            if len(new) == tokens:
+                break
+            spellings.add(token)
+            new.append(token)
+        spelled[token_id] = token
+        if pair not in taken:
+            taken.add(pair)
+            merges.append(pair)
+    return new, merges
+
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_NONE = -1  # of no word
+# (ids: int64[], of which word each is: int64[]) of a text as it stands in a document.
+Words = Callable[[str], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class CharBpe:
+    """tokens: those that merges make and single characters, to ids, as the file spells them;
+    others: ids of bytes, special, unknown and user-defined ones to their texts; merges: in order of
+    rank; in a SentencePiece model every two neighbours that spell a token merge."""
+
+    tokens: dict[str, int]
+    merges: tuple[tuple[str, str], ...]
+    others: dict[int, str]
+    added: tuple[Added, ...]
+    byte_fallback: bool
+    unknown: int | None
+
+    @property
+    def size(self) -> int:
+        """The highest id and one."""
+        return max([*self.tokens.values(), *self.others]) + 1
+
+    @property
+    def starts_words(self) -> bool:
+        """Whether no token goes on over a space, a U+2581 here."""
+        return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)
+
+
+def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
+    """Of a tokenizer.json whose model is a BPE of characters; CannotHold for what merges are not
+    all of."""
+    model = parts["model"]
+    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise CannotHold(f"its model has the setting {name}")
+    fallback = bool(model.get("byte_fallback"))
+    added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])
+    others = {token.number: token.content for token in added}
+    outside = {*others.values(), model.get("unk_token")}
+    tokens = {}
+    for text, number in model["vocab"].items():
+        if text in outside or (fallback and _BYTE.fullmatch(text)):
+            others[number] = text
+        else:
+            tokens[text] = number
+    pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+    unknown = model["vocab"].get(model.get("unk_token"))
+    merges = tuple((left, right) for left, right in pairs)
+    return CharBpe(tokens, merges, others, added, fallback, unknown)
+
+
+def char_bpe_from_pieces(form: Pieces) -> CharBpe:
+    """Of a SentencePiece model of the kind bpe."""
+    if any(kind == UNUSED for _, _, kind in form.pieces):
+        raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
+    tokens = {text: n for n, (text, _, kind) in enumerate(form.pieces) if kind == NORMAL}
+    ranked = sorted(tokens, key=lambda text: (-form.pieces[tokens[text]][1], tokens[text]))
+    merges = [
+        (text[:k], text[k:])
+        for text in ranked
+        for k in range(1, len(text))
+        if (k == 1 or text[:k] in tokens) and (k == len(text) - 1 or text[k:] in tokens)
+    ]
+    others = {n: text for n, (text, _, kind) in enumerate(form.pieces) if kind != NORMAL}
+    added = tuple(
+        Added(text, n, kind == CONTROL)
+        for n, (text, _, kind) in enumerate(form.pieces)
+        if kind not in (NORMAL, BYTE)
+    )
+    return CharBpe(tokens, tuple(merges), others, added, form.byte_fallback, form.unknown)
+
+
+def words_by_tokenizers(form: CharBpe, tokenizer: Tokenizer) -> Words:
+    """Words are what the tokenizer cuts before it merges, and where they are more, at spaces."""
+
+    def words(text: str) -> tuple[np.ndarray, np.ndarray]:
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        of_word = [_NONE if number is None else number for number in encoding.word_ids]
+        ids = np.array(encoding.ids, np.int64)
+        return ids, np.array(of_word, np.int64) * len(ids) + at_spaces(ids)
+
+    at_spaces = _at_spaces(form)
+    return words
+
+
+def words_by_sentencepiece(form: CharBpe, raw: bytes) -> Words:
+    import sentencepiece
+
+    library = sentencepiece.SentencePieceProcessor(model_proto=raw)
+
+    def words(text: str) -> tuple[np.ndarray, np.ndarray]:
+        ids = np.array(library.encode(text), np.int64)
+        return ids, at_spaces(ids)
+
+    at_spaces = _at_spaces(form)
+    return words
+
+
+def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
+    """The number of the word of each id, where a word begins with a U+2581 behind something else;
+    all one word where tokens go on over spaces."""
+    begins, ends = np.zeros(form.size, np.bool_), np.zeros(form.size, np.bool_)
+    for text, number in form.tokens.items() if form.starts_words else ():
+        begins[number], ends[number] = text.startswith(SPACE), text.endswith(SPACE)
+
+    def at_spaces(ids: np.ndarray) -> np.ndarray:
+        new = begins[ids]
+        new[1:] &= ~ends[ids[:-1]]
+        return np.cumsum(new)
+
+    return at_spaces
+
+
+def learn_character_tokens(
+    form: CharBpe, words: Words, texts: Iterable[str], tokens: int, least: int = LEAST
+) -> tuple[list[str], list[tuple[str, str]], list[list[int]]]:
+    """(new tokens, new merges, the old ids of each new token), in order; the first token's id is
+    form.size.
+
+    Characters that are spelled in bytes come first, as many as in training: of those seen `least`
+    times the commonest, that cover nearly all of such text, and half of the tokens at most. Then
+    texts are encoded by the old merges, and pairs of what comes out are merged as in training;
+    bytes and what is unknown merge with nothing. tokens: how many at most. The same texts in any
+    order give the same. No token is spelled as a special one or a byte is.
+    """
+    letters = _Letters(form)
+    ordinary = np.zeros(form.size, np.bool_)
+    ordinary[list(form.tokens.values())] = True
+    counted: Counter[bytes] = Counter()
+    for text in texts:
+        ids, of_word = letters.read(*words(text))
+        usable = ids >= form.size
+        usable[~usable] = ordinary[ids[~usable]]
+        cut = np.flatnonzero((np.diff(of_word) != 0) | ~usable[1:] | ~usable[:-1]) + 1
+        for part in np.split(ids.astype(np.int32), cut):
+            if len(part) > 1:
+                counted[part.tobytes()] += 1
+    never = set(form.others.values())
+    first = letters.chosen(least, tokens)
+    old = form.tokens | {letter: form.size + k for k, letter in enumerate(first)}
+    symbols, sizes, counts = _number_characters(counted, form.size, first)
+    laid = lay_out(symbols, np.append(0, np.cumsum(sizes)), counts)
+    spelled = (_ordinary_ids(form, words, text) for text in sorted(never) if text)
+    banned = [numbers for numbers in spelled if numbers]
+    bases, more = form.size + len(first), tokens - len(first)
+    learned = learn(
+        laid, bases, bases + more + more // 8 + 16, least, LONGEST,
+        np.array([n for numbers in banned for n in numbers], np.int32),
+        np.cumsum([0, *map(len, banned)]),
+    )  # fmt: skip
+    new, merges = spell_merges(old, set(form.merges), never, learned, more)
+    parts = {text: [number] for text, number in form.tokens.items()}
+    parts |= {letter: letters.bytes_of(letter) for letter in first}
+    for left, right in merges:
+        parts.setdefault(left + right, [*parts[left], *parts[right]])
+    return [*first, *new], merges, [parts[token] for token in [*first, *new]]
+
+
+class _Letters:
+    """The characters that a tokenizer spells in bytes, counted; as symbols they are `form.size` and
+    their code point."""
+
+    def __init__(self, form: CharBpe) -> None:
+        self.size = form.size
+        self.counts: Counter[str] = Counter()
+        self._byte = np.full(form.size, -1, np.int16)
+        for number, text in form.others.items() if form.byte_fallback else ():
+            if _BYTE.fullmatch(text):
+                self._byte[number] = int(text[3:5], 16)
+        self._ids = {int(byte): number for number, byte in enumerate(self._byte) if byte >= 0}
+
+    def read(self, ids: np.ndarray, of_word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and the words they are of, with characters in place of their bytes."""
+        values = self._byte[ids]
+        spelled = np.flatnonzero(values >= 0)
+        if not len(spelled):
+            return ids, of_word
+        parts, words, at = [], [], 0
+        for run in np.split(spelled, np.flatnonzero(np.diff(spelled) != 1) + 1):
+            try:
+                text = values[run].astype(np.uint8).tobytes().decode("utf-8")
+            except UnicodeDecodeError:
+                continue  # spelled so by no text
+            self.counts.update(text)
+            heads = run[(values[run] & 0xC0) != 0x80]
+            parts += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
+            words += [np.arange(at, run[0]), heads]
+            at = int(run[-1]) + 1
+        parts.append(ids[at:])
+        words.append(np.arange(at, len(ids)))
+        return np.concatenate(parts).astype(np.int64), of_word[np.concatenate(words)]
+
+    def chosen(self, least: int, tokens: int) -> list[str]:
+        """Those that become tokens, by code point."""
+        usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
+        counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
+        return sorted(choose_characters(counts, tokens)[0])
+
+    def bytes_of(self, letter: str) -> list[int]:
+        return [self._ids[byte] for byte in letter.encode()]
+
+
+def _number_characters(
+    counted: Counter[bytes], size: int, first: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(symbols: int32[], sizes: int64[words], counts: int64[words]) of words, with the characters
+    of `first` numbered from `size` on, and cut where another one stands."""
+    ordered = sorted(counted.items())  # the order of texts decides nothing
+    sizes = np.array([len(word) // 4 for word, _ in ordered], np.int64)
+    counts = np.array([count for _, count in ordered], np.int64)
+    symbols = np.frombuffer(b"".join(word for word, _ in ordered), np.int32)
+    codes = np.array([ord(letter) for letter in first], np.int64)
+    places = np.searchsorted(codes, symbols - size)
+    letter = symbols >= size
+    inside = ~letter
+    candidates = letter & (places < len(codes))
+    inside[candidates] = codes[places[candidates]] == symbols[candidates] - size
+    begins = np.zeros(len(symbols), np.bool_)
+    begins[np.cumsum(sizes) - sizes] = True
+    begins[1:] |= ~inside[:-1]
+    word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
+    starts = np.flatnonzero(begins[inside])
+    numbered = np.where(letter, size + places, symbols)[inside].astype(np.int32)
+    return numbered, np.diff(np.append(starts, len(numbered))), counts[word_of[starts]]
+
+
+def _ordinary_ids(form: CharBpe, words: Words, text: str) -> list[int]:
+    """The ids of a text, none where it is not all ordinary tokens."""
+    ids = words(text)[0].tolist()
+    usable = set(form.tokens.values())
+    return ids if all(number in usable for number in ids) else []

@@ -1,0 +1,235 @@
+"""The tokenizer that is to be changed: its file, its form, and how it prepares text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tokenize_kit.change.bpe import (
+    CharBpe,
+    Words,
+    char_bpe_from_json,
+    char_bpe_from_pieces,
+    words_by_sentencepiece,
+    words_by_tokenizers,
+)
+from tokenize_kit.change.source import file_of, kind_of
+from tokenize_kit.change.verify import Encode, pack_texts
+from tokenize_kit.encode.byte_bpe import Plan
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import sha256, to_json, write_atomic
+from tokenize_kit.formats.forms import CONTROL, SPACE, Added, ByteBpe, CannotHold, Form, Pieces
+from tokenize_kit.formats.json_forms import (
+    byte_bpe_from_json,
+    byte_bpe_tokenizer,
+    is_byte_bpe,
+    normalizers_of,
+    pieces_from_json,
+)
+from tokenize_kit.formats.sentencepiece_model import read_form
+from tokenize_kit.formats.tokenizer_json import END_OF_TEXT, load_tokenizer, write_transformers
+
+_UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
+_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+@dataclass(frozen=True)
+class Original:
+    """parts: a tokenizer.json as it is read, None for a .model; raw: a .model's bytes; prepared:
+    text as the model sees it, spaces as spaces; None: as it is, or by whoever encodes."""
+
+    path: Path
+    form: Form | CharBpe
+    encode: Encode
+    sha256: str
+    parts: dict[str, Any] | None
+    raw: bytes
+    prepared: Callable[[str], str] | None
+
+    def words(self) -> Words:
+        """How a BPE of characters cuts and encodes."""
+        assert isinstance(self.form, CharBpe)
+        if self.parts is None:
+            return words_by_sentencepiece(self.form, self.raw)
+        return words_by_tokenizers(self.form, load_tokenizer(self.path))
+
+    def plan(self) -> Plan:
+        """The tables of a byte-level BPE, for prepared text."""
+        assert isinstance(self.form, ByteBpe)
+        encoder = Encoder(byte_bpe_tokenizer(self.form))
+        if encoder.plan is None:
+            raise CannotHold(f"{self.path}: it is not encoded by our kernels: {encoder.reason}")
+        return encoder.plan
+
+
+def open_tokenizer(path: Path) -> Original:
+    """A tokenizer.json (BPE of bytes or characters, Unigram) or a .model (BPE, Unigram).
+
+    Raises TokenizerError naming the file for others.
+    """
+    file = file_of(path)
+    kind = kind_of(file)
+    if not file.is_file():
+        raise TokenizerError(f"{file}: no such file", exit_code=2)
+    if kind not in ("tokenizer.json", "sentencepiece"):
+        raise TokenizerError(
+            f"{file}: convert it first (llmcurate tokenizer convert --to tokenizer.json)",
+            exit_code=2,
+        )
+    tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
+    encode = open_vocabulary(file).encode
+    parts: dict[str, Any] | None = None
+    prepared: Callable[[str], str] | None
+    try:
+        if tokenizer is None:
+            raw = file.read_bytes()
+            pieces = read_form(raw)
+            form: Form | CharBpe = (
+                pieces if pieces.kind == "unigram" else char_bpe_from_pieces(pieces)
+            )
+            prepared = _by_sentencepiece(raw) if form is pieces else None
+        else:
+            raw = b""
+            parts = json.loads(tokenizer.to_str())
+            form, prepared = _read_json(tokenizer, parts)
+    except CannotHold as error:
+        raise CannotHold(f"{file}: cannot be changed: {error}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TokenizerError(f"{file}: not a tokenizer ({error})", exit_code=2) from None
+    return Original(file, form, encode, sha256(file), parts, raw, prepared)
+
+
+def _read_json(
+    tokenizer: Tokenizer, parts: dict[str, Any]
+) -> tuple[Form | CharBpe, Callable[[str], str] | None]:
+    steps = tokenizer.normalizer
+    if is_byte_bpe(parts):
+        kinds = normalizers_of(parts)
+        if kinds and all(kind in _UNICODE for kind in kinds):
+            return byte_bpe_from_json(parts | {"normalizer": None}), steps.normalize_str
+        return byte_bpe_from_json(parts), None
+    if parts["model"].get("type") == "BPE":
+        return char_bpe_from_json(parts), None  # its library cuts and prepares
+    form = pieces_from_json(parts)
+    if steps is None:
+        return form, None
+    return form, lambda text: steps.normalize_str(text).replace(SPACE, " ")
+
+
+def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
+    import sentencepiece
+
+    library = sentencepiece.SentencePieceProcessor(model_proto=raw)
+    return lambda text: library.Normalize(text).replace(SPACE, " ")
+
+
+def write_beside(
+    opened: Original,
+    out: Path,
+    tokenizer: Tokenizer,
+    end: str | None,
+    new: np.ndarray | None = None,
+) -> None:
+    """What transformers reads beside a tokenizer.json: the old one's files, else new ones.
+
+    new: int64[old ids], the new ids of tokens where they changed.
+    """
+    folder = opened.path.parent
+    if not (folder / _BESIDE[0]).is_file():
+        write_transformers(out, tokenizer, end)
+        return
+    for name in _BESIDE:
+        if (folder / name).is_file():
+            data = (folder / name).read_bytes()
+            if name == _BESIDE[0] and new is not None:
+                data = _renumbered(folder / name, data, new)
+            write_atomic(out / name, data)
+
+
+def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
+    """A tokenizer_config.json with new ids of its added tokens."""
+    try:
+        config = json.loads(data)
+        decoder = config.get("added_tokens_decoder", {})
+        config["added_tokens_decoder"] = {
+            str(int(new[int(number)])): token for number, token in decoder.items()
+        }
+    except (ValueError, AttributeError, IndexError) as error:
+        raise TokenizerError(f"{file}: not of this tokenizer ({error})", exit_code=2) from None
+    return to_json(config)
+
+
+def file_with_added(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
+    """A changed tokenizer.json of byte-level BPE as `tokenizers` writes it.
+
+    added: its added tokens with their ids. They are put into the vocabulary: the library numbers
+    those that stand beside it anew. Raises CannotHold where one would then come out of text.
+    """
+    vocab = parts["model"]["vocab"]
+    for token in added:
+        if vocab.setdefault(token.content, token.number) != token.number:
+            raise CannotHold(f"the added token {token.content!r} is spelled as an ordinary one")
+    tokenizer = Tokenizer.from_str(json.dumps(parts))
+    unknown = parts["model"].get("unk_token")  # an honest answer to a text that has no letters
+    special = [token for token in added if token.special and token.content != unknown]
+    plain = Tokenizer.from_str(json.dumps(parts))
+    plain.encode_special_tokens = True
+    encode = Encoder(plain).encode
+    ids, _ = encode(*pack_texts([token.content for token in special]))
+    if np.isin(ids, [token.number for token in special]).any():
+        raise CannotHold("its text would give special tokens (ignore_merges)")
+    if any(tokenizer.token_to_id(token.content) != token.number for token in added):
+        raise CannotHold("its added tokens would have other ids")
+    return tokenizer.to_str(pretty=True).encode()
+
+
+def end_token(form: Form | CharBpe) -> str | None:
+    """The spelling of the token that ends a document, if there is one."""
+    if isinstance(form, ByteBpe | CharBpe):
+        special = {token.content for token in form.added if token.special}
+    elif 0 <= form.end < len(form.pieces):
+        return form.pieces[form.end][0]
+    else:
+        special = {text for text, _, kind in form.pieces if kind == CONTROL}
+    return next((name for name in END_OF_TEXT if name in special), None)
+
+
+def algorithm_name(form: Form | CharBpe) -> str:
+    """What it is, as cards name it."""
+    if isinstance(form, ByteBpe):
+        return "byte-level BPE"
+    unigram = isinstance(form, Pieces) and form.kind == "unigram"
+    return "Unigram" if unigram else "BPE of characters"
+
+
+def describe_file(
+    form: Form | CharBpe, file: Path, data: bytes, ids: dict[int, int] | None = None
+) -> dict[str, Any]:
+    """What the card of any tokenizer has: its file, that file's hash, tokens, special tokens.
+
+    ids: the new ids of old tokens, of those that stay; none: they are as in the form.
+    """
+    if isinstance(form, ByteBpe | CharBpe):
+        size, special = form.size, {t.content: t.number for t in form.added if t.special}
+    else:
+        size = len(form.pieces)
+        special = {t: n for n, (t, _, kind) in enumerate(form.pieces) if kind == CONTROL}
+    if ids is not None:
+        size = len(ids)
+        special = {token: ids[number] for token, number in special.items()}
+    return {
+        "file": file.name,
+        "vocab": size,
+        "special_tokens": special,
+        "end_of_text": end_token(form),
+        "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
+    }

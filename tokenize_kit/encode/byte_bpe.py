@@ -1,0 +1,234 @@
+"""Byte-level BPE: a tokenizer.json or tiktoken's ranks as tables, and pieces of text to ids.
+
+Taken are vocabularies with all 256 bytes, cut by patterns that the compiler takes. Everything else
+is left to `tokenizers`, with the name of the feature that stands in the way.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from kernel_cache import njit
+from kernel_cache.intrinsics import njit_bare
+from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
+from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
+from tokenize_kit.encode.odd_rows import NormalForm
+from tokenize_kit.encode.trie import build_trie, token_of
+from tokenize_kit.encode.words import (
+    INLINE,
+    LONGEST,
+    add_word,
+    first_slot,
+    look_up,
+    new_cache,
+    recall,
+    seen_before,
+    word_key,
+)
+from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, from_letters, patterns_of
+from tokenize_kit.pattern.automaton import Table, compile_pattern
+from tokenize_kit.pattern.named import PATTERNS
+from tokenize_kit.pattern.parse import UnsupportedPattern
+from tokenize_kit.pattern.scan import cut_rows
+
+# Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
+# greedy.Greedy, which is used where `orderly`; slots, token_at: trie.build_trie of all tokens:
+# where `whole`, a piece that is a token is that token, whatever merging gives.
+Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots token_at whole")
+# Room for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
+Room = namedtuple("Room", "symbols ranks dead")
+
+
+@njit_bare
+def _merge_by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
+    n = z - a
+    for k in range(n):
+        symbols[k] = byte_ids[data[a + k]]
+    if n <= SHORT:
+        return merge_short(pairs, symbols, ranks, n)
+    return merge_long(pairs, symbols, ranks, n)
+
+
+@njit_bare
+def _encode_piece(data, a, z, bpe, room):
+    """Writes the ids of a piece to room.symbols; returns how many."""
+    if bpe.whole:
+        token = token_of(bpe.slots, bpe.token_at, data, a, z)
+        if token >= 0:
+            room.symbols[0] = token
+            return 1
+    if bpe.orderly:
+        return encode_greedy(bpe.greedy, data, a, z, room.symbols, room.dead)
+    return _merge_by_rank(bpe.bytes, bpe.pairs, data, a, z, room.symbols, room.ranks)
+
+
+@njit_bare
+def _encode_rows(data, offsets, ends, counts, bpe, cache, room, out, sizes):
+    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
+    w, piece = np.int64(0), 0
+    for row in range(len(counts)):
+        before = w
+        a = np.int64(offsets[row])
+        for _ in range(counts[row]):
+            z = np.int64(ends[piece])
+            piece += 1
+            cached = False
+            low = high = slot = np.uint64(0)
+            kept = z - a <= LONGEST
+            if kept:
+                low, high = word_key(data, a, z)
+                kept = z - a <= INLINE or seen_before(cache.seen, low)
+            if kept:
+                slot = look_up(cache, first_slot(low, high), low, high, data, a, z - a)
+                cached = cache.entries[slot, 1] != 0
+            if cached:
+                w = recall(cache, slot, z - a, out, w)
+            else:
+                n = _encode_piece(data, a, z, bpe, room)
+                for k in range(n):
+                    out[w + k] = room.symbols[k]
+                w += n
+                if kept:
+                    add_word(cache, slot, low, high, data, a, z, room.symbols, n, np.int64(0))
+            a = z
+        sizes[row] = w - before
+    return w
+
+
+@njit(cache=True, nogil=True)
+def encode_pieces(data, offsets, ends, counts, bpe, cache):
+    """(ids: uint32[], sizes: int64[rows]) of rows cut into pieces (scan.cut_rows)."""
+    out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
+    sizes = np.empty(len(counts), np.int64)
+    longest = 1
+    piece = 0
+    for row in range(len(counts)):
+        at = int(offsets[row])
+        for _ in range(counts[row]):
+            longest = max(longest, ends[piece] - at)
+            at = int(ends[piece])
+            piece += 1
+    room = Room(
+        np.empty(longest, np.int64), np.empty(longest, np.int64), np.zeros(longest + 1, np.bool_)
+    )
+    return out[: _encode_rows(data, offsets, ends, counts, bpe, cache, room, out, sizes)], sizes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What encoding needs: patterns, tables, the tokens that are looked for in the text before
+    anything else, and the normal form that a text must have, NFC and the like."""
+
+    tables: tuple[Table, ...]
+    bpe: Bpe
+    added: tuple[str, ...]
+    form: NormalForm | None = None
+
+
+def _read_model(model: dict[str, Any]) -> Bpe:
+    if model.get("type") != "BPE":
+        raise Unsupported(f"the model {model.get('type')}")
+    for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise Unsupported(f"the setting {name}")
+    if model.get("byte_fallback"):
+        raise Unsupported("the setting byte_fallback")
+    vocab: dict[str, int] = model["vocab"]
+    if any(letter not in vocab for letter in LETTERS):
+        raise Unsupported("a vocabulary without all 256 bytes")
+    byte_ids = np.array([vocab[letter] for letter in LETTERS], np.int64)
+    merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+    try:
+        rows = [(vocab[a], vocab[b], vocab[a + b]) for a, b in merges]
+    except (KeyError, ValueError):
+        raise Unsupported("a merge of what is not in the vocabulary") from None
+    if len({(a, b) for a, b, _ in rows}) != len(rows):
+        raise Unsupported("a merge that stands twice")
+    pairs = pair_table(np.array(rows, np.int64).reshape(-1, 3))
+    tokens: dict[int, bytes] = {}
+    for word, number in vocab.items():
+        try:
+            tokens[number] = from_letters(word)
+        except KeyError:
+            continue  # not of bytes: no text gives it
+    tokens = {number: word for number, word in tokens.items() if word}
+    greedy = make_greedy(tokens, byte_ids, pairs)
+    whole = bool(model.get("ignore_merges"))
+    numbers = np.array(list(tokens), np.int64)
+    try:
+        slots, token_at = build_trie(list(tokens.values()), numbers) if whole else _NONE
+    except ValueError as error:
+        raise Unsupported(str(error)) from None
+    return Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, token_at, whole)
+
+
+_NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
+
+
+def read_plan(parts: dict[str, Any]) -> Plan:
+    """The plan of a tokenizer.json that `tokenizers` has read, so that its parts are where they
+    belong; raises NotOurs."""
+    form = (parts.get("normalizer") or {}).get("type")
+    if form and form not in get_args(NormalForm):
+        raise Unsupported(f"the normaliser {form}")
+    for token in parts["added_tokens"]:
+        if not token["special"] and (token["lstrip"] or token["rstrip"] or token["single_word"]):
+            raise Unsupported("an added token that takes its surroundings")
+    try:
+        tables = tuple(compile_pattern(p) for p in patterns_of(parts["pre_tokenizer"]))
+    except UnsupportedPattern as error:
+        raise Unsupported(str(error)) from None
+    if not tables:
+        raise Unsupported("no pattern that cuts the text")
+    added = tuple(t["content"] for t in parts["added_tokens"] if not t["special"])
+    if form and added:
+        raise Unsupported("added tokens that are not special, and a normaliser")
+    return Plan(tables, _read_model(parts["model"]), added, form)
+
+
+def plan_of(ranks: dict[bytes, int], pattern: str) -> Plan:
+    """Tables that give tiktoken's ids. ranks: with all bytes; pattern: one of NAMES. Raises
+    ValueError for tokens that no table of ours holds."""
+    rows = [
+        (ranks[left], ranks[right], rank)
+        for token, rank in ranks.items()
+        for cut in range(1, len(token))
+        if (left := token[:cut]) in ranks and (right := token[cut:]) in ranks
+    ]
+    merges = np.array(rows, np.int64).reshape(-1, 3)
+    pairs = pair_table(merges, merges[:, 2])
+    byte_ids = np.array([ranks[bytes([byte])] for byte in range(256)], np.int64)
+    tokens = {rank: token for token, rank in ranks.items()}
+    greedy = make_greedy(tokens, byte_ids, pairs)
+    slots, token_at = build_trie(list(ranks), np.array(list(ranks.values()), np.int64))
+    bpe = Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, token_at, True)
+    return Plan((compile_pattern(PATTERNS[pattern].parts[0], "rust"),), bpe, ())
+
+
+class ByteEncoder:
+    """Encodes by our kernels. Ids do not depend on what was encoded before, nor on how texts come
+    in batches; threads may share one of these."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan: Plan | None = plan
+        self._bpe = plan.bpe
+        self._idle = [new_cache()]  # a thread takes one while it encodes
+        self._tables = tuple(table.kernel for table in plan.tables)
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(ids: uint32[], how many of each row: int64[rows]).
+
+        data: uint8[], valid UTF-8; offsets: int64[rows + 1].
+        """
+        ends, counts = cut_rows(data, offsets, self._tables)
+        try:
+            cache = self._idle.pop()
+        except IndexError:
+            cache = new_cache()
+        ids, sizes = encode_pieces(data, offsets, ends, counts, self._bpe, cache)
+        self._idle.append(cache)
+        return ids, sizes

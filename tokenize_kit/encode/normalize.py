@@ -1,0 +1,384 @@
+"""SentencePiece's normalisation of text, with U+2581 written as a space.
+
+SentencePiece writes every space as U+2581 and looks for pieces in that. To it both are one
+character, and so they are here, in one byte. At every position one of these is taken: the longest
+user-defined symbol, which stays as it is, else the longest key of the precompiled normaliser, which
+is replaced, else a character (sentencepiece, src/normalizer.cc, Normalizer::NormalizePrefix).
+
+The precompiled normaliser is a blob: the size of an array in bytes (uint32), the array
+(darts-clone: a unit has a label, an offset to its children by exclusive or, and a leaf that holds
+the position of the replacement), and replacements that each end in NUL.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_cache import njit
+from kernel_cache.intrinsics import njit_bare
+from tokenize_kit.encode.trie import build_trie, longest_token
+from tokenize_kit.formats.tokenizer_json import Unsupported
+
+_LABEL = np.uint32(0x800000FF)
+NO_KEY, LOOK = -1, -2  # of Charsmap.begins
+_SHORT = 3  # bytes: no more than the characters have that are looked up in begins
+_DEEPEST, _MOST_PATHS = 256, 1 << 21  # published ones: some 20 bytes, some 10,000 keys
+
+
+@dataclass(frozen=True)
+class Charsmap:
+    """units: uint32[]; texts: uint8[], each to its NUL; pairs: uint8[65536], 1 where a key begins
+    with these two bytes (first << 8 | second), or with the first one alone; longest: bytes of the
+    longest replacement; single: code point to replacement, of keys that are one character;
+    begins: int32[1 << 16]: of code points below that, NO_KEY, LOOK for those with which a key
+    begins, or, where that character is the only key and what replaces it is short and has neither
+    a space nor U+2581, the place of that in texts."""
+
+    units: np.ndarray
+    texts: np.ndarray
+    pairs: np.ndarray
+    longest: int
+    single: dict[int, bytes]
+    begins: np.ndarray
+
+
+def no_charsmap() -> Charsmap:
+    """One that leaves all as it is."""
+    none = np.empty(0, np.uint8)
+    begins = np.full(1 << 16, NO_KEY, np.int32)
+    return Charsmap(np.empty(0, np.uint32), none, np.zeros(1 << 16, np.uint8), 0, {}, begins)
+
+
+def read_charsmap(blob: bytes) -> Charsmap:
+    """Raises NotOurs for an array that leads astray, or ends keys within a character."""
+    if not blob:
+        return no_charsmap()
+    size = int.from_bytes(blob[:4], "little")
+    if size < 1024 or size % 1024 or size + 5 > len(blob) or blob[-1]:
+        raise Unsupported("a precompiled normaliser of another form")
+    units = np.frombuffer(blob, np.uint32, size // 4, 4).copy()
+    raw = blob[4 + size :]
+    texts = np.frombuffer(raw, np.uint8).copy()
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Unsupported("a precompiled normaliser that writes no UTF-8") from None
+    bases = _bases(units)
+    pairs, values, keys, starts = _keys(units, bases, texts)
+    ends = np.flatnonzero(texts == 0)
+    longest = int((ends[np.searchsorted(ends, values)] - values).max(initial=0))
+    single = {key: raw[value : raw.index(b"\0", value)] for key, value in keys.items()}
+    begins = np.full(1 << 16, NO_KEY, np.int32)
+    begins[[point for point in {*starts, *single} if point < len(begins)]] = LOOK
+    for point, text in single.items():
+        plain = 0 < len(text) <= _SHORT and b" " not in text and b"\xe2" not in text
+        if plain and point < len(begins) and point not in starts:
+            begins[point] = keys[point]
+    return Charsmap(units, texts, pairs, longest, single, begins)
+
+
+def _bases(units: np.ndarray) -> np.ndarray:
+    """int64[units]: where children of each unit would be, less their labels."""
+    places = np.arange(len(units))
+    offsets = (units >> 10).astype(np.int64) << ((units & 512) >> 6).astype(np.int64)
+    bases: np.ndarray = places ^ offsets
+    inner = units & _LABEL <= 0xFF
+    if units[0] & 0x1FF or not offsets[0] or np.any((bases[inner] | 0xFF) >= len(units)):
+        raise Unsupported("a precompiled normaliser that leads astray")
+    leaves = inner & (units >> 8 & 1 == 1)
+    if np.any(units[bases[leaves]] >> 31 == 0):
+        raise Unsupported("a precompiled normaliser that leads astray")
+    return bases
+
+
+# How many bytes follow the first one of a character; -1 for a byte that begins none.
+_BEHIND = np.full(256, -1, np.int64)
+_BEHIND[:0x80], _BEHIND[0xC2:0xE0], _BEHIND[0xE0:0xF0], _BEHIND[0xF0:0xF5] = 0, 1, 2, 3
+
+
+def _keys(
+    units: np.ndarray, bases: np.ndarray, texts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, dict[int, int], frozenset[int]]:
+    """(pairs, places of replacements, those of keys that are one character, characters that begin
+    a longer key), of the keys that are UTF-8, breadth first."""
+    labels = (units & _LABEL).astype(np.int64)
+    slots = np.flatnonzero(labels <= 0xFF)
+    slots = slots[slots > 0]
+    parents = slots ^ labels[slots]
+    order = np.argsort(parents, kind="stable")
+    slots, parents = slots[order], parents[order]
+    pairs = np.zeros((256, 256), np.uint8)
+    places: list[np.ndarray] = []
+    keys: dict[int, int] = {}
+    starts: set[int] = set()
+    # Of every path: its unit, bytes that its last character lacks, its first byte, the bytes of its
+    # first character, and whether it has no other.
+    unit, lacking, head, first = (np.zeros(1, np.int64) for _ in range(4))
+    single = np.ones(1, np.bool_)
+    for depth in range(_DEEPEST):
+        low = np.searchsorted(parents, bases[unit], "left")
+        count = np.searchsorted(parents, bases[unit], "right") - low
+        parent = np.repeat(np.arange(len(unit)), count)
+        if len(parent) > _MOST_PATHS:
+            break
+        unit = slots[np.arange(len(parent)) + np.repeat(low - np.cumsum(count) + count, count)]
+        byte, before, first = labels[unit], lacking[parent], first[parent]
+        lacking = np.where(before > 0, np.where(byte >> 6 == 2, before - 1, -1), _BEHIND[byte])
+        single = single[parent] & ((before > 0) | (depth == 0))
+        head = byte if depth == 0 else head[parent]
+        if depth:
+            starts |= set(np.unique(first[(before == 0) & (lacking >= 0)]).tolist())
+        first = np.where(single, first << 8 | byte, first)
+        real = lacking >= 0  # no text has the others' bytes
+        unit, lacking, head, first = unit[real], lacking[real], head[real], first[real]
+        single, byte = single[real], byte[real]
+        if not len(unit):
+            values = np.concatenate([np.empty(0, np.int64), *places])
+            return pairs.ravel(), values, keys, frozenset(map(_code_point, starts))
+        leaf = units[unit] >> 8 & 1 == 1
+        value = (units[bases[unit[leaf]]] & 0x7FFFFFFF).astype(np.int64)
+        if np.any(lacking[leaf]) or np.any(value >= len(texts)) or np.any(texts[value] >> 6 == 2):
+            raise Unsupported("a precompiled normaliser that cuts characters")
+        if depth == 0:
+            pairs[byte[leaf]] = 1
+        if depth == 1:
+            pairs[head, byte] = 1
+        whole = zip(first[leaf & single].tolist(), value[single[leaf]].tolist(), strict=True)
+        keys |= {_code_point(code): place for code, place in whole}
+        places.append(value)
+    raise Unsupported("a precompiled normaliser that does not end")
+
+
+def _code_point(code: int) -> int:
+    """The code point that these bytes of UTF-8 spell."""
+    return ord(code.to_bytes(4, "big").lstrip(b"\0").decode() or "\0")
+
+
+_MOST_MATCHES = 32  # Normalizer::kMaxTrieResultsSize: longer keys are not seen
+_SPACE = np.uint8(0x20)
+
+# What may begin with a byte: nothing but itself; a space that is one; a key of the normaliser; a
+# user-defined symbol, or U+2581.
+_PLAIN, _BLANK, _KEY, _SYMBOL = 0, 1, 2, 3
+
+# special: uint8[256] of these; units, texts, pairs, begins: charsmap.Charsmap; widest: bytes of
+# what replaces one, at most; slots, length_at: trie.build_trie of the user-defined symbols; prefix,
+# suffix: whether a space goes before or behind the text; squeeze: whether runs of spaces become
+# one, those at the ends none; single: whether keys of one character are all that counts; lead:
+# whether no space goes before a text that begins with one.
+Normalizer = namedtuple(
+    "Normalizer",
+    "special units texts pairs begins widest slots length_at prefix suffix squeeze single lead",
+)
+
+
+def make_normalizer(
+    charsmap: Charsmap,
+    symbols: list[bytes],
+    *,
+    prefix: bool,
+    suffix: bool = False,
+    squeeze: bool = False,
+    single: bool = False,
+    lead: bool = False,
+) -> Normalizer:
+    """symbols: user-defined, as the model spells them. Raises ValueError for too many of them."""
+    special = np.full(256, _PLAIN, np.uint8)
+    keys = charsmap.pairs.reshape(256, 256).any(axis=1)
+    special[keys] = _KEY
+    special[0x20] = _SYMBOL if special[0x20] == _KEY else _BLANK
+    special[[0xE2, *(symbol[0] for symbol in symbols)]] = _SYMBOL
+    slots, length_at = build_trie(symbols or [b"\xff"], np.array([*map(len, symbols or [b"f"])]))
+    return Normalizer(
+        special,
+        charsmap.units,
+        charsmap.texts,
+        charsmap.pairs,
+        charsmap.begins,
+        charsmap.longest,
+        slots,
+        length_at,
+        prefix,
+        suffix,
+        squeeze,
+        single,
+        lead,
+    )
+
+
+@njit_bare
+def _character(data, at):
+    """Bytes of the character that begins there."""
+    byte = data[at]
+    return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+
+
+@njit_bare
+def _key(units, data, at, z):
+    """(bytes, place of the replacement) of the longest key that data[at:z] begins with; 0 bytes
+    for none."""
+    size, value, matches = 0, np.int64(0), 0
+    unit = units[0]
+    place = np.int64(0)
+    for k in range(at, z):
+        place ^= np.int64(unit >> np.uint32(10)) << np.int64((unit & np.uint32(512)) >> 6)
+        place ^= np.int64(data[k])
+        unit = units[place]
+        if unit & np.uint32(0x800000FF) != np.uint32(data[k]):
+            break
+        if unit & np.uint32(256):
+            leaf = place ^ (np.int64(unit >> np.uint32(10)) << np.int64((unit & 512) >> 6))
+            size, value = k + 1 - at, np.int64(units[leaf] & np.uint32(0x7FFFFFFF))
+            matches += 1
+            if matches == _MOST_MATCHES:
+                break
+    return size, value
+
+
+@njit_bare
+def _write(out, w, source, a, b):
+    """Appends source[a:b], each U+2581 as a space; returns the new length."""
+    while a < b:
+        if source[a] == 0xE2 and a + 2 < b and source[a + 1] == 0x96 and source[a + 2] == 0x81:
+            out[w] = _SPACE
+            a += 3
+        else:
+            out[w] = source[a]
+            a += 1
+        w += 1
+    return w
+
+
+@njit_bare
+def _normalize(data, at, z, norm, out, w):
+    """Appends data[at:z], normalised, to out[:w]; returns the new length, -1 for want of room."""
+    special, units, texts, pairs = norm.special, norm.units, norm.texts, norm.pairs
+    begins = norm.begins
+    begin = w
+    squeeze = norm.squeeze
+    after_space = squeeze
+    led = not squeeze and at < z  # something but spaces has been met
+    if led and norm.prefix:
+        out[w] = _SPACE
+        w += 1
+    while at < z:
+        if w + (z - at) + norm.widest + 8 > len(out):
+            return -1
+        while led and at < z:  # what is left alone
+            byte = data[at]
+            kind = special[byte]
+            if kind == _PLAIN:
+                out[w] = byte
+                w += 1
+                at += 1
+                after_space = False
+            elif kind == _BLANK:
+                if not after_space:
+                    out[w] = _SPACE
+                    w += 1
+                    after_space = squeeze
+                at += 1
+            elif kind == _KEY:
+                size = 1
+                if at + 1 < z and pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]:
+                    if byte < 0xE0 or byte >= 0xF0:
+                        break
+                    point = np.int64(byte & 0x0F) << 12 | np.int64(data[at + 1] & 0x3F) << 6
+                    point |= np.int64(data[at + 2] & 0x3F)
+                    a = np.int64(begins[point])
+                    if a == LOOK:
+                        break
+                    size = 3
+                    if a != NO_KEY:
+                        while texts[a] != 0:
+                            out[w] = texts[a]
+                            w += 1
+                            a += 1
+                        at += 3
+                        after_space = False
+                        continue
+                elif at + 1 == z:
+                    break
+                for k in range(at, at + size):
+                    out[w] = data[k]
+                    w += 1
+                at += size
+                after_space = False
+            else:
+                break
+        if at == z:
+            break
+        # One step: `size` bytes of the text, as they are or replaced by texts[a:b].
+        byte = data[at]
+        size, a, b = 0, np.int64(0), np.int64(0)
+        if special[byte] == _SYMBOL:
+            size = max(longest_token(norm.slots, norm.length_at, data, at, z), 0)
+        replaced = False
+        if (size == 0 and len(units)) and (
+            at + 1 == z or pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]
+        ):
+            end = min(z, at + _character(data, at)) if norm.single else z
+            size, a = _key(units, data, at, end)
+            replaced = size > 0
+        if size == 0:
+            size = _character(data, at)
+        if replaced:
+            b = a
+            while texts[b] != 0:
+                b += 1
+        if not led:
+            if (replaced and b - a == 1 and texts[a] == _SPACE) or (
+                not replaced and size == 1 and byte == _SPACE
+            ):
+                at += size
+                continue
+            led = True
+            if norm.prefix:
+                out[w] = _SPACE
+                w += 1
+        if replaced:
+            while after_space and a < b and texts[a] == _SPACE:
+                a += 1
+            if a < b:
+                after_space = squeeze and texts[b - 1] == _SPACE
+                w = _write(out, w, texts, a, b)
+        else:
+            c, d = at, at + size
+            while after_space and c < d and data[c] == _SPACE:
+                c += 1
+            if c < d:
+                after_space = squeeze and data[d - 1] == _SPACE
+                w = _write(out, w, data, c, d)
+        at += size
+    if squeeze:
+        while w > begin and out[w - 1] == _SPACE:
+            w -= 1
+    if norm.lead and w > begin and (w == begin + 1 or out[begin + 1] == _SPACE):
+        w -= 1  # a text that begins with a space, or that nothing is left of, has none before it
+        for k in range(begin, w):
+            out[k] = out[k + 1]
+    if norm.suffix and led:
+        out[w] = _SPACE
+        w += 1
+    return w
+
+
+@njit(cache=True, nogil=True)
+def normalize_rows(data, offsets, norm):
+    """(bytes: uint8[], offsets: int64[rows + 1]) of the rows as the model's pieces see them."""
+    rows = len(offsets) - 1
+    ends = np.zeros(rows + 1, np.int64)
+    out = np.empty((offsets[-1] - offsets[0]) + 2 * rows + norm.widest + 64, np.uint8)
+    for row in range(rows):
+        w = _normalize(data, offsets[row], offsets[row + 1], norm, out, ends[row])
+        while w < 0:
+            larger = np.empty(2 * len(out), np.uint8)
+            for k in range(ends[row]):
+                larger[k] = out[k]
+            out = larger
+            w = _normalize(data, offsets[row], offsets[row + 1], norm, out, ends[row])
+        ends[row + 1] = w
+    return out[: ends[rows]], ends

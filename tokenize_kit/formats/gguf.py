@@ -1,0 +1,373 @@
+"""A tokenizer as the metadata of a GGUF file, and what llama.cpp does with such a file.
+
+Format: docs/gguf.md of ggml-org/ggml, version 3, little-endian: magic, version, number of tensors,
+number of keys, then key, type and value of each. Versions 2 and 3 differ in byte order only.
+Tensors are neither read nor written.
+
+Keys: the section "Tokenizer" of that document; their meaning: llama_vocab::impl::load in
+llama.cpp's src/llama-vocab.cpp, read in November 2026. llama.cpp has three algorithms that matter
+here: `gpt2` (byte-level BPE, cut by a pattern known by name), `llama` (SentencePiece BPE) and `t5`
+(SentencePiece Unigram).
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from tokenize_kit.formats.forms import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Form,
+    Pieces,
+)
+from tokenize_kit.formats.tokenizer_json import BEGIN_OF_TEXT, END_OF_TEXT, from_letters, to_letters
+from tokenize_kit.pattern.automaton import cut_alike
+from tokenize_kit.pattern.named import PATTERNS
+
+_MAGIC = b"GGUF"
+# Numbers of gguf_metadata_value_type and how they are packed.
+_PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+U8, U32, I32, F32, BOOL, STRING, ARRAY = 0, 4, 5, 6, 7, 8, 9
+_MOST_KEYS = 1 << 16
+_MOST_ELEMENTS = 1 << 27
+_ALIGNMENT = 32
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A value to write and its type; `of`: that of an array's elements."""
+
+    value: Any
+    kind: int
+    of: int = 0
+
+
+class _Reader:
+    def __init__(self, data: bytes | mmap.mmap) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.data) - self.at:
+            raise ValueError("it is cut short")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def plain(self, form: str) -> Any:
+        (value,) = struct.unpack(f"<{form}", self.take(struct.calcsize(form)))
+        return value
+
+    def string(self) -> str:
+        raw = self.take(self.plain("Q"))
+        # Tokens are bytes to some writers; what is no text is kept apart from any that is.
+        return raw.decode("utf-8", "surrogateescape")
+
+    def value(self, kind: int) -> Any:
+        if kind in _PLAIN:
+            return self.plain(_PLAIN[kind])
+        if kind == STRING:
+            return self.string()
+        if kind != ARRAY:
+            raise ValueError(f"a value of type {kind}")
+        of, count = self.plain("I"), self.plain("Q")
+        if count > _MOST_ELEMENTS or of == ARRAY:
+            raise ValueError("an array too long, or of arrays")
+        if of in _PLAIN:
+            form = f"<{count}{_PLAIN[of]}"
+            return list(struct.unpack(form, self.take(struct.calcsize(form))))
+        return [self.value(of) for _ in range(count)]
+
+
+def read_metadata(data: bytes | mmap.mmap) -> dict[str, Any]:
+    """Key to value of a file's bytes; ValueError for what is no GGUF file of version 2 or 3."""
+    if data[:4] != _MAGIC:
+        raise ValueError("it does not begin with GGUF")
+    reader = _Reader(data)
+    reader.take(4)
+    version = reader.plain("I")
+    if version not in (2, 3):
+        raise ValueError(f"version {version}; 2 and 3 are read, little-endian")
+    reader.plain("Q")
+    count = reader.plain("Q")
+    if count > _MOST_KEYS:
+        raise ValueError(f"{count:,} keys")
+    metadata: dict[str, Any] = {}
+    for _ in range(count):
+        key = reader.string()
+        metadata[key] = reader.value(reader.plain("I"))
+    return metadata
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _packed(kind: int, value: Any, of: int) -> bytes:
+    if kind == STRING:
+        return _string(value)
+    if kind == ARRAY:
+        head = struct.pack("<IQ", of, len(value))
+        if of == STRING:
+            return head + b"".join(map(_string, value))
+        return head + struct.pack(f"<{len(value)}{_PLAIN[of]}", *value)
+    return struct.pack(f"<{_PLAIN[kind]}", value)
+
+
+def write_metadata(values: dict[str, Typed]) -> bytes:
+    """A file's bytes: no tensors, the given keys in their order."""
+    out = [_MAGIC, struct.pack("<IQQ", 3, 0, len(values))]
+    for key, typed in values.items():
+        out += [_string(key), struct.pack("<I", typed.kind)]
+        out.append(_packed(typed.kind, typed.value, typed.of))
+    data = b"".join(out)
+    return data + b"\0" * (-len(data) % _ALIGNMENT)
+
+
+_PREFIX = "tokenizer.ggml."
+_PADDING = ("<pad>", "<|pad|>", "[PAD]")
+
+_LETTERS = r"[^\r\n\p{L}\p{N}]?"
+_UPPER, _LOWER = r"(?:(?=[\p{L}])(?:[^a-z]))", r"(?:(?=[\p{L}])(?:[^A-Z]))"
+_SHORT = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# Patterns as llama.cpp cuts under a name, written for Oniguruma. Its gpt-4o is not OpenAI's:
+# letters by case are ASCII's alone, and marks are no letters.
+LLAMA_CPP: dict[str, tuple[str, ...]] = {
+    "gpt-2": PATTERNS["gpt2"].parts,
+    "llama-bpe": (rf"{_SHORT}|{_LETTERS}\p{{L}}+|\p{{N}}{{1,3}}|{_REST}",),
+    "qwen2": (rf"{_SHORT}|{_LETTERS}\p{{L}}+|\p{{N}}|{_REST}",),
+    "gpt-4o": (
+        rf"{_LETTERS}{_UPPER}*{_LOWER}+{_SHORT}?|{_LETTERS}{_UPPER}+{_LOWER}*{_SHORT}?"
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+    "deepseek-v3": PATTERNS["deepseek"].parts,
+    "smollm": (r"\p{N}", *PATTERNS["gpt2"].parts),
+}
+# Other names of the same patterns.
+_ALIKE = {
+    "gpt-2": ("phi-2", "mpt", "olmo", "jina-es", "jina-de", "modern-bert", "exaone4"),
+    "llama-bpe": ("llama3", "llama-v3", "falcon3", "pixtral", "lfm2"),
+    "qwen2": ("deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan"),
+    "gpt-4o": ("llama4", "kanana2", "minimax-m2"),
+    "deepseek-v3": ("hunyuan-dense",),
+    "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
+}
+_NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
+# Names under which a piece of text that is a token is that token, whatever merging gives.
+_WHOLE = frozenset({"llama-bpe"})
+
+
+def _strings(values: list[str]) -> Typed:
+    return Typed(values, ARRAY, STRING)
+
+
+def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Typed]:
+    # A vocabulary alone needs an architecture to be opened, and none of its numbers.
+    return {
+        "general.architecture": Typed("llama", STRING),
+        f"{_PREFIX}model": Typed(model, STRING),
+        f"{_PREFIX}tokens": _strings(tokens),
+        f"{_PREFIX}token_type": Typed(types, ARRAY, I32),
+    }
+
+
+def _roles(special: dict[str, int]) -> dict[str, Typed]:
+    roles = {"bos": BEGIN_OF_TEXT, "eos": END_OF_TEXT, "padding": _PADDING}
+    ids: dict[str, Typed] = {}
+    for role, names in roles.items():
+        number = next((special[name] for name in names if name in special), None)
+        if number is not None:
+            ids[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+    return ids
+
+
+def obstacle(form: Form) -> str:
+    """Why a file may not be faithful though it was written, or nothing."""
+    if isinstance(form, ByteBpe) and form.parts == PATTERNS["o200k"].parts:
+        return (
+            "; llama.cpp's gpt-4o is not o200k: marks are no letters there, and only ASCII letters"
+            " have cases"
+        )
+    return ""
+
+
+def names_in(metadata: dict[str, Typed]) -> dict[str, str]:
+    """The keys by which llama.cpp knows the model and its pattern, and their values."""
+    keys = (f"{_PREFIX}model", f"{_PREFIX}pre")
+    return {key: metadata[key].value for key in keys if key in metadata}
+
+
+def to_metadata(form: Form) -> dict[str, Typed]:
+    """The keys of a file; CannotHold names what llama.cpp cannot do."""
+    return _byte_bpe(form) if isinstance(form, ByteBpe) else _pieces(form)
+
+
+def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
+    patterns = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
+    # What is cut otherwise on some texts is told by comparing ids (verify.py, `obstacle`).
+    fit = [*patterns.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
+    name = next((n for n, parts in fit if cut_alike(form.parts, parts)), None)
+    if name is None:
+        raise CannotHold(
+            f"llama.cpp knows patterns by name, and none of {', '.join(LLAMA_CPP)} is this one"
+        )
+    tokens = [f"[PAD{number}]" for number in range(form.size)]
+    types = [UNUSED] * form.size
+    for token, number in form.tokens.items():
+        tokens[number], types[number] = to_letters(token), NORMAL
+    for added in form.added:
+        tokens[added.number] = added.content
+        types[added.number] = CONTROL if added.special else USER_DEFINED
+    if len(set(tokens)) != len(tokens):
+        raise CannotHold("two of its tokens are spelled alike")
+    special = {token.content: token.number for token in form.added if token.special}
+    merges = [f"{to_letters(left)} {to_letters(right)}" for left, right in form.merges]
+    return {
+        **_head("gpt2", tokens, types),
+        f"{_PREFIX}pre": Typed(name, STRING),
+        f"{_PREFIX}merges": _strings(merges),
+        **_roles(special),
+        # llama.cpp puts a token before the text under some names unless it is told not to.
+        f"{_PREFIX}add_bos_token": Typed(False, BOOL),
+        f"{_PREFIX}add_eos_token": Typed(False, BOOL),
+    }
+
+
+def _pieces(form: Pieces) -> dict[str, Typed]:
+    unigram = form.kind == "unigram"
+    if unigram and form.byte_fallback:
+        raise CannotHold("llama.cpp's Unigram (t5) does not fall back to bytes")
+    if not unigram:
+        if not form.byte_fallback:
+            raise CannotHold("llama.cpp's SentencePiece BPE (llama) needs pieces of all bytes")
+        if form.charsmap:
+            raise CannotHold("llama.cpp's SentencePiece BPE (llama) does not normalise text")
+        if form.squeeze:
+            raise CannotHold("llama.cpp's SentencePiece BPE (llama) keeps spaces that this drops")
+    if unigram and any(kind == USER_DEFINED for _, _, kind in form.pieces):
+        raise CannotHold("llama.cpp's Unigram (t5) scores user-defined pieces in another way")
+    if any(" " in text for text, _, kind in form.pieces if kind == USER_DEFINED):
+        raise CannotHold("llama.cpp would find its user-defined pieces of plain spaces in the text")
+    if len(form.numbers) != len(form.pieces):
+        raise CannotHold("two of its pieces are spelled alike")
+    texts, scores, types = (list(column) for column in zip(*form.pieces, strict=True))
+    # llama.cpp looks for these in the text before it writes its spaces as U+2581.
+    texts = [_spaced(text, kind) for text, _, kind in form.pieces]
+    metadata = {
+        **_head("t5" if unigram else "llama", texts, types),
+        f"{_PREFIX}scores": Typed(scores, ARRAY, F32),
+        f"{_PREFIX}unknown_token_id": Typed(form.unknown, U32),
+        f"{_PREFIX}add_space_prefix": Typed(form.prefix, BOOL),
+        f"{_PREFIX}add_bos_token": Typed(False, BOOL),
+        f"{_PREFIX}add_eos_token": Typed(False, BOOL),
+    }
+    if unigram:
+        metadata[f"{_PREFIX}remove_extra_whitespaces"] = Typed(form.squeeze, BOOL)
+        if form.charsmap:
+            metadata[f"{_PREFIX}precompiled_charsmap"] = Typed(list(form.charsmap), ARRAY, U8)
+    roles = {"bos": form.begin, "eos": form.end, "padding": form.pad}
+    for role, number in roles.items():
+        if 0 <= number < len(texts):
+            metadata[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+    return metadata
+
+
+def _spaced(text: str, kind: int) -> str:
+    return text.replace(SPACE, " ") if kind == USER_DEFINED else text
+
+
+def from_metadata(values: dict[str, Any]) -> Form:
+    """The tokenizer as llama.cpp would run it.
+
+    ValueError for keys that are missing or of another type; CannotHold for tokenizers that are
+    none of the three.
+    """
+    model = values.get(f"{_PREFIX}model")
+    if not isinstance(model, str):
+        raise ValueError(f"it has no {_PREFIX}model: no vocabulary is in it")
+    if model not in ("gpt2", "llama", "t5"):
+        raise CannotHold(f"its tokenizer is llama.cpp's {model!r}, which no other file holds")
+    tokens = _list(values, "tokens", str)
+    types = _list(values, "token_type", int, [NORMAL] * len(tokens))
+    if not tokens or len(types) != len(tokens):
+        raise ValueError("it has no tokens, or another number of types")
+    if model == "gpt2":
+        return _read_bpe(values, tokens, types)
+    scores = _list(values, "scores", float, [0.0] * len(tokens))
+    if len(scores) != len(tokens) or UNKNOWN not in types:
+        raise ValueError("it has another number of scores, or no unknown token")
+    texts = [
+        t.replace(" ", SPACE) if k == USER_DEFINED else t
+        for t, k in zip(tokens, types, strict=True)
+    ]
+    rows = tuple(zip(texts, scores, types, strict=True))
+    role = {name: _id(values, name, len(tokens)) for name in ("bos", "eos", "padding")}
+    unigram = model == "t5"
+    charsmap = bytes(byte & 255 for byte in _list(values, "precompiled_charsmap", int, []))
+    return Pieces(
+        "unigram" if unigram else "bpe",
+        rows,
+        charsmap if unigram else b"",
+        bool(values.get(f"{_PREFIX}add_space_prefix", not unigram)),
+        unigram and bool(values.get(f"{_PREFIX}remove_extra_whitespaces", False)),
+        BYTE in types and not unigram,
+        role["bos"],
+        role["eos"],
+        role["padding"],
+    )
+
+
+def _read_bpe(values: dict[str, Any], tokens: list[str], types: list[int]) -> ByteBpe:
+    pre = values.get(f"{_PREFIX}pre")
+    pre = _NAMES.get(pre, pre) if isinstance(pre, str) else pre
+    if not isinstance(pre, str) or pre not in LLAMA_CPP:
+        raise CannotHold(f"it is cut by llama.cpp's pattern {pre!r}; known: {', '.join(LLAMA_CPP)}")
+    plain: dict[bytes, int] = {}
+    added = []
+    for number, (token, kind) in enumerate(zip(tokens, types, strict=True)):
+        if kind in (CONTROL, USER_DEFINED, UNKNOWN):
+            added.append(Added(token, number, kind != USER_DEFINED))
+        elif kind != UNUSED:
+            plain[_raw(token)] = number
+    if any(bytes([byte]) not in plain for byte in range(256)):
+        raise ValueError("its vocabulary does not have all 256 bytes")
+    merges = []
+    for line in _list(values, "merges", str):
+        left, space, right = line[1:].partition(" ")
+        pair = _raw(line[:1] + left), _raw(right)
+        if not space or pair[0] + pair[1] not in plain:
+            raise ValueError(f"the merge {line!r} makes no token")
+        merges.append(pair)
+    return ByteBpe(plain, tuple(merges), LLAMA_CPP[pre], tuple(added), pre in _WHOLE)
+
+
+def _raw(token: str) -> bytes:
+    try:
+        return from_letters(token)
+    except KeyError:
+        raise ValueError(f"the token {token!r} is not spelled in bytes") from None
+
+
+def _list(values: dict[str, Any], key: str, kind: type, default: list[Any] | None = None) -> Any:
+    entries = values.get(f"{_PREFIX}{key}", default)
+    if not isinstance(entries, list) or any(type(value) is not kind for value in entries):
+        raise ValueError(f"{_PREFIX}{key} is missing or no array of {kind.__name__}")
+    return entries
+
+
+def _id(values: dict[str, Any], role: str, size: int) -> int:
+    number = values.get(f"{_PREFIX}{role}_token_id", -1)
+    if not isinstance(number, int) or not -1 <= number < size:
+        raise ValueError(f"{_PREFIX}{role}_token_id is no id of its tokens")
+    return number

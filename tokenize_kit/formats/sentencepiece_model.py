@@ -1,0 +1,281 @@
+"""SentencePiece's model files: read, edited and written, without the protobuf library.
+
+sentencepiece_model.proto: ModelProto has `pieces` (field 1: piece, score, type), `trainer_spec` (2)
+and `normalizer_spec` (3). What is not read is kept, byte for byte, when pieces are replaced. The
+wire format is that of protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tokenize_kit.formats.forms import MOST_TOKENS, NORMAL, SPACE, UNKNOWN, CannotHold, Pieces
+
+NUMBER, EIGHT, BYTES, FOUR = 0, 1, 2, 5  # wire types
+
+
+class NotAModel(ValueError):
+    """The bytes are no message; says where they stop making sense."""
+
+
+def fields(raw: bytes) -> Iterator[tuple[int, int, Any]]:
+    """(field, wire type, value): an int, bytes, a float, or bytes for eight-byte values."""
+    for field, wire, value, _ in fields_with_ends(raw):
+        yield field, wire, value
+
+
+def fields_with_ends(raw: bytes) -> Iterator[tuple[int, int, Any, int]]:
+    """Fields as `fields` gives them, and where each of them ends."""
+    place = 0
+    while place < len(raw):
+        tag, place = _read_varint(raw, place)
+        wire = tag & 7
+        value: Any
+        if wire == NUMBER:
+            value, place = _read_varint(raw, place)
+        elif wire == BYTES:
+            size, place = _read_varint(raw, place)
+            value, place = raw[place : place + size], place + size
+        elif wire == FOUR:
+            value, place = raw[place : place + 4], place + 4
+        elif wire == EIGHT:
+            value, place = raw[place : place + 8], place + 8
+        else:
+            raise NotAModel(f"a field of an unknown kind at byte {place}")
+        if place > len(raw):
+            raise NotAModel("it ends within a field")
+        if wire == FOUR:
+            value = struct.unpack("<f", value)[0]
+        yield tag >> 3, wire, value, place
+
+
+def _read_varint(raw: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while place < len(raw) and shift < 70:
+        byte = raw[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
+    raise NotAModel(f"a number without an end at byte {place}")
+
+
+def _varint(value: int) -> bytes:
+    """Negative ones as 64 bits, as int32 of proto2 has them."""
+    value &= (1 << 64) - 1
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def signed(value: int) -> int:
+    """An int32 of what was read for it."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def field_bytes(field: int, value: int | float | bytes) -> bytes:
+    """A field's bytes: a number, a float of four bytes, or a string or message."""
+    if isinstance(value, bytes):
+        return _varint(field << 3 | BYTES) + _varint(len(value)) + value
+    if isinstance(value, float):
+        return _varint(field << 3 | FOUR) + struct.pack("<f", value)
+    return _varint(field << 3 | NUMBER) + _varint(value)
+
+
+# TrainerSpec.ModelType
+UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
+
+
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A row of the vocabulary; its place in the file is its id. score: as float32 has it."""
+
+    text: str
+    score: float
+    kind: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a model file says of encoding. charsmap: the precompiled normaliser, or empty;
+    begin, end, pad: ids, -1 for none."""
+
+    pieces: tuple[Piece, ...]
+    kind: int
+    byte_fallback: bool
+    treat_whitespace_as_suffix: bool
+    charsmap: bytes
+    add_dummy_prefix: bool
+    remove_extra_whitespaces: bool
+    escape_whitespaces: bool
+    begin: int
+    end: int
+    pad: int
+
+
+def read_model(raw: bytes) -> Model:
+    """The model of a file's bytes; raises NotAModel."""
+    pieces = []
+    trainer: dict[int, int] = {}
+    normalizer: dict[int, Any] = {}
+    for field, wire, value in fields(raw):
+        if field == _PIECES and wire == BYTES:
+            pieces.append(_piece(value))
+        elif field == _TRAINER and wire == BYTES:  # a message that stands twice is merged
+            trainer |= {n: setting for n, kind, setting in fields(value) if kind == NUMBER}
+        elif field == _NORMALIZER and wire == BYTES:
+            wires = {2: BYTES, 3: NUMBER, 4: NUMBER, 5: NUMBER}
+            normalizer |= {n: setting for n, kind, setting in fields(value) if wires.get(n) == kind}
+    if not pieces:
+        raise NotAModel("it has no pieces")
+    return Model(
+        pieces=tuple(pieces),
+        kind=trainer.get(3, UNIGRAM),
+        byte_fallback=bool(trainer.get(35, 0)),
+        treat_whitespace_as_suffix=bool(trainer.get(24, 0)),
+        charsmap=normalizer.get(2, b""),
+        add_dummy_prefix=bool(normalizer.get(3, 1)),
+        remove_extra_whitespaces=bool(normalizer.get(4, 1)),
+        escape_whitespaces=bool(normalizer.get(5, 1)),
+        begin=signed(trainer.get(41, 1)),
+        end=signed(trainer.get(42, 2)),
+        pad=signed(trainer.get(43, -1)),
+    )
+
+
+def pieces_of(model: Model, kinds: tuple[int, ...]) -> dict[str, int]:
+    """Pieces of these kinds, with spaces for U+2581, and their ids; those with a space of their own
+    no normalised text holds."""
+    return {
+        piece.text.replace(SPACE, " "): k
+        for k, piece in enumerate(model.pieces)
+        if piece.kind in kinds and " " not in piece.text
+    }
+
+
+def piece_message(piece: Piece) -> bytes:
+    """A piece as a message."""
+    body = field_bytes(1, piece.text.encode()) + field_bytes(2, float(piece.score))
+    return body if piece.kind == NORMAL else body + field_bytes(3, piece.kind)
+
+
+def with_pieces(raw: bytes, pieces: Sequence[Piece]) -> bytes:
+    """The file with these pieces for its own; all else stays as it is."""
+    parts = [field_bytes(_PIECES, piece_message(piece)) for piece in pieces]
+    place = 0
+    for field, wire, _, end in fields_with_ends(raw):
+        if field != _PIECES or wire != BYTES:
+            parts.append(raw[place:end])
+        place = end
+    return b"".join(parts)
+
+
+def _piece(raw: bytes) -> Piece:
+    values = {number: value for number, _, value in fields(raw)}
+    text, score, kind = values.get(1, b""), values.get(2, 0.0), values.get(3, NORMAL)
+    if not isinstance(text, bytes) or not isinstance(score, float) or not isinstance(kind, int):
+        raise NotAModel("a piece of another form")
+    try:
+        return Piece(text.decode("utf-8"), score, kind)
+    except UnicodeDecodeError:
+        raise NotAModel("a piece that is not UTF-8") from None
+
+
+def _message(raw: Any) -> dict[int, Any]:
+    if not isinstance(raw, bytes):
+        raise ValueError("a number where a message belongs")
+    return {field: value for field, _, value in fields(raw)}
+
+
+def read_form(raw: bytes) -> Pieces:
+    """The model of a file's bytes.
+
+    Raises ValueError for what is no model file, CannotHold for kinds and settings that no other
+    format has (word and char models, spaces at the ends of words).
+    """
+    model = read_model(raw)
+    if len(model.pieces) > MOST_TOKENS:
+        raise ValueError(f"more than {MOST_TOKENS:,} pieces")
+    if not any(piece.kind == UNKNOWN for piece in model.pieces):
+        raise ValueError("it has no unknown piece")
+    if model.kind not in (UNIGRAM, BPE):
+        raise CannotHold("it is a SentencePiece model of whole words or characters")
+    if model.treat_whitespace_as_suffix:
+        raise CannotHold("it puts spaces at the ends of words (treat_whitespace_as_suffix)")
+    if not model.escape_whitespaces:
+        raise CannotHold("it does not escape spaces (escape_whitespaces)")
+    name: Literal["unigram", "bpe"] = "unigram" if model.kind == UNIGRAM else "bpe"
+    return Pieces(
+        name,
+        tuple((piece.text, piece.score, piece.kind) for piece in model.pieces),
+        model.charsmap,
+        model.add_dummy_prefix,
+        model.remove_extra_whitespaces,
+        model.byte_fallback,
+        model.begin,
+        model.end,
+        model.pad,
+    )
+
+
+def write_form(model: Pieces) -> bytes:
+    """A model file's bytes."""
+    out = [field_bytes(_PIECES, piece_message(Piece(*piece))) for piece in model.pieces]
+    kind = UNIGRAM if model.kind == "unigram" else BPE
+    names = {40: model.unknown, 41: model.begin, 42: model.end, 43: model.pad}
+    trainer = {3: kind, 4: len(model.pieces), 35: int(model.byte_fallback), **names}
+    texts = {40: 45, 41: 46, 42: 47, 43: 48}  # field of the id to that of its spelling
+    spec = b"".join(field_bytes(number, value) for number, value in sorted(trainer.items()))
+    for number, value in names.items():
+        if 0 <= value < len(model.pieces):
+            spec += field_bytes(texts[number], model.pieces[value][0].encode())
+    out.append(field_bytes(_TRAINER, spec))
+    rules = field_bytes(1, b"user_defined" if model.charsmap else b"identity")
+    rules += field_bytes(2, model.charsmap) if model.charsmap else b""
+    rules += (
+        field_bytes(3, int(model.prefix)) + field_bytes(4, int(model.squeeze)) + field_bytes(5, 1)
+    )
+    out.append(field_bytes(_NORMALIZER, rules))
+    return b"".join(out)
+
+
+def add_pieces(raw: bytes, more: list[tuple[str, float]]) -> bytes:
+    """A model file's bytes with normal pieces behind its own; all else as it was."""
+    pieces: list[bytes] = []
+    others: list[bytes] = []
+    for number, _, value in fields(raw):
+        if number == _TRAINER and isinstance(value, bytes):
+            size = _message(value).get(4, 0) + len(more)
+            value += field_bytes(4, size)  # the last of equal fields counts
+        (pieces if number == _PIECES else others).append(field_bytes(number, value))
+    pieces += [
+        field_bytes(_PIECES, piece_message(Piece(text, score, NORMAL))) for text, score in more
+    ]
+    return b"".join([*pieces, *others])
+
+
+def keep_pieces(raw: bytes, kept: list[int]) -> bytes:
+    """A model file's bytes with some of its pieces alone, in their order; all else as it was."""
+    new = {old: number for number, old in enumerate(kept)}
+    pieces: list[bytes] = []
+    others: list[bytes] = []
+    for number, _, value in fields(raw):
+        if number == _PIECES:
+            pieces.append(field_bytes(_PIECES, value))
+            continue
+        if number == _TRAINER and isinstance(value, bytes):
+            spec = _message(value)
+            value += field_bytes(4, len(kept))  # the last of equal fields counts
+            for field in (40, 41, 42, 43):
+                if (old := signed(spec.get(field, -1))) in new:
+                    value += field_bytes(field, new[old])
+        others.append(field_bytes(number, value))
+    return b"".join([*(pieces[old] for old in kept), *others])

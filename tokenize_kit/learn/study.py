@@ -1,0 +1,127 @@
+"""A study of vocabulary sizes: one training, and every smaller vocabulary out of it.
+
+BPE learns a token after another, so what a smaller vocabulary would learn is what a larger one
+learned first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.learn.bpe import (
+    build_tokenizer,
+    count_words,
+    first_merges,
+    lay_out_words,
+    learn_merges,
+)
+from tokenize_kit.learn.options import DEFAULT_PATTERN
+from tokenize_kit.pattern.named import Digits, pattern_with
+
+HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
+MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
+_BYTES = 256
+
+
+def study(
+    texts: Iterable[str],
+    sizes: Sequence[int],
+    *,
+    digits: Digits = "single",
+    special_tokens: Sequence[str] = ("<|endoftext|>",),
+    width: int = 768,
+    worth: float = 0.03,
+) -> dict[str, Any]:
+    """Byte-level BPE of each size, learned from nine tenths of the texts, measured on the others.
+
+    sizes: vocabularies, special tokens included; width: of the model's embedding. `rows` by size:
+    `bytes_a_token`, `embedding_parameters` (vocabulary x width), and `saved`, the share of tokens
+    that a doubling of the vocabulary saves on the way from the row before. Recommended is the last
+    size on whose way every step saved `worth` or more. Raises TokenizerError for sizes that are
+    none, and for too few texts.
+    """
+    least = _BYTES + len(special_tokens) + 1
+    wanted = sorted(set(sizes))
+    if not wanted or wanted[0] < least:
+        raise TokenizerError(f"vocabularies: give sizes of {least} or more", exit_code=2)
+    parts = pattern_with(DEFAULT_PATTERN, digits).parts
+    held = _HeldOut()
+    counted = count_words(((text, 1) for text in held.split(texts)), parts)
+    if not held.texts or not len(counted):
+        raise TokenizerError(
+            "too few texts: some are held out to measure with, so give dozens or more", exit_code=2
+        )
+    banned = [token.encode() for token in special_tokens]
+    laid = lay_out_words(*counted.words())
+    names, merges = learn_merges(laid, wanted[-1] - len(special_tokens), banned)
+    raw = [text.encode("utf-8") for text in held.texts]
+    data, offsets = np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
+    rows: list[dict[str, Any]] = []
+    for size in wanted:
+        tokens = size - len(special_tokens)
+        if rows and rows[-1]["vocab"] < rows[-1]["asked"]:
+            break  # the corpus has no more
+        some = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
+        _, counts = Encoder(some).encode(data, offsets)
+        vocab = min(size, len(names) + len(special_tokens))
+        total = int(counts.sum())
+        rows.append(
+            {
+                "asked": size,
+                "vocab": vocab,
+                "tokens": total,
+                "bytes_a_token": len(data) / total,
+                "embedding_parameters": vocab * width,
+                "saved": _saved(rows[-1], vocab, total) if rows else None,
+            }
+        )
+    best = rows[0]
+    for row in rows[1:]:
+        if row["saved"] < worth:
+            break
+        best = row
+    return {
+        "learned_from": held.learned,
+        "measured_on": len(raw),
+        "measured_bytes": len(data),
+        "width": width,
+        "worth": worth,
+        "rows": rows,
+        "recommended": best["vocab"],
+        "beyond": best is rows[-1],  # no step was too small: a larger one may be worth it too
+    }
+
+
+def _saved(before: dict[str, Any], vocab: int, tokens: int) -> float:
+    """Share of tokens saved by a doubling of the vocabulary, at the pace of this step."""
+    if vocab == before["vocab"]:
+        return 0.0
+    return 1 - (tokens / before["tokens"]) ** (1 / math.log2(vocab / before["vocab"]))
+
+
+class _HeldOut:
+    """Divides texts by their hash; the same text is always on the same side."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.learned = 0
+        self._bytes = 0
+
+    def split(self, texts: Iterable[str]) -> Iterator[str]:
+        """The texts to learn from; the others are kept."""
+        for text in texts:
+            raw = text.encode("utf-8")
+            mark = int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")
+            if raw and mark < HELD_OUT * 2.0**64 and self._bytes + len(raw) <= MOST_HELD:
+                self.texts.append(text)
+                self._bytes += len(raw)
+            else:
+                self.learned += 1
+                yield text

@@ -1,0 +1,194 @@
+"""Distinct words of a corpus: counted, and laid out for learning merges.
+
+Memory grows with the distinct words, not with the texts; counts are 64-bit. Gigabytes of text have
+hundreds of millions of bytes of distinct words, so whatever exists once for every cell is 32 bits
+and there is one such array. Weights are looked up by position: words of one weight are neighbours.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernel_cache import njit
+from kernel_cache.intrinsics import njit_within
+from tokenize_kit.encode.hashing import hash_bytes
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.pattern.automaton import Table
+from tokenize_kit.pattern.scan import cut_rows
+
+_SLOTS, _BYTES = 1 << 16, 1 << 20
+
+
+class WordCounts:
+    """Counts of the pieces that patterns cut texts into; `add` batches, then read `words`.
+
+    tables: compiled patterns, applied one after the other.
+    """
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.tables = tuple(table.kernel for table in tables)
+        self.slots = np.full(_SLOTS, -1, np.int64)
+        self.hashes = np.empty(_SLOTS // 2, np.uint64)
+        self.counts = np.empty(_SLOTS // 2, np.int64)
+        self.ends = np.zeros(_SLOTS // 2 + 1, np.int64)
+        self.letters = np.empty(_BYTES, np.uint8)
+        self.used = 0
+
+    def add(self, data: np.ndarray, offsets: np.ndarray, weight: int = 1) -> None:
+        """Counts the rows of valid UTF-8, data: uint8[], offsets: int64[rows + 1]."""
+        ends, _ = cut_rows(data, offsets, self.tables)
+        at, start = 0, int(offsets[0])
+        while at < len(ends):
+            at, start, self.used = _count(
+                data, ends, at, start, weight, self.slots, self.hashes, self.counts, self.ends,
+                self.letters, self.used,
+            )  # fmt: skip
+            if at < len(ends):
+                self._grow(int(ends[at]) - start)
+
+    def _grow(self, room: int) -> None:
+        if self.used == len(self.counts):
+            self.hashes = _wider(self.hashes, 2 * self.used)
+            self.counts = _wider(self.counts, 2 * self.used)
+            self.ends = _wider(self.ends, 2 * self.used + 1)
+            del self.slots  # before there are others
+            self.slots = np.full(4 * self.used, -1, np.int64)
+            _fill(self.slots, self.hashes, self.used)
+        need = int(self.ends[self.used]) + room
+        if need > len(self.letters):
+            self.letters = _wider(self.letters, max(need, len(self.letters) * 3 // 2))
+
+    def __len__(self) -> int:
+        return self.used
+
+    def words(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(letters: uint8[], ends: int64[words + 1], counts: int64[words]), in the order met."""
+        ends = self.ends[: self.used + 1]
+        return self.letters[: ends[-1]], ends, self.counts[: self.used]
+
+
+def _wider(array: np.ndarray, size: int) -> np.ndarray:
+    """With room for `size`; np.resize takes room for a multiple of what there is."""
+    grown = np.empty(size, array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def _fill(slots, hashes, used):
+    mask = np.uint64(len(slots) - 1)
+    for k in range(used):
+        slot = hashes[k] & mask
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = k
+
+
+@njit(cache=True, nogil=True)
+def _count(data, ends, at, start, weight, slots, hashes, counts, word_ends, letters, used):
+    """Counts pieces from `at` on, until there is no room for a new one; (at, start, used)."""
+    mask = np.uint64(len(slots) - 1)
+    while at < len(ends):
+        z = ends[at]
+        value = hash_bytes(data, start, z)
+        slot = value & mask
+        equal = False
+        while slots[slot] >= 0:
+            k = slots[slot]
+            if hashes[k] == value and word_ends[k + 1] - word_ends[k] == z - start:
+                equal = True
+                b = word_ends[k]
+                for i in range(z - start):
+                    if letters[b + i] != data[start + i]:
+                        equal = False
+                        break
+                if equal:
+                    counts[k] += weight
+                    break
+            slot = (slot + np.uint64(1)) & mask
+        if not equal:
+            b = word_ends[used]
+            if used == len(counts) or b + z - start > len(letters):
+                return at, start, used
+            for i in range(z - start):
+                letters[b + i] = data[start + i]
+            word_ends[used + 1] = b + z - start
+            hashes[used] = value
+            counts[used] = weight
+            slots[slot] = used
+            used += 1
+        start = z
+        at += 1
+    return at, start, used
+
+
+BLOCK = np.int64(6)  # bits of a place within the block of cells that it lies in
+
+# cells: int32[]: words with -1 before, between and behind; a token's number stands in its first and
+# its last cell, the second of two merged begins with -2. lengths: int32[]: cells of each token.
+# values: int64[classes]: weights, falling; bounds: int64[classes + 1]: where the cells of each
+# begin; blocks: int32[]: the class of the first cell of each block; pairs: occurrences of any pair,
+# by weight.
+Text = namedtuple("Text", "cells lengths blocks bounds values pairs")
+
+
+def lay_out(
+    symbols: np.ndarray,
+    ends: np.ndarray,
+    weights: np.ndarray,
+    numbers: np.ndarray | None = None,
+) -> Text:
+    """The text of words that lie one after the other, without lengths of tokens.
+
+    symbols: uint8[] or int32[]; ends: int64[words + 1]; weights: int64[words]; numbers: int32[]:
+    what stands for each symbol, else itself. Words of one symbol, and of no weight, have no pair
+    and are left out. Raises TokenizerError over 2^31 symbols.
+    """
+    words = np.flatnonzero((np.diff(ends) > 1) & (weights > 0))
+    words = words[np.argsort(-weights[words], kind="stable")]
+    sizes = ends[words + 1] - ends[words]
+    total = int(sizes.sum()) + len(words) + 1
+    if total >= 2**31:
+        raise TokenizerError(
+            f"the corpus has {total:,} bytes of distinct pieces, and 2,147,483,647 are the most:"
+            " train on a sample (--sample-bytes)"
+        )
+    if numbers is None:
+        numbers = np.arange(int(symbols.max(initial=0)) + 1, dtype=np.int32)
+    sorted_weights = weights[words]
+    first = np.flatnonzero(np.diff(sorted_weights, prepend=-1))
+    cells, bounds = _cells(symbols, ends, words, numbers, first, total)
+    places = np.arange(0, total, 1 << BLOCK)
+    blocks = np.maximum(np.searchsorted(bounds, places, side="right") - 1, 0).astype(np.int32)
+    pairs = int(np.dot(sorted_weights, sizes - 1))
+    return Text(cells, np.zeros(0, np.int32), blocks, bounds, sorted_weights[first], pairs)
+
+
+@njit(cache=True, nogil=True)
+def _cells(symbols, ends, words, numbers, first, total):
+    """(cells, where those of the words numbered `first` begin, and the last ones end)."""
+    cells = np.full(total, -1, np.int32)
+    bounds = np.empty(len(first) + 1, np.int64)
+    at, k = np.int64(1), 0
+    for w in range(len(words)):
+        if k < len(first) and first[k] == w:
+            bounds[k] = at
+            k += 1
+        for place in range(ends[words[w]], ends[words[w] + 1]):
+            cells[at] = numbers[symbols[place]]
+            at += 1
+        at += 1
+    bounds[k] = total
+    return cells, bounds
+
+
+@njit_within
+def weight_at(blocks, bounds, values, at):
+    """Of the word that a cell is of."""
+    k = np.int64(blocks[at >> BLOCK])
+    while at >= bounds[k + 1]:
+        k += 1
+    return values[k]

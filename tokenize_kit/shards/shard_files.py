@@ -1,0 +1,235 @@
+"""The files of token shards, as the trainers that read them want them.
+
+llmcurate  tokens-00000.bin and .idx, as in docs/architecture.md
+megatron   tokens-00000.bin and .idx: IndexedDataset, a sequence a document; the path that Megatron
+           is given is the one without .bin (NVIDIA/Megatron-LM,
+           megatron/core/datasets/indexed_dataset.py: _IndexWriter, DType.optimal_dtype)
+nanogpt    train.bin and val.bin: uint16 and nothing else (karpathy/nanoGPT,
+           data/openwebtext/prepare.py)
+olmo       tokens-00000.npy: tokens as np.memmap writes them, no NumPy header (allenai/OLMo,
+           olmo/data/memmap_dataset.py; allenai/OLMo-core, docs/source/guides/data_loading.rst)
+
+Tokens are little-endian; documents-*.parquet goes with each.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import InitVar, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokenize_kit.errors import TokenizerError
+from tokenize_kit.files import open_at, sync, sync_open
+from tokenize_kit.shards.encoded import DOCUMENTS, Encoded
+
+Format = Literal["llmcurate", "megatron", "nanogpt", "olmo"]
+FORMATS: tuple[str, ...] = get_args(Format)
+_MEGATRON_UINT16 = 65_500  # vocabularies below it take uint16 there, others int32
+_MEGATRON_CODES = {"int32": 4, "uint16": 8}
+_COUNTS = ("files", "documents", "tokens", "bytes", "loss_tokens")  # of a side
+# What a folder of shards may hold, in any format.
+PATTERNS = (
+    "tokens-*.bin",
+    "tokens-*.idx",
+    "tokens-*.npy",
+    "documents-*.parquet",
+    "loss-*.mask",
+    "train.bin",
+    "val.bin",
+)
+
+
+def token_dtype(form: str, vocab: int) -> np.dtype[Any]:
+    """The smallest type that the format has for so many ids."""
+    if form == "megatron":
+        return np.dtype("<u2" if vocab < _MEGATRON_UINT16 else "<i4")
+    if vocab <= 1 << 16:
+        return np.dtype("<u2")
+    if form == "nanogpt":
+        raise TokenizerError(
+            f"nanoGPT reads tokens of 16 bits, the tokenizer has {vocab} ids: take a smaller one, "
+            "or another --format",
+            exit_code=2,
+        )
+    return np.dtype("<u4")
+
+
+def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
+    """An IndexedDataset's .idx of documents of those lengths, each one sequence."""
+    pointers = (np.cumsum(lengths) - lengths) * dtype.itemsize
+    return b"".join(
+        [
+            b"MMIDIDX\x00\x00",
+            struct.pack("<QB", 1, _MEGATRON_CODES[dtype.name]),
+            struct.pack("<QQ", len(lengths), len(lengths) + 1),
+            lengths.astype("<i4").tobytes(),
+            pointers.astype("<i8").tobytes(),
+            np.arange(len(lengths) + 1, dtype="<i8").tobytes(),
+        ]
+    )
+
+
+class _Shard:
+    """One open shard: tokens go to disk as they come, the table of documents stays in memory.
+
+    state: what `checkpoint` returned, to go on from there; rows: the folder for the table then.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: tuple[str, str | None, str],
+        mask: str | None,
+        rows: Path,
+        dtype: np.dtype[Any],
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        tokens, self.index, self.documents = names
+        self.folder, self.rows = folder, rows
+        self.names = [name for name in (*names, mask) if name]
+        before = state or {"tokens": 0, "rows": []}
+        self.tokens, self._saved = before["tokens"], list(before["rows"])
+        self.tables = [_read_rows(rows / name) for name in self._saved]
+        self._new: list[pa.Table] = []
+        self.file = open_at(folder / tokens, self.tokens * dtype.itemsize)
+        self.mask = open_at(folder / mask, self.tokens) if mask else None
+
+    def add(self, tokens: np.ndarray, table: pa.Table, mask: np.ndarray | None) -> None:
+        self.file.write(tokens.tobytes())
+        if self.mask is not None and mask is not None:
+            self.mask.write(mask.tobytes())
+        self.tokens += len(tokens)
+        self.tables.append(table)
+        self._new.append(table)
+
+    def checkpoint(self, side: str) -> tuple[dict[str, Any], list[Path]]:
+        """(what to go on from, the files that it stands for), all of it on disk."""
+        files = [file for file in (self.file, self.mask) if file is not None]
+        for file in files:
+            sync_open(file)
+        if self._new:
+            name = f"{side}-{self.documents}-{len(self._saved)}"
+            with pa.ipc.new_file(str(self.rows / name), DOCUMENTS) as writer:
+                writer.write_table(pa.concat_tables(self._new))
+            sync(self.rows / name)
+            self._saved.append(name)
+            self._new = []
+        paths = [*(Path(file.name) for file in files), *(self.rows / name for name in self._saved)]
+        return {"tokens": self.tokens, "rows": list(self._saved)}, paths
+
+    def close(self, form: str, dtype: np.dtype[Any]) -> None:
+        self.file.close()
+        if self.mask is not None:
+            self.mask.close()
+        # One chunk: where batches ended must not show in the file.
+        table = pa.concat_tables([DOCUMENTS.empty_table(), *self.tables]).combine_chunks()
+        lengths = table["tokens"].to_numpy()
+        if self.index and form == "megatron":
+            (self.folder / self.index).write_bytes(megatron_index(lengths, dtype))
+        elif self.index:
+            (self.folder / self.index).write_bytes(np.cumsum(lengths).astype("<u8").tobytes())
+        pq.write_table(table, self.folder / self.documents, compression="zstd")
+
+
+def _read_rows(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+@dataclass
+class Side:
+    """The shards of one side of the split; counts what it was given. masked: whether a file
+    beside each shard says which tokens count in training. rows: a folder for `checkpoint`; state:
+    what that returned, to go on from there."""
+
+    folder: Path
+    name: Literal["train", "val"]
+    form: str
+    dtype: np.dtype[Any]
+    shard_tokens: int
+    masked: bool
+    rows: Path
+    state: InitVar[dict[str, Any] | None] = None
+    files: list[str] = field(default_factory=list)
+    documents: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    loss_tokens: int = 0
+
+    def __post_init__(self, state: dict[str, Any] | None) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self._closed: list[Path] = []  # since the last checkpoint
+        self._number = 0
+        if state is None:
+            self._shard = self._open()
+            return
+        for name in _COUNTS:
+            setattr(self, name, state[name])
+        self._number = state["number"]
+        self._shard = self._open(state["shard"])
+
+    def _open(self, state: dict[str, Any] | None = None) -> _Shard:
+        number = f"{self._number:05d}"
+        self._number += 1
+        names: tuple[str, str | None, str]
+        mask = None
+        if self.form == "nanogpt":
+            names = (f"{self.name}.bin", None, f"documents-{self.name}.parquet")
+        elif self.form == "olmo":
+            names = (f"tokens-{number}.npy", None, f"documents-{number}.parquet")
+        else:
+            names = (f"tokens-{number}.bin", f"tokens-{number}.idx", f"documents-{number}.parquet")
+            mask = f"loss-{number}.mask" if self.masked else None
+        shard = _Shard(self.folder, names, mask, self.rows, self.dtype, state)
+        self.files += shard.names
+        return shard
+
+    def checkpoint(self) -> tuple[dict[str, Any], list[Path]]:
+        """(what to go on from, the files that it stands for), all of it on disk."""
+        for path in self._closed:
+            sync(path)
+        self._closed = []
+        shard, paths = self._shard.checkpoint(self.name)
+        open_names = len(self._shard.names)
+        whole = self.files[:-open_names]
+        counts = {name: getattr(self, name) for name in _COUNTS} | {"files": whole}
+        state = {**counts, "number": self._number - 1, "shard": shard}
+        return state, [*(self.folder / name for name in whole), *paths]
+
+    def add(self, documents: Encoded) -> None:
+        """Whole documents into shards: one is closed before the document that would take it over
+        `shard_tokens` (nanoGPT reads one file, so there all go into it)."""
+        ends = np.cumsum(documents.lengths)
+        first = 0
+        while first < len(ends):
+            before = int(ends[first - 1]) if first else 0
+            last = len(ends)
+            if self.form != "nanogpt":
+                room = self.shard_tokens - self._shard.tokens
+                last = int(np.searchsorted(ends, before + room, "right"))
+            if last <= first:
+                if self._shard.tokens:
+                    self.close()
+                    self._shard = self._open()
+                    continue
+                last = first + 1
+            part = slice(before, int(ends[last - 1]))
+            mask = None if documents.mask is None else documents.mask[part]
+            table = documents.table.slice(first, last - first)
+            self._shard.add(documents.tokens[part], table, mask)
+            first = last
+        self.documents += len(documents)
+        self.tokens += len(documents.tokens)
+        self.bytes += documents.bytes
+        if documents.mask is not None:
+            self.loss_tokens += int(documents.mask.sum())
+
+    def close(self) -> None:
+        """Closes the open shard."""
+        self._shard.close(self.form, self.dtype)
+        self._closed += [self.folder / name for name in self._shard.names]
