@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from curate.disk.atomic import write_text
 from curate.errors import UsageError
-from curate.inspect.whatif import ahead
+from curate.inspect.whatif import columns
 from curate.terminal.progress import say
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def whatif(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -
     """Prints the answer; with a page's path also writes that."""
     if page is not None and (page.is_dir() or page.suffix.lower() not in (".html", ".htm")):
         raise UsageError(f"-o {page}: name a file that ends in .html")
-    early = ahead.start(run)
+    early = columns.start(run)
     try:
         from curate.inspect.whatif import terminal
         from curate.inspect.whatif.figures import answer
