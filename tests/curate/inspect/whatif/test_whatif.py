@@ -167,7 +167,7 @@ def test_columns_of_one_setting_decide_for_another_as_the_step_does(
 def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) -> None:
     found = whatif(bench, "staged", "c4.min_words_per_line=2", "document_length.min=400")
     assert list(found.question.again) == ["c4.min_words_per_line"]
-    assert "measures them again" in found.notes[0]
+    assert "runs it again" in found.notes[0]
     assert found.after.documents < found.before.documents
 
 
