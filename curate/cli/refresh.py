@@ -26,8 +26,8 @@ from curate.cli.options import (
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
 
 if TYPE_CHECKING:
-    from curate.refresh.outcome import How, Refreshed
     from curate.refresh.monitoring import FailureHooks
+    from curate.refresh.outcome import How, Refreshed
 
 NOTHING_NEW = 3  # exit code
 

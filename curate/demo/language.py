@@ -39,15 +39,15 @@ def examples() -> Iterator[tuple[str, str]]:
     for article in load_articles():
         by_language.setdefault(article.lang, []).append(article)
     for lang, articles in by_language.items():
-        found = [
+        pairs = [
             (piece.strip(), lang)
             for article in articles
             for paragraph in article.paragraphs
             for piece in pieces(paragraph, _PIECE_CHARS)
         ]
-        found.sort(key=lambda example: number("language", example[0]))
-        times = -(-_LEAST // len(found))
-        yield from found[:_MOST] * times
+        pairs.sort(key=lambda example: number("language", example[0]))
+        times = -(-_LEAST // len(pairs))
+        yield from pairs[:_MOST] * times
 
 
 def train_demo_model(folder: Path, quiet: bool = False) -> Path:

@@ -44,21 +44,21 @@ class Remote:
     _wanted: dict[str, list[Wanted]] = field(default_factory=dict)
     _now: dict[str, str | None] = field(default_factory=dict)
 
-    def takes(self, given: str) -> bool:
+    def takes(self, name: str) -> bool:
         """Whether an input is fetched."""
-        return is_url(given) or given.lower().endswith(SUMS)
+        return is_url(name) or name.lower().endswith(SUMS)
 
     def prepare(self, inputs: Iterable[str], seen: Seen, changed: str) -> None:
         """Asks for the versions of known files, and fetches all that will be taken in."""
-        for given in inputs:
-            if self.takes(given) and given not in self._wanted:
-                self._wanted[given] = wanted_inputs(given, self.folder)
+        for name in inputs:
+            if self.takes(name) and name not in self._wanted:
+                self._wanted[name] = wanted_inputs(name, self.folder)
         wanted = {w.url: w for listed in self._wanted.values() for w in listed}
-        known = [url for url in wanted if url in seen]
+        seen_before = [url for url in wanted if url in seen]
         if changed != "skip":
-            self._now = versions_now({url: seen[url][0] for url in known})
+            self._now = versions_now({url: seen[url][0] for url in seen_before})
         self.silent = sum(now is None for now in self._now.values())
-        others = [url for url in known if self.state(url, seen) != seen[url][0]]
+        others = [url for url in seen_before if self.state(url, seen) != seen[url][0]]
         if self.dry or (others and changed == "refuse"):
             return
         for url in others if changed == "new" else ():
@@ -75,11 +75,11 @@ class Remote:
         """The version of a known file as it is now, as far as anybody says."""
         return self._now.get(url) or seen[url][0]
 
-    def files(self, given: str, seen: Seen, known: Callable[[str, str], bool]) -> list[InputFile]:
-        """What of an input is taken in. known: as of `find_files`, by URL."""
+    def files(self, name: str, seen: Seen, is_known: Callable[[str, str], bool]) -> list[InputFile]:
+        """What of an input is taken in. is_known: as of `find_files`, by URL."""
         files = []
-        for wanted in self._wanted[given]:
-            if known(wanted.url, self.state(wanted.url, seen) if wanted.url in seen else ""):
+        for wanted in self._wanted[name]:
+            if is_known(wanted.url, self.state(wanted.url, seen) if wanted.url in seen else ""):
                 continue
             if self.dry:
                 name = wanted.target.name
@@ -185,8 +185,8 @@ def check_unchanged(files: Iterable[InputFile], folder: str | None = None) -> No
         except UsageError:
             now = None
         if now is None or (now.size, now.stamp) != (file.size, file.stamp):
-            what = "is gone" if now is None else "changed"
+            problem = "is gone" if now is None else "changed"
             raise UsageError(
-                f"input {file.url or file.path} of an unfinished refresh {what}: put it back, or"
+                f"input {file.url or file.path} of an unfinished refresh {problem}: put it back, or"
                 " begin anew with --abandon"
             )

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from curate.cli import app as cli
-from curate.engines import ahead
+from curate.engines import idle_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,8 +30,8 @@ def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedPr
     line = [str(one) for one in arguments if one != "--debug"]
     before = Path.cwd()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(said[0]), redirect_stderr(said[1]):
-        patch.setattr(ahead, "_waiting", [])
-        patch.setattr(ahead, "_kept", 0)
+        patch.setattr(idle_workers, "_waiting", [])
+        patch.setattr(idle_workers, "_kept", 0)
         os.chdir(cwd or before)
         try:
             code = cli.invoke(line, debug="--debug" in arguments)

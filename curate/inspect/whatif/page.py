@@ -13,58 +13,58 @@ MOST_RULES = 60
 Chapter = tuple[str, str, str]
 
 
-def render(found: Answer) -> str:
+def render(answer: Answer) -> str:
     """The page."""
-    title = f"{found.question.record['recipe']}: what if"
+    title = f"{answer.question.record['recipe']}: what if"
     changes = "".join(
         f"<li>{name(n)}: {shown(a, 80)} becomes <b>{shown(b, 80)}</b></li>"
-        for n, (a, b) in found.question.changes.items()
+        for n, (a, b) in answer.question.changes.items()
     )
     asked = f"<ul>{changes}</ul>" if changes else "<p class=lead>The settings of the run.</p>"
-    head = f"<h1>{shown(title)}</h1>{asked}{_tiles(found)}"
+    head = f"<h1>{shown(title)}</h1>{asked}{_tiles(answer)}"
     chapters = [
-        _notes(found),
-        _curves(found),
-        _shares(found),
-        _matrix(found),
-        _languages(found),
+        _notes(answer),
+        _curves(answer),
+        _shares(answer),
+        _matrix(answer),
+        _languages(answer),
     ]
     foot = "Counted from the scores that the run stored; no text was measured again."
     return frame(f"{title}: llmcurate", head, chapters, foot)
 
 
-def _tiles(found: Answer) -> str:
-    about = "" if found.measured_ratio else "about "
+def _tiles(answer: Answer) -> str:
+    about = "" if answer.measured_ratio else "about "
     tiles = [
-        (count(found.before.documents), "kept before"),
-        (count(found.after.documents), "kept now"),
-        (count(found.gained.documents), "new among them"),
-        (count(found.lost.documents), "no longer kept"),
+        (count(answer.before.documents), "kept before"),
+        (count(answer.after.documents), "kept now"),
+        (count(answer.gained.documents), "new among them"),
+        (count(answer.lost.documents), "no longer kept"),
         (
-            amount(found.after.bytes),
-            f"of text, {about}{charts.short(found.after.bytes / found.ratio)} tokens",
+            amount(answer.after.bytes),
+            f"of text, {about}{charts.short(answer.after.bytes / answer.ratio)} tokens",
         ),
     ]
-    if found.unmeasured.documents:
-        tiles.insert(4, (count(found.unmeasured.documents), "more at most, not measured yet"))
-    if found.resolved:
-        least, most = found.bounds()
+    if answer.unmeasured.documents:
+        tiles.insert(4, (count(answer.unmeasured.documents), "more at most, not measured yet"))
+    if answer.resolved:
+        least, most = answer.bounds()
         both = f"{count(least.documents)} to {count(most.documents)}"
         tiles.insert(2, (both, "kept, as dedups may decide otherwise"))
     inner = "".join(f"<div class=tile><b>{a}</b><span>{b}</span></div>" for a, b in tiles)
     return f"<div class=tiles>{inner}</div>"
 
 
-def _notes(found: Answer) -> Chapter:
-    items = "".join(f"<li>{shown(n, 600)}</li>" for n in found.notes)
+def _notes(answer: Answer) -> Chapter:
+    items = "".join(f"<li>{shown(n, 600)}</li>" for n in answer.notes)
     return section("notes", "What this cannot say", f"<ul>{items}</ul>" if items else "")
 
 
-def _curves(found: Answer) -> Chapter:
+def _curves(answer: Answer) -> Chapter:
     """Changed rules first."""
-    drawn = [r for r in found.rules if r.rule is not None and _bends(r)]
+    drawn = [r for r in answer.rules if r.rule is not None and _bends(r)]
     drawn.sort(key=lambda r: r.rule is None or r.rule.was == r.rule.now)
-    cards = "".join(_card(r, found) for r in drawn[:MOST_RULES])
+    cards = "".join(_card(r, answer) for r in drawn[:MOST_RULES])
     return section(
         "curves",
         "Yield",
@@ -78,45 +78,45 @@ def _curves(found: Answer) -> Chapter:
     )
 
 
-def _bends(one: RuleFigures) -> bool:
-    """Whether some limit keeps other documents than the next one."""
-    return len({(p.kept.documents, p.unmeasured.documents) for p in one.curve}) > 1
+def _bends(figures: RuleFigures) -> bool:
+    """Whether some limit keeps other documents than the next figures."""
+    return len({(p.kept.documents, p.unmeasured.documents) for p in figures.curve}) > 1
 
 
-def _card(one: RuleFigures, found: Answer) -> str:
-    assert one.rule is not None
-    was, now = one.rule.was.threshold, one.rule.now.threshold
+def _card(figures: RuleFigures, answer: Answer) -> str:
+    assert figures.rule is not None
+    was, now = figures.rule.was.threshold, figures.rule.now.threshold
     marks = [] if now is None else [(now, f"limit {charts.short(now)}")]
     if was is not None and was != now:
         marks.append((was, f"was {charts.short(was)}"))
     # A limit that no value comes near (100,000 words) would squeeze the others.
-    before, last = one.curve[-2:]
-    near = one.curve[:-1] if last.threshold > 5 * before.threshold > 0 else one.curve
+    before, last = figures.curve[-2:]
+    near = figures.curve[:-1] if last.threshold > 5 * before.threshold > 0 else figures.curve
     points = [
         (p.threshold, float(p.kept.documents), float(p.kept.documents + p.unmeasured.documents))
         for p in near
     ]
-    chart = charts.yields(points, one.scale, f"documents kept by {one.rule.setting}", marks)
+    chart = charts.yields(points, figures.scale, f"documents kept by {figures.rule.setting}", marks)
     rows = [
         [number(p.threshold), count(p.kept.documents), amount(p.kept.bytes),
-         charts.short(p.kept.bytes / found.ratio), count(p.unmeasured.documents)]
-        for p in one.curve
+         charts.short(p.kept.bytes / answer.ratio), count(p.unmeasured.documents)]
+        for p in figures.curve
     ]  # fmt: skip
     head = ["limit", "kept", "text", "tokens", "unmeasured"]
     inner = table(head, rows, range(5))
     return (
-        f"<article class=card><h3>{name(one.rule.setting)}</h3>"
-        f"<p class=about>{name(one.rule.column())}; drops what is"
-        f" {'above' if one.rule.now.above else 'below'}</p><figure>{chart}</figure>"
+        f"<article class=card><h3>{name(figures.rule.setting)}</h3>"
+        f"<p class=about>{name(figures.rule.column())}; drops what is"
+        f" {'above' if figures.rule.now.above else 'below'}</p><figure>{chart}</figure>"
         f"<details><summary>all {len(rows)} limits</summary>{inner}</details></article>"
     )
 
 
-def _shares(found: Answer) -> Chapter:
-    rules = [r for r in found.rules if r.marks]
+def _shares(answer: Answer) -> Chapter:
+    rules = [r for r in answer.rules if r.marks]
     most = max((r.marks for r in rules), default=0)
     rows = [
-        [name(r.name), bar(0, most, gone=r.marks), count(r.marks), *_amount(r.alone, found)]
+        [name(r.name), bar(0, most, gone=r.marks), count(r.marks), *_amount(r.alone, answer)]
         for r in rules[:MOST_RULES]
     ]
     return section(
@@ -134,21 +134,21 @@ def _shares(found: Answer) -> Chapter:
     )
 
 
-def _amount(of: Amount, found: Answer) -> list[str]:
-    return [count(of.documents), amount(of.bytes), charts.short(of.bytes / found.ratio)]
+def _amount(of: Amount, answer: Answer) -> list[str]:
+    return [count(of.documents), amount(of.bytes), charts.short(of.bytes / answer.ratio)]
 
 
-def _matrix(found: Answer) -> Chapter:
-    rules = sorted((r for r in found.rules if r.marks), key=lambda r: (-r.marks, r.name))
+def _matrix(answer: Answer) -> Chapter:
+    rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))
     return overlap_matrix(
         [(r.name, r.marks) for r in rules],
-        found.overlap,
+        answer.overlap,
         "fails",
         "Of the documents that a row's rule fails, how many percent a column's fails too.",
     )
 
 
-def _languages(found: Answer) -> Chapter:
+def _languages(answer: Answer) -> Chapter:
     rows = [
         [
             name(label),
@@ -158,7 +158,7 @@ def _languages(found: Answer) -> Chapter:
             percent(x.after.documents, x.before.documents),
             amount(x.after.bytes),
         ]
-        for label, x in found.languages.items()
+        for label, x in answer.languages.items()
     ]
     head = ["language", "kept before", "kept now", "unmeasured", "now of before", "text now"]
     return section("languages", "Languages", table(head, rows, range(1, 6)) if rows else "")
