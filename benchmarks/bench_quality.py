@@ -52,8 +52,7 @@ def halves(pattern: str) -> tuple[list[str], list[str]]:
 def prepare(folder: Path, bucket: int) -> None:
     """quality.bin and scored.jsonl in the folder."""
     from curate.engines.local import call_apart
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import PRESETS, train
+    from curate.scoring.quality.train import PRESETS, Texts, train
 
     good, more_good = halves("longtext/en-[pr]*.jsonl.zst")
     rest, more_rest = halves("longtext/en-novels.jsonl.zst")

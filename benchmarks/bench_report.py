@@ -36,7 +36,7 @@ if kind.startswith("report"):
     dump = json.dumps(found.dump())
     size = len(render(record, found))
 else:
-    from curate.inspect.stats.statistics import gather
+    from curate.inspect.stats import gather
     size = gather([str(out / "corpus")])["documents"]
 seconds = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -70,8 +70,8 @@ def main() -> None:
     from curate.engines.local import call_apart
     from curate.scoring.fasttext.model_file import read_header
     from curate.scoring.language.codes import comparable
+    from curate.scoring.language.examples import Training
     from curate.scoring.language.train import train
-    from curate.scoring.language.training import Training
 
     rows, held = split()
     theirs = need("models/lid.176.ftz")[0]

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
 from curate.engines.local import call_apart
-from curate.scoring.language.examples import pieces
+from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.train import train
-from curate.scoring.language.training import Training
 from curate.terminal.progress import say
 from curate.text.near_copies import number
 

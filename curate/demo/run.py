@@ -22,7 +22,7 @@ from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
 from curate.disk.atomic import write_text
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.run import funnel
 from curate.run.driver import Options, Outcome, run_planned
 from curate.run.plan import plan_run

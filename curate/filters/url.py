@@ -16,8 +16,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.filters import url_lists
-from curate.filters.url_fold import Folded, fold_all
-from curate.filters.url_words import find_words
+from curate.filters.url_kernel import Folded, find_words, fold_all
 from curate.steps.contracts import Step
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.words import character_tables

@@ -14,7 +14,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 WIDTH, HEIGHT = 460, 150  # in CSS pixels; drawn at this size or smaller
 FONT = 11
@@ -22,7 +25,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24
 # Colours that stand for CSS variables until the SVG is written.
 INK, MUTED, ACCENT, GONE, GRID = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", ACCENT: "accent", GONE: "gone", GRID: "line"}
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "llmcurate",
     "text.parse_math": False,
@@ -38,12 +41,14 @@ def drawn(chart: Chart) -> Chart:
     """A chart that cannot be drawn is a line of text: it must not cost the run its report."""
 
     @wraps(chart)
-    def safe(*args: Any, **named: Any) -> str:
+    def safe(*args: Any, **named: Any) -> Markup:
+        from markupsafe import Markup
+
         try:
-            return chart(*args, **named)
+            return Markup(chart(*args, **named))
         except Exception as error:
-            why = escape(f"{type(error).__name__}: {error}"[:200])
-            return f"<p class=note>This chart could not be drawn ({why}).</p>"
+            reason = escape(f"{type(error).__name__}: {error}"[:200])
+            return Markup(f"<p class=note>This chart could not be drawn ({reason}).</p>")
 
     return safe
 
@@ -54,7 +59,13 @@ def _library() -> Any:
     import matplotlib
     from matplotlib.backends import backend_svg
 
-    return matplotlib, backend_svg
+    # A user's own settings must not change the page; validating all of them anew costs
+    # milliseconds a chart.
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        settings = dict(matplotlib.rcParams)
+    return matplotlib, backend_svg, settings
 
 
 def _figure(height: int = HEIGHT) -> tuple[Any, Any]:
@@ -78,12 +89,11 @@ def _figure(height: int = HEIGHT) -> tuple[Any, Any]:
 
 def _svg(draw: Callable[[], Any], label: str) -> str:
     """The figure that `draw` makes, as an SVG element."""
-    matplotlib, backend = _library()
+    matplotlib, backend, settings = _library()
     out = io.StringIO()
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that its fonts lack: the page's may have it
-        matplotlib.rcdefaults()  # a user's own settings must not change the page
-        matplotlib.rcParams.update(SETTINGS)
+        dict.update(matplotlib.rcParams, settings)
         figure = draw()
         backend.FigureCanvasSVG(figure)
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

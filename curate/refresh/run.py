@@ -18,7 +18,7 @@ from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
 from curate.refresh.inputs import Remote, check_unchanged, find_new

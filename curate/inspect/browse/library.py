@@ -107,7 +107,7 @@ class Library:
         )
 
     def _listed(self, sql: str, values: list[Any], page: int) -> tuple[list[Row], bool]:
-        found = self.rows(
+        matches = self.rows(
             f"""SELECT id, url, lang, kept_, [r.step || '.' || r.rule for r in reasons_],
             score_::DOUBLE, left(coalesce(text, ''), {EXCERPT}), coalesce(strlen(text), 0),
             file_, row_ FROM ({sql}) ORDER BY NOT kept_, file_, row_""",
@@ -115,9 +115,9 @@ class Library:
         )
         rows = [
             Row(i or "", u, g, k, tuple(dict.fromkeys(r or ())), s, t, n, (f, at))
-            for i, u, g, k, r, s, t, n, f, at in found[:PAGE]
+            for i, u, g, k, r, s, t, n, f, at in matches[:PAGE]
         ]
-        return rows, len(found) > PAGE
+        return rows, len(matches) > PAGE
 
     def _where(self, query: Query) -> tuple[str, list[Any]]:
         conditions: list[str] = ["true"]
@@ -159,8 +159,8 @@ class Library:
 
     def place(self, name: str) -> tuple[str, int] | None:
         """Where the document with that id stands."""
-        found = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
-        return (found[0][0], found[0][1]) if found else None
+        matches = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
+        return (matches[0][0], matches[0][1]) if matches else None
 
     def partners(self, name: str) -> list[dict[str, Any]]:
         """The decisions on a document, whole ones first, as rows of decisions.parquet."""

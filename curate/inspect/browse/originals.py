@@ -51,35 +51,36 @@ def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> li
 
 def _apply(runs: list[Run], edits: list[dict[str, Any]]) -> list[Run]:
     """One step's edits, by place."""
-    found: list[Run] = []
-    left = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]  # equals stay in their order
+    pieces: list[Run] = []
+    # Edits of the same place stay in their order.
+    pending = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]
     at = 0  # in the text as this step received it
     for run in runs:
         if run.cut:
-            found.append(run)
+            pieces.append(run)
             continue
         rest = run.text
         while rest:
-            edit = left[-1] if left else None
+            edit = pending[-1] if pending else None
             if edit is None or edit["start"] >= at + len(rest):
-                found.append(Run(rest, put=run.put))
+                pieces.append(Run(rest, put=run.put))
                 at, rest = at + len(rest), b""
                 continue
             before = max(0, edit["start"] - at)
             if before:
-                found.append(Run(rest[:before], put=run.put))
+                pieces.append(Run(rest[:before], put=run.put))
                 at, rest = at + before, rest[before:]
             inside = min(len(rest), max(0, edit["end"] - at))
             rule = f"{edit['step']}.{edit['rule']}"
             if inside:
-                found.append(Run(rest[:inside], cut=rule, put=run.put))
+                pieces.append(Run(rest[:inside], cut=rule, put=run.put))
                 at, rest = at + inside, rest[inside:]
             if at >= edit["end"]:
-                found += _put(edit, rule)
-                left.pop()
-    for edit in reversed(left):
-        found += _put(edit, f"{edit['step']}.{edit['rule']}")
-    return found
+                pieces += _put(edit, rule)
+                pending.pop()
+    for edit in reversed(pending):
+        pieces += _put(edit, f"{edit['step']}.{edit['rule']}")
+    return pieces
 
 
 def _put(edit: dict[str, Any], rule: str) -> list[Run]:
@@ -116,8 +117,8 @@ class Originals:
 
     def _kept(self, stage: int, part: int, name: str) -> bytes | None:
         path = part_path(self._folder(stage), part, "kept")
-        found = pq.read_table(path, columns=["text"], filters=[("id", "=", name)])
-        text = found["text"][0].as_py() if found.num_rows == 1 else None
+        table = pq.read_table(path, columns=["text"], filters=[("id", "=", name)])
+        text = table["text"][0].as_py() if table.num_rows == 1 else None
         return None if text is None else text.encode()
 
     def _number(self, part: int, row: dict[str, Any]) -> int:

@@ -39,22 +39,22 @@ class Gone:
 
 def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
     """Reads what a finished run removed by the steps with these labels."""
-    found = Gone()
+    removed = Gone()
     wanted, steps = set(asked), set(labels)
     for path in sorted((out / "rejected").glob("part-*.parquet")):
         for row in _rows(path, ["id", "step", "text", "edits"]):
             if row["step"] in steps:
-                found.documents.add(row["id"])
+                removed.documents.add(row["id"])
                 # What was cut before the document went is gone too.
-                found.bytes += len((row["text"] or "").encode("utf-8", "replace"))
-                found.bytes += _cut(row["edits"] or ())
+                removed.bytes += len((row["text"] or "").encode("utf-8", "replace"))
+                removed.bytes += _cut(row["edits"] or ())
     for path in sorted((out / "corpus").glob("part-*.parquet")):
         for row in _rows(path, ["id", "edits"]):
             edits = row["edits"] or []
-            found.bytes += _cut(edits)
+            removed.bytes += _cut(edits)
             if row["id"] in wanted and edits:
-                found.edits[row["id"]] = edits
-    return found
+                removed.edits[row["id"]] = edits
+    return removed
 
 
 def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
@@ -86,6 +86,13 @@ class KindScore:
     bytes: float
     similarity: float | None
     expected: float | None
+
+    @property
+    def title(self) -> str:
+        """The kind, with the similarity that its plants have."""
+        if not self.kind.startswith("near") or self.similarity is None:
+            return self.kind
+        return f"{self.kind} ({self.similarity:.3f})"
 
     @property
     def recall(self) -> float | None:
@@ -146,9 +153,9 @@ def score(
     """
     kinds = []
     for kind in KINDS:
-        mine = [p for p in plants if p.kind == kind]
-        if mine:
-            kinds.append(_kind(kind, mine, before, after, expected))
+        of_kind = [p for p in plants if p.kind == kind]
+        if of_kind:
+            kinds.append(_kind(kind, of_kind, before, after, expected))
     right_bytes = right_documents = 0
     for plant in plants:
         new = after.of(plant.original) + after.of(plant.copy) - before.of(plant.original)
@@ -192,5 +199,5 @@ def _kind(
     )
 
 
-def _share(found: Gone, region: Region) -> float:
-    return found.of(region) / max(1, region.end - region.start)
+def _share(removed: Gone, region: Region) -> float:
+    return removed.of(region) / max(1, region.end - region.start)

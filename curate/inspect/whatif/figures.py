@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from curate.inspect.report.bins import Range, edges_of
-from curate.inspect.report.page_funnel import bytes_a_token
+from curate.inspect.report.page import bytes_a_token
 from curate.inspect.whatif.columns import THREADS, Reading
 from curate.inspect.whatif.dedups import Resolved, resolved
 from curate.inspect.whatif.question import Question, Rule, ask

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from curate.disk.units import format_bytes as amount
 from curate.inspect.whatif.figures import Amount, Answer, Point, RuleFigures
 from curate.pages.charts import short
 from curate.pages.html import number, plain
-from curate.run.funnel import amount
 
 MOST_RULES = 40
 MATRIX = 10

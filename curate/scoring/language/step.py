@@ -20,8 +20,7 @@ from curate.errors import RunFailed, UsageError
 from curate.fetch.download import OFFLINE
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language import codes
-from curate.scoring.language.lines import fasttext_lines
-from curate.scoring.language.native import Model
+from curate.scoring.language.model import Model, fasttext_lines
 from curate.steps.contracts import Step
 from curate.terminal.progress import say
 from curate.text.unicode import row_chars
@@ -240,7 +239,7 @@ class Language(Step):
         return [Limit("language_score", "score", "threshold", self.least, above=False)]
 
     def _by_line(self, docs: Documents, found: np.ndarray) -> Documents:
-        from curate.scoring.language.by_line import by_line
+        from curate.scoring.language.model import by_line
 
         assert self._model is not None
         lines = by_line(docs, self._model, found, self.line_chars)

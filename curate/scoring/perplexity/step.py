@@ -185,7 +185,7 @@ class Perplexity(CorpusStep):
         ]
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        from curate.scoring.perplexity.resolve import resolve
+        from curate.scoring.perplexity.buckets import resolve
 
         return resolve(self, sketches)
 

@@ -226,7 +226,7 @@ def test_every_function_that_is_mapped_says_which_files_it_touches():
         found |= {*re.findall(r'"(curate\.[\w.]+:[a-z_]+)"', text)}
         found |= {f"{module}:{name}" for name in re.findall(r'\{__name__\}:([a-z_]+)"', text)}
     # A language model is trained by a worker of its own; WORK is what does the others elsewhere.
-    found -= {"curate.scoring.language.fit:fit", exchange_engine.WORK}
+    found -= {"curate.scoring.language.train:fit", exchange_engine.WORK}
     assert len(found) >= 10
     for function in found:
         assert exchange_engine.files_of(function)

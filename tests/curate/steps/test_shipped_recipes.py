@@ -32,9 +32,8 @@ def quality_model(shared_bench: Any) -> Path:
     """A quality model: the English articles against those in other languages."""
     pytest.importorskip("fasttext_pybind")
     from curate.engines.local import call_apart
-    from curate.scoring.language.training import Training
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import train
+    from curate.scoring.language.examples import Training
+    from curate.scoring.quality.train import Texts, train
 
     sets = []
     for name, english in (("good", True), ("rest", False)):

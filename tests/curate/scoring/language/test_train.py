@@ -14,10 +14,9 @@ from curate.demo.language import TRAINING, examples
 from curate.engines.local import call_apart
 from curate.errors import RunFailed, UsageError
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language.examples import pieces
+from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.scores import Scores, table
 from curate.scoring.language.train import train
-from curate.scoring.language.training import Training
 
 SMALL = Training(bucket=2000, maxn=3, epochs=3, held_out=0.2)
 

@@ -15,9 +15,8 @@ import zstandard
 
 from curate.engines.local import call_apart
 from curate.inspect.evaluate.quality import evaluate
-from curate.scoring.language.training import Training
-from curate.scoring.quality.inputs import Texts
-from curate.scoring.quality.train import PRESETS, train
+from curate.scoring.language.examples import Training
+from curate.scoring.quality.train import PRESETS, Texts, train
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[5] / "shared"))
 LONG = SHARED / "corpora" / "longtext"

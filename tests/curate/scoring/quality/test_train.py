@@ -12,9 +12,8 @@ import pytest
 from curate.engines.local import call_apart
 from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language.training import Training
-from curate.scoring.quality.inputs import Texts
-from curate.scoring.quality.train import PRESETS, train
+from curate.scoring.language.examples import Training
+from curate.scoring.quality.train import PRESETS, Texts, train
 
 pytest.importorskip("fasttext_pybind")
 Sets = tuple[Path, Path]
