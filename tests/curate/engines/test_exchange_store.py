@@ -21,7 +21,7 @@ from curate.engines.exchange import NOTE, Exchange, check_exchange, open_exchang
 from curate.engines.exchange_engine import ExchangeEngine
 from curate.errors import RunFailed, UsageError
 
-HERE = __name__
+HERE = "tests.curate.engines.test_exchange_store"
 
 
 def double(task: Task) -> dict[str, Any]:
