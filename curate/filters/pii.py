@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from curate.documents.documents import Documents, Spans
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
 from curate.filters import pii_kernel
 from curate.filters.pii_number import MIN_DIGITS, cards_in, phones_in
 from curate.steps.contracts import Step

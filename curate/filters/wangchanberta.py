@@ -18,7 +18,8 @@ import numpy as np
 from pydantic import Field
 
 from curate.documents.cutting import cut
-from curate.documents.documents import Documents, Spans
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import Step
 from curate.text.unicode import row_chars

@@ -28,12 +28,10 @@ from curate.disk.atomic import replacing, write_text
 from curate.disk.inside import inside, remove
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
+from curate.documents.rejected import FOLDER, emptied, rejected_files
 from curate.pages.html import without_texts
 from curate.refresh.removals import Removals
 from curate.run.ledger import Ledger
-
-# What stays of a rejected document besides numbers: what it was called and why it went.
-STAYS = frozenset(("id", "url", "source", "date", "lang", "step", "rule", "value", "threshold"))
 
 
 @dataclass
@@ -67,7 +65,7 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
 
 def _rejected_ids(run: Path, removals: Removals) -> set[str]:
     ids: set[str] = set()
-    for path in sorted((run / "rejected").glob("part-*.parquet")):
+    for path in rejected_files(run):
         ids.update(removals.in_part(path, "")["id"].to_pylist())
     return ids
 
@@ -99,8 +97,8 @@ def _copies(run: Path, ids: Set[str]) -> set[str]:
 def _blank_rejected(run: Path, ids: set[str]) -> int:
     """Empties what these documents said, in rejected/; returns how many said anything. The manifest
     says meanwhile that it does not hold, for one that comes after a kill."""
-    folder, count = inside(run, "rejected"), 0
-    record = folder / MANIFESTS["rejected"]
+    folder, count = inside(run, FOLDER), 0
+    record = folder / MANIFESTS[FOLDER]
     if not record.is_file():
         return 0
     manifest = json.loads(record.read_text(encoding="utf-8"))
@@ -143,34 +141,10 @@ def _count_texts(path: Path, ids: set[str]) -> int:
 def _blank(path: Path, ids: set[str]) -> None:
     wanted = pa.array(sorted(ids), pa.string())
     with pq.ParquetFile(path) as file, writing(path) as writer:
-        schema = file.schema_arrow
-        writer.write(schema.empty_table())
+        writer.write(file.schema_arrow.empty_table())
         for batch in file.iter_batches(use_threads=False):
             table = pa.Table.from_batches([batch])
-            matches = pc.is_in(table["id"].cast(pa.string()), value_set=wanted)
-            for i, column in enumerate(schema):
-                if _holds_words(column):
-                    table = table.set_column(i, column, _empty_where(table[column.name], matches))
-            writer.write(table)
-
-
-def _holds_words(column: pa.Field) -> bool:
-    """Whether a column may hold words of a document."""
-    kind = column.type
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return column.name not in STAYS and not (plain or pa.types.is_temporal(kind))
-
-
-def _empty_where(values: pa.ChunkedArray, mask: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Nothing where `mask`; text and lists stay what they are, without content."""
-    kind = values.type
-    if pa.types.is_list(kind) or pa.types.is_struct(kind):
-        emptied = [
-            None if m else v for v, m in zip(values.to_pylist(), mask.to_pylist(), strict=True)
-        ]
-        return pa.chunked_array([pa.array(emptied, kind)])
-    empty = "" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
-    return pc.if_else(mask, pa.scalar(empty, kind), values)
+            writer.write(emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=wanted)))
 
 
 def _records(run: Path) -> int:
@@ -253,10 +227,11 @@ def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
         return
     for at, column in enumerate(table.schema):
         if column.name == "text":
-            table = table.set_column(at, column, _empty_where(table["text"], mask))
+            texts = pc.if_else(mask, pa.scalar("", column.type), table["text"])
+            table = table.set_column(at, column, texts)
         elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             pairs = zip(table[column.name].to_pylist(), mask.to_pylist(), strict=True)
-            emptied = pa.array([[] if gone else value for value, gone in pairs], column.type)
-            table = table.set_column(at, column, emptied)
+            without = pa.array([[] if gone else value for value, gone in pairs], column.type)
+            table = table.set_column(at, column, without)
     with replacing(path) as aside:
         pq.write_table(table, aside)

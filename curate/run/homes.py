@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.manifests import MANIFESTS
+from curate.documents.rejected import rejected_files
 from curate.errors import RunFailed, UsageError
 from curate.run.records import read_record
 
@@ -141,7 +142,7 @@ def corpus_of(out: Path) -> Corpus:
         runs, snapshot = [out], out / "corpus"
     else:
         snapshot, runs = line
-    gone = [p for run in runs for p in sorted((run / "rejected").glob("part-*.parquet"))]
+    gone = [p for run in runs for p in rejected_files(run)]
     return Corpus(
         out,
         runs[-1],

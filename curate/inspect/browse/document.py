@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.documents.documents import CORE, REASON_COLUMNS
+from curate.documents.documents import CORE
+from curate.documents.rejected import REASON_COLUMNS, rules_of
 from curate.inspect.browse.library import Library
 from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Place, read_rows
@@ -29,8 +30,7 @@ class Document:
 
     def rules(self) -> tuple[str, ...]:
         """The rules that marked it, as `step.rule`."""
-        reasons = self.row.get("reasons") or []
-        return tuple(dict.fromkeys(f"{r['step']}.{r['rule']}" for r in reasons))
+        return rules_of(self.row)
 
     def scores(self) -> list[tuple[str, Any]]:
         """(column, value) of what steps measured."""

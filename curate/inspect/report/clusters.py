@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.documents.positions import left_of
+from curate.documents.edits import remaining
 from curate.errors import UsageError
 from curate.inspect.report.store import KEY, Place, Store, opened, places, read_rows
 from curate.pages import diff
@@ -215,7 +215,7 @@ def _passage(place: Place, span: tuple[int, int], label: str, order: list[str]) 
     stop = order.index(dropped_by) if dropped_by in order else len(order)
     edits = _from(label, row.get("edits") or (), order[:stop])
     data = (row["text"] or "").encode("utf-8", "replace")
-    pieces = [data[a:b] for a, b in left_of([span], edits)]
+    pieces = [data[a:b] for a, b in remaining([span], edits)]
     text = b" ... ".join(pieces).decode("utf-8", "replace")
     return text[:PASSAGE] or None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.documents.rejected import REASONS, sql_reasons
 from curate.inspect.report.store import KEY, KEY_MOST, Store, places, read_rows
 
 RULE = "language_score"
@@ -40,9 +41,9 @@ def gather(store: Store) -> list[Unsure]:
     """By label, the most frequent first; [] where no such document went."""
     store.db.execute(
         f"""CREATE OR REPLACE TEMP VIEW unsure AS
-        SELECT id, coalesce(lang, '') AS lang, r.value AS score, alone FROM (
-          SELECT id, lang, len(reasons) = 1 AS alone, unnest(reasons) AS r FROM gone)
-        WHERE r.rule = '{RULE}' AND r.value >= {LEAST} AND r.value < r.threshold"""
+        SELECT id, coalesce(lang, '') AS lang, value AS score, alone
+        FROM ({sql_reasons("gone", f"id, lang, len({REASONS}) = 1 AS alone")})
+        WHERE rule = '{RULE}' AND value >= {LEAST} AND value < threshold"""
     )
     rows = {
         lang: Unsure(lang, dropped, alone)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from curate.disk.database import database, literal, paths_literal
 from curate.disk.threads import in_order
-from curate.documents.documents import REASON_COLUMNS
+from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of
 
@@ -70,7 +70,7 @@ def opened(out: Path, spill: str = ".spill-report", threads: int = 1) -> Iterato
         # Few columns: those of the input have any names, also such as queries use.
         for view, chosen, paths in (
             ("kept", "id, lang", kept),
-            ("gone", "id, lang, step, rule, reasons", gone),
+            ("gone", f"id, lang, {SQL_COLUMNS}", gone),
             ("gone_rows", "*", gone),
         ):
             named = ", union_by_name = true" if corpus.is_home else ""

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.manifests import MANIFESTS
 from curate.disk.atomic import replacing
+from curate.documents.rejected import REASONS, reason_codes
 from curate.errors import UsageError
 from curate.inspect.report.bins import numeric_columns
 from curate.inspect.whatif.columns import Reading
@@ -143,11 +144,10 @@ def _reasons(
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     start = first_row
     for table in tables:
-        for lists in table["reasons"].chunks:
-            count = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-            flat = lists.flatten()
-            rows.append(np.repeat(np.arange(start, start + len(lists)), count))
-            codes.append(_codes(flat, names))
+        for lists in table[REASONS].chunks:
+            sizes, numbers = reason_codes(lists, names)
+            rows.append(np.repeat(np.arange(start, start + len(lists)), sizes))
+            codes.append(numbers)
             start += len(lists)
     row, code = np.concatenate(rows), np.concatenate(codes)
     primary = np.full(start, -1, np.int64)
@@ -158,19 +158,3 @@ def _reasons(
     ends = np.searchsorted(code[order], np.arange(len(names) + 1))
     marks = {n: row[order[ends[c] : ends[c + 1]]] for n, c in names.items()}
     return list(names), primary, marks
-
-
-def _codes(reasons: pa.StructArray, names: dict[str, int]) -> np.ndarray:
-    """int64[reasons]: the index of `step.rule` in names, which learns new ones."""
-    parts = []
-    for field in ("step", "rule"):
-        coded = reasons.field(field).dictionary_encode()
-        parts.append((coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)))
-    (steps, step), (rules, rule) = parts
-    both = step.astype(np.int64) * max(1, len(rules)) + rule
-    table = np.zeros(max(1, len(steps) * len(rules)), np.int64)
-    for pair in np.unique(both).tolist():
-        name = f"{steps[pair // len(rules)]}.{rules[pair % len(rules)]}"
-        table[pair] = names.setdefault(name, len(names))
-    codes: np.ndarray = table[both]
-    return codes

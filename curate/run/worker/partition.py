@@ -28,7 +28,8 @@ from curate.corpus.stage_files import (
 from curate.disk.atomic import replacing
 from curate.disk.memory import peak_bytes
 from curate.disk.parquet_writer import writing
-from curate.documents.documents import EDIT, NUMBER, Documents
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.edits import EDIT
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader

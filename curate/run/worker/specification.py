@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import keys, part_path, public
 from curate.disk.parquet_writer import TableWriter, one_array
 from curate.documents.documents import NUMBER, Documents
-from curate.documents.rejected import counts
 from curate.engines.cpu_time import cpu_seconds
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
@@ -204,7 +203,7 @@ class Work:
         self.rejected += rejected.num_rows
         if kept.num_rows + rejected.num_rows != len(docs):
             raise RunFailed(f"partition {self.part}: documents were lost between two steps")
-        for key, values in counts(docs, rejected).items():
+        for key, values in docs.counts(rejected).items():
             self.totals[key].update(values)
         self.writers["rejected"].write(rejected)
         if reading:
