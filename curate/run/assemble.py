@@ -69,7 +69,7 @@ def _rejected(
     with writing(target) as writer:
         writer.write(schema.empty_table())
         for folder in folders:
-            mine = changed if folder == folders[0] else {}
+            own_ids = changed if folder == folders[0] else {}
             with pq.ParquetFile(part_path(folder, part, FOLDER)) as file:
                 for group in range(file.num_row_groups):
                     table = with_ids(file.read_row_group(group, use_threads=False), own_ids)
