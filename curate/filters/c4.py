@@ -17,7 +17,8 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from curate.documents.cutting import cut
-from curate.documents.documents import Documents, Spans
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.errors import UsageError
 from curate.filters.lists import read_list

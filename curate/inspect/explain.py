@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.documents.rejected import reasons_of
 from curate.errors import UsageError
 from curate.run.homes import kept_folder
 
@@ -38,7 +39,7 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
                 "status": "kept" if status == "corpus" else "rejected",
                 "url": row.get("url"),
                 "source": row.get("source"),
-                "reasons": row.get("reasons") or [],
+                "reasons": [reason._asdict() for reason in reasons_of(row)],
                 "edits": row.get("edits") or [],
                 "decisions": decisions,
                 "measured": {k: v for k, v in row.items() if "." in k and v is not None},
@@ -125,13 +126,13 @@ def text(account: dict[str, Any], most: int = 40) -> str:
     """The explanation for a terminal."""
     lines = [f"{account['id']}: {account['status']}", f"  url     {account['url'] or '(none)'}"]
     lines += [f"  source  {account['source'] or '(none)'}", f"  in      {account['out']}"]
-    for reason in account["reasons"]:
-        line = f"  dropped by {reason['step']}.{reason['rule']}"
-        if reason["value"] is not None:
-            line += f": value {_number(reason['value'])}"
-            if reason["threshold"] is not None:
-                line += f", threshold {_number(reason['threshold'])}"
-        lines.append(line + (f" ({reason['detail']})" if reason["detail"] else ""))
+    for reason in reasons_of(account):
+        line = f"  dropped by {reason.name}"
+        if reason.value is not None:
+            line += f": value {_number(reason.value)}"
+            if reason.threshold is not None:
+                line += f", threshold {_number(reason.threshold)}"
+        lines.append(line + (f" ({reason.detail})" if reason.detail else ""))
     passages = [d for d in account["decisions"] if d["span_start"] is not None]
     for d in account["decisions"]:
         if d["span_start"] is not None:

@@ -1,4 +1,4 @@
-"""`llmcurate dedup compare`: what each method leaves of the same corpus, at what cost.
+"""The comparison of dedup methods: what each leaves of the same corpus, at what cost.
 
 The comparison of DCLM (Li et al. 2024, appendix on deduplication): documents, tokens and bytes left
 and the share removed, of methods alone and one after the other, on a corpus of one's own.
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from curate.disk.database import database, literal, paths_literal
 from curate.disk.units import format_bytes, format_percent, format_scaled
+from curate.documents.rejected import rejected_files
 from curate.errors import UsageError
 from curate.inspect import results
 from curate.inspect.compare.method_run import Measured, folder_of, measure, recipes_of
@@ -339,7 +340,7 @@ def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: in
 def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
     """Adds what the steps of one run removed or cut."""
     steps = "[" + ", ".join(literal(label) for label in labels) + "]"
-    rejected = sorted((out / "rejected").glob("part-*.parquet"))
+    rejected = rejected_files(out)
     kept = sorted((out / "corpus").glob("part-*.parquet"))
     if rejected:
         db.execute(

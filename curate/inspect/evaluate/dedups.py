@@ -20,6 +20,7 @@ from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.step import DedupStep
 from curate.disk.units import format_bytes, format_percent
+from curate.documents.rejected import rejected_files
 from curate.inspect import results
 from curate.inspect.compare.compare import check_text
 from curate.inspect.compare.method_run import folder_of, recipes_of
@@ -138,7 +139,7 @@ def _untouched(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:
     for run in runs:
         table = pq.read_table(run.out / "decisions.parquet", columns=["id", "span_start"])
         taken |= set(table.filter(table["span_start"].is_null())["id"].to_pylist())
-        for path in sorted((run.out / "rejected").glob("part-*.parquet")):
+        for path in rejected_files(run.out):
             taken |= set(pq.read_table(path, columns=["id"])["id"].to_pylist())
     return lambda ids: set(ids) - taken
 

@@ -1,4 +1,4 @@
-"""What a method found of what was planted, and what it removed besides.
+"""Scores of a dedup method: planted copies that it found, and text that it removed besides.
 
 Everything is the difference of two runs: over the corpus as it is, and over the corpus with plants.
 So copies that were in it before count neither for nor against a method.
@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.documents.positions import left_of, length
+from curate.documents.edits import byte_length, remaining
+from curate.documents.rejected import rejected_files
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
 
 FOUND = 0.9  # of the bytes of one of the two copies gone
@@ -34,14 +35,16 @@ class Gone:
         size = region.end - region.start
         if region.id in self.documents:
             return size
-        return size - length(left_of([(region.start, region.end)], self.edits.get(region.id, ())))
+        return size - byte_length(
+            remaining([(region.start, region.end)], self.edits.get(region.id, ()))
+        )
 
 
 def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
     """Reads what a finished run removed by the steps with these labels."""
     removed = Gone()
     wanted, steps = set(asked), set(labels)
-    for path in sorted((out / "rejected").glob("part-*.parquet")):
+    for path in rejected_files(out):
         for row in _rows(path, ["id", "step", "text", "edits"]):
             if row["step"] in steps:
                 removed.documents.add(row["id"])

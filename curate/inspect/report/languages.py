@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.inspect.report.store import KEY, KEY_MOST, Store, places, read_rows
+from curate.documents.rejected import REASONS, sql_reasons
+from curate.inspect.report.store import KEY, KEY_MOST, Store, find_rows, read_rows
 
 RULE = "language_score"
 LEAST = 0.3  # below, a text is as often no language at all
@@ -40,9 +41,9 @@ def gather(store: Store) -> list[Unsure]:
     """By label, the most frequent first; [] where no such document went."""
     store.db.execute(
         f"""CREATE OR REPLACE TEMP VIEW unsure AS
-        SELECT id, coalesce(lang, '') AS lang, r.value AS score, alone FROM (
-          SELECT id, lang, len(reasons) = 1 AS alone, unnest(reasons) AS r FROM gone)
-        WHERE r.rule = '{RULE}' AND r.value >= {LEAST} AND r.value < r.threshold"""
+        SELECT id, coalesce(lang, '') AS lang, value AS score, alone
+        FROM ({sql_reasons("gone", f"id, lang, len({REASONS}) = 1 AS alone")})
+        WHERE rule = '{RULE}' AND value >= {LEAST} AND value < threshold"""
     )
     rows = {
         lang: Unsure(lang, dropped, alone)
@@ -70,7 +71,7 @@ def _choose(store: Store, wanted: list[Unsure], rows: dict[str, Unsure]) -> None
         QUALIFY row_number() OVER (PARTITION BY lang ORDER BY {KEY}, id) <= {EACH}
         ORDER BY lang, {KEY}, id"""
     )
-    where = places(store.gone, [name for _, name, _ in chosen], store.threads)
+    where = find_rows(store.gone, [name for _, name, _ in chosen], store.threads)
     texts = read_rows(where.values(), ["text"], CHARS + 1)
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
-from curate.inspect.report.store import KEY, KEY_MOST, Store, places, read_rows
+from curate.inspect.report.store import KEY, KEY_MOST, Store, find_rows, read_rows
 
 REASON_BATCH = 500_000
 MOST_SETS = 50_000  # different sets of rules that are looked at for overlaps
@@ -84,9 +85,8 @@ def gather(store: Store, declared: Mapping[str, str] = MappingProxyType({})) -> 
     declared: rule to the column that it looks at, where that is known.
     """
     store.db.execute(
-        """CREATE OR REPLACE TEMP TABLE marks AS
-        SELECT r.step || '.' || r.rule AS rule, r.value AS value, r.threshold AS threshold
-        FROM (SELECT unnest(reasons) AS r FROM gone)"""
+        f"""CREATE OR REPLACE TEMP TABLE marks AS
+        SELECT name AS rule, value, threshold FROM ({sql_reasons("gone", "id")})"""
     )
     figures = RuleFigures(_rules(store))
     _overlap(store, figures)
@@ -119,7 +119,7 @@ def _rules(store: Store) -> dict[str, Rule]:
                 rule.above = False
         rules[name] = rule
     for name, first in store.rows(
-        "SELECT step || '.' || rule, count(*) FROM gone GROUP BY ALL ORDER BY 1"
+        f"SELECT {SQL_FIRST_RULE}, count(*) FROM gone GROUP BY ALL ORDER BY 1"
     ):
         rules[name].first = first
     return rules
@@ -129,7 +129,7 @@ def _overlap(store: Store, figures: RuleFigures) -> None:
     """Counts documents by the set of their rules; sets beyond the most frequent are left out."""
     sets = store.rows(
         f"""SELECT rules, count(*) AS n FROM (
-          SELECT list_sort(list_distinct([r.step || '.' || r.rule for r in reasons])) AS rules
+          SELECT list_sort(list_distinct({sql_rules()})) AS rules
           FROM gone) GROUP BY rules ORDER BY n DESC, rules LIMIT {MOST_SETS}"""
     )
     for rules, n in sets:
@@ -148,13 +148,12 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
         if not step_columns or not valued:
             continue
         differ = ", ".join(
-            f"sum((r.value IS DISTINCT FROM {_quoted(c)}::DOUBLE)::INT)" for c in step_columns
+            f"sum((value IS DISTINCT FROM {_quoted(c)}::DOUBLE)::INT)" for c in step_columns
         )
         columns = ", ".join(_quoted(c) for c in step_columns)
         for name, *wrong in store.rows(
-            f"""SELECT r.step || '.' || r.rule, {differ}
-            FROM (SELECT unnest(reasons) AS r, {columns} FROM gone_rows)
-            WHERE r.step = ? AND r.value IS NOT NULL GROUP BY 1""",
+            f"""SELECT name, {differ} FROM ({sql_reasons("gone_rows", columns)})
+            WHERE step = ? AND value IS NOT NULL GROUP BY 1""",
             [step],
         ):
             if name not in valued:
@@ -259,20 +258,23 @@ def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Exam
         store.db.execute("INSERT INTO wanted VALUES (?, ?, ?)", [rule.name, rule.first > 0, most])
     chosen: dict[str, list[tuple[str, Any]]] = {}
     for name, document, value, threshold, detail in store.rows(
-        f"""WITH marked AS (
-          SELECT {KEY} AS key, id, step || '.' || rule AS primary_rule, unnest(reasons) AS r
-          FROM gone WHERE {KEY} <= (SELECT max(most) FROM wanted))
-        SELECT w.rule, id, r.value, r.threshold, r.detail
-        FROM marked m JOIN wanted w ON m.r.step || '.' || m.r.rule = w.rule
+        f"""WITH marked AS ({
+            sql_reasons(
+                f"gone WHERE {KEY} <= (SELECT max(most) FROM wanted)",
+                f"{KEY} AS key, id, {SQL_FIRST_RULE} AS primary_rule",
+            )
+        })
+        SELECT w.rule, id, m.value, m.threshold, m.detail
+        FROM marked m JOIN wanted w ON m.name = w.rule
         WHERE m.key <= w.most AND (NOT w.first OR primary_rule = w.rule)
         QUALIFY row_number() OVER (PARTITION BY w.rule ORDER BY m.key, id) <= {EXAMPLES}
         ORDER BY w.rule, m.key, id"""
     ):
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
-    where = places(
+    where = find_rows(
         store.gone, [i for documents in chosen.values() for i, _ in documents], store.threads
     )
-    rows = read_rows(where.values(), ["id", "url", "text", "reasons"], EXCERPT + 1)
+    rows = read_rows(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)
     return {
         name: [_example(name, rows[where[i]], *why) for i, why in documents]
         for name, documents in chosen.items()
@@ -286,7 +288,7 @@ def _example(
     threshold: float | None,
     detail: str | None,
 ) -> Example:
-    others = dict.fromkeys(f"{r['step']}.{r['rule']}" for r in row.get("reasons") or [])
+    others = rules_of(row)
     also = tuple(o for o in others if o != name)
     return Example(
         row["id"] or "", row.get("url"), row.get("text") or "", value, threshold, detail, also

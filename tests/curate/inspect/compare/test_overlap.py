@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.documents.documents import EDIT
+from curate.documents.edits import EDIT
 from curate.inspect.compare.compare import overlap
 
 

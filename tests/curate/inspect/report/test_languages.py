@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.documents.documents import documents
-from curate.documents.rejected import strip_number
+from curate.documents.documents import documents, strip_number
 from curate.inspect.report import languages
 from curate.inspect.report.figures import Figures
 from curate.inspect.report.languages import EACH, Unsure

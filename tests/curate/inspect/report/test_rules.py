@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.documents.documents import CORE, documents
-from curate.documents.rejected import strip_number
+from curate.documents.documents import CORE, documents, strip_number
 from curate.inspect.report import rules
 from curate.inspect.report.rules import RuleFigures
 from curate.inspect.report.store import opened, read_rows

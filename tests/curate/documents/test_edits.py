@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.documents.positions import left_of, length
+from curate.documents.edits import byte_length, remaining
 
 
 def edited(data: list[int], spans: list[tuple[int, int, str]]) -> list[int]:
@@ -36,11 +36,11 @@ def test_what_is_left_is_what_stands_there(data: st.DataObject) -> None:
     middle = edited(text, first)
     second = data.draw(spans_of(len(middle)))
     final = edited(middle, second)
-    found = left_of(pieces, edits("one", first) + edits("two", second))
+    found = remaining(pieces, edits("one", first) + edits("two", second))
     inside = {i for a, b in pieces for i in range(a, b)}
     assert [v for a, b in found for v in final[a:b]] == [v for v in final if v in inside]
-    assert length(found) == sum(v in inside for v in final)
+    assert byte_length(found) == sum(v in inside for v in final)
 
 
 def test_without_edits_a_piece_stays_where_it_is() -> None:
-    assert left_of([(3, 9), (9, 9)], []) == [(3, 9)]
+    assert remaining([(3, 9), (9, 9)], []) == [(3, 9)]

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.documents.rejected import REASONS, is_rejected_file, rejected_files
+
 THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
 MOST_COLUMNS = 48
 
@@ -31,7 +33,7 @@ class Reading:
         self.numbers = {name: np.empty(int(self.starts[-1]), np.float64) for name in columns}
         self.pool = ThreadPoolExecutor(THREADS)
         self._fills: list[Future[pa.Table]] = [
-            self.pool.submit(self._fill, path, slice(a, z), path.parent.name == "rejected")
+            self.pool.submit(self._fill, path, slice(a, z), is_rejected_file(path))
             for path, (a, z) in zip(self.paths, pairwise(self.starts.tolist()), strict=True)
         ]
 
@@ -47,7 +49,7 @@ class Reading:
         """Puts a file's numbers into their rows; returns what else is asked of it."""
         with pq.ParquetFile(path) as file:
             have = set(file.schema_arrow.names)
-            others = [n for n in ("lang", "reasons") if n in have and (gone or n == "lang")]
+            others = [n for n in ("lang", REASONS) if n in have and (gone or n == "lang")]
             wanted = [*(n for n in self.numbers if n in have), *others]
             table = file.read(columns=wanted, use_threads=False)
         for name, array in self.numbers.items():
@@ -64,7 +66,7 @@ class Reading:
 def start(out: Path) -> Reading | None:
     """Begins to read a run's folder; None where that is no run, or has too many columns."""
     kept = sorted((out / "corpus").glob("part-*.parquet"))
-    gone = sorted((out / "rejected").glob("part-*.parquet"))
+    gone = rejected_files(out)
     try:
         schema = pq.read_schema(gone[-1])
         names = [
