@@ -127,11 +127,11 @@ def whatif(
 def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Prints the answer, and writes its page."""
     from curate.disk.atomic import write_text
-    from curate.inspect.whatif import ahead
+    from curate.inspect.whatif import columns
     from curate.terminal.progress import say
 
     _check_page(page, "-o")
-    early = ahead.start(run)
+    early = columns.start(run)
     try:
         from curate.inspect.whatif import terminal
         from curate.inspect.whatif.figures import answer

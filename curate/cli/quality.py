@@ -97,6 +97,7 @@ def quality_train(
     """
     from dataclasses import replace
 
+    from curate.engines.local import call_apart
     from curate.scoring.language.model import need_library
     from curate.scoring.quality.train import PRESETS, Texts, train
 
@@ -110,7 +111,8 @@ def quality_train(
     changed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     changed |= {"quantize": quantize, "cutoff": cutoff, "seed": seed}
     good, rest = Texts(positive, as_json), Texts(negative, as_json)
-    card = train(good, rest, out, replace(PRESETS[preset], **changed), samples, balance, preset)
+    training = replace(PRESETS[preset], **changed)
+    card = train(good, rest, out, training, call_apart, samples, balance, preset)
     if as_json:
         print(json.dumps(card, ensure_ascii=False))
         return
