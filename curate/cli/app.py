@@ -70,13 +70,13 @@ def main() -> None:
 
 def invoke(arguments: list[str], debug: bool = False) -> int:
     """Runs the command line and returns its exit code."""
-    from curate.engines import ahead
+    from curate.engines import idle_workers
 
     command = typer.main.get_command(app)
     on_engine = any(a.startswith("--engine") for a in arguments)
     on_documents = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS
     if on_documents and not on_engine and not _NO_RUN.intersection(arguments):
-        ahead.start()
+        idle_workers.start()
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
         if result == 130:  # newer parsers of the command line turn Ctrl-C into this code
@@ -95,7 +95,7 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
             traceback.print_exc()
         return _report(error)
     finally:
-        ahead.stop()
+        idle_workers.stop()
 
 
 def _report(error: Exception) -> int:

@@ -14,7 +14,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
 
@@ -35,14 +35,16 @@ Model = Annotated[Path, typer.Argument(help="A fastText model.")]
 
 
 @command(quality_app, "quality", DEFAULT, hidden=True, flags={"score_label": "--label"})
-def quality(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+def quality(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
     """Score documents; drop those below a threshold, or all but a share, each with its reason.
 
     \b
     Example:
     llmcurate quality corpus/ --model quality.bin --threshold 0.5 -o out
     """
-    run_steps("quality", [("quality", settings)], inputs, how, sets)
+    run_steps("quality", [("quality", settings)], inputs, options, sets)
 
 
 @quality_app.command("train")
@@ -95,6 +97,7 @@ def quality_train(
     """
     from dataclasses import replace
 
+    from curate.engines.local import call_apart
     from curate.scoring.language.model import need_library
     from curate.scoring.quality.train import PRESETS, Texts, train
 
@@ -108,7 +111,8 @@ def quality_train(
     changed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     changed |= {"quantize": quantize, "cutoff": cutoff, "seed": seed}
     good, rest = Texts(positive, as_json), Texts(negative, as_json)
-    card = train(good, rest, out, replace(PRESETS[preset], **changed), samples, balance, preset)
+    training = replace(PRESETS[preset], **changed)
+    card = train(good, rest, out, training, call_apart, samples, balance, preset)
     if as_json:
         print(json.dumps(card, ensure_ascii=False))
         return

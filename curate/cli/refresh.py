@@ -26,8 +26,8 @@ from curate.cli.options import (
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
 
 if TYPE_CHECKING:
+    from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How, Refreshed
-    from curate.refresh.telling import Hooks
 
 NOTHING_NEW = 3  # exit code
 
@@ -47,7 +47,7 @@ class Request:
     as_json: bool
     logs: str
     metrics: Path | None
-    hooks: Hooks
+    hooks: FailureHooks
 
 
 @app.command()
@@ -129,8 +129,8 @@ def refresh(
     llmcurate refresh fineweb archives/ -o corpus-home --keep 7
     """
     from curate.engines.choose import check_engine
+    from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How
-    from curate.refresh.telling import Hooks
 
     request = Request(
         recipe,
@@ -144,7 +144,7 @@ def refresh(
         as_json,
         logs,
         metrics,
-        Hooks(on_failure, webhook),
+        FailureHooks(on_failure, webhook),
     )
     check_engine(engine, address, exchange)
     how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)
@@ -157,7 +157,7 @@ def refresh(
 def _run(request: Request, how: How) -> int:
     """Runs the refresh and prints a line, or one of JSON; returns the exit code. Hooks and metrics
     learn of a failure before it is raised."""
-    from curate.refresh.telling import json_logs, write_metrics
+    from curate.refresh.monitoring import FIELDS, json_logs, write_metrics
 
     if request.logs not in ("text", "json"):
         raise UsageError(f"--logs {request.logs}: choose text or json")
@@ -176,14 +176,14 @@ def _run(request: Request, how: How) -> int:
                 str(error) if isinstance(error, CurateError) else f"{type(error).__name__}: {error}"
             )
             if log:
-                log.event("error", text, exit_code=code)
+                log.error("%s", text, extra={FIELDS: {"exit_code": code}})
             if not isinstance(error, LockHeld):  # the one that holds it tells its own
-                request.hooks.failed(request.home, text, code)
+                request.hooks.call(request.home, text, code)
         if request.metrics and not request.dry_run and not isinstance(error, LockHeld):
             of_run = outcome.json() if outcome else {}
             write_metrics(request.metrics, request.home, code, time.perf_counter() - began, of_run)
         if log and outcome:
-            log.event("info", outcome.line(), **outcome.json())
+            log.info("%s", outcome.line(), extra={FIELDS: outcome.json()})
     if error is not None and (log is None or "--debug" in sys.argv):
         raise error
     return code

@@ -35,7 +35,7 @@ LENGTHS = ("characters", "words", "bytes")  # words: runs without white space
 TOP = 20
 SHARES = {"p01": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 EXACT_ROWS = 10_000_000  # beyond, quantiles are approximate (t-digest): exact ones do not spill
-# What would take a list of registries to know: a country's second level, as in bbc.co.uk.
+# Second levels of countries' domains, as in bbc.co.uk; all of them would take a list of registries.
 SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
 # The view for a terminal.
 BAR = 24

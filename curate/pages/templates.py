@@ -46,6 +46,7 @@ def _environment() -> Any:
     environment = Environment(
         loader=FunctionLoader(source),
         autoescape=True,
+        optimized=False,  # folding constants costs more than it saves a page
         auto_reload=False,
         trim_blocks=True,
         undefined=StrictUndefined,

@@ -82,6 +82,7 @@ class LanguageModel(Product):
                     else:
                         skipped += 1
 
-        card = train(examples(), context.out, Training(**self.model_dump(exclude={"column"})))
+        training = Training(**self.model_dump(exclude={"column"}))
+        card = train(examples(), context.out, training, context.call_apart)
         warnings = [f"{skipped} documents have no label or no text"] if skipped else []
         return {"card": card, "warnings": warnings}

@@ -69,10 +69,10 @@ def _rejected(
     with writing(target) as writer:
         writer.write(schema.empty_table())
         for folder in folders:
-            mine = changed if folder == folders[0] else {}
+            own_ids = changed if folder == folders[0] else {}
             with pq.ParquetFile(part_path(folder, part, FOLDER)) as file:
                 for group in range(file.num_row_groups):
-                    table = with_ids(file.read_row_group(group, use_threads=False), mine)
+                    table = with_ids(file.read_row_group(group, use_threads=False), own_ids)
                     writer.write(conform(public(table), schema))
                     size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
     return {"documents": writer.rows, "text_bytes": size, "sha256": file_digest(target)}
@@ -132,8 +132,8 @@ def write_decisions(parts: list[Path], out: Path) -> None:
     partner_corpus where one of them was against earlier corpora."""
     named = [OTHER_CORPUS in pq.read_schema(path).names for path in parts]
     selects = []
-    for nth, (path, known) in enumerate(zip(parts, named, strict=True)):
-        corpus = OTHER_CORPUS if known else f"NULL::VARCHAR AS {OTHER_CORPUS}"
+    for nth, (path, has_corpus) in enumerate(zip(parts, named, strict=True)):
+        corpus = OTHER_CORPUS if has_corpus else f"NULL::VARCHAR AS {OTHER_CORPUS}"
         source = f"read_parquet({literal(path)})"
         # What neither goes nor is in a cluster is a measure for the step alone.
         of = f'{source} WHERE "drop" OR cluster IS NOT NULL'

@@ -38,9 +38,9 @@ class Row:
 
 def rows(record: dict[str, Any]) -> list[Row]:
     """The steps of all stages in order, the reader and the engine where they dropped anything."""
-    found: list[Row] = []
+    steps: list[Row] = []
     for stage in record["stages"]:
-        left = stage["read"]
+        documents = stage["read"]
         labels = ["read", *stage["steps"], "engine"]
         for label in labels:
             rules = _of_step(stage["primary"], label)
@@ -56,15 +56,15 @@ def rows(record: dict[str, Any]) -> list[Row]:
                 "text_out": stage.get("text_out", {}).get(label),
                 "worked": stage.get("worked", {}).get(label, 0),
             }
-            found.append(Row(label, left, dropped, rules, cut, size, seconds, **volumes))
-            left -= dropped
-    return found
+            steps.append(Row(label, documents, dropped, rules, cut, size, seconds, **volumes))
+            documents -= dropped
+    return steps
 
 
 def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
     """Counts by rule of one step, the largest first."""
-    mine = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
-    return dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
+    of_step = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
+    return dict(sorted(of_step.items(), key=lambda item: (-item[1], item[0])))
 
 
 def reasons(row: Row, most: int) -> str:

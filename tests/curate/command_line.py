@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from curate.cli import app as cli
-from curate.engines import ahead
+from curate.engines import idle_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,8 +34,8 @@ def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedPr
         redirect_stdout(streams[0]),
         redirect_stderr(streams[1]),
     ):
-        patch.setattr(ahead, "_waiting", [])
-        patch.setattr(ahead, "_kept", 0)
+        patch.setattr(idle_workers, "_waiting", [])
+        patch.setattr(idle_workers, "_kept", 0)
         os.chdir(cwd or before)
         try:
             code = cli.invoke(line, debug="--debug" in arguments)

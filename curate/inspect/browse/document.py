@@ -9,7 +9,7 @@ from curate.documents.documents import CORE
 from curate.documents.rejected import REASON_COLUMNS, rules_of
 from curate.inspect.browse.library import Library
 from curate.inspect.browse.originals import Originals, Run, replay
-from curate.inspect.report.store import Place, read_rows
+from curate.inspect.report.store import Position, read_rows
 from curate.pages.html import plain
 
 CHARS = 20_000  # of a text on a page
@@ -57,16 +57,16 @@ class Document:
         return parts
 
 
-def load(library: Library, places: list[Place], originals: Originals) -> list[Document]:
-    """The documents at these places, in their order."""
+def load(library: Library, positions: list[Position], originals: Originals) -> list[Document]:
+    """The documents at these positions, in their order."""
     everything = _columns(library)
-    rows = read_rows(places, everything, 4 << 20)
+    rows = read_rows(positions, everything, 4 << 20)
     documents = []
     kept = {str(p) for p in library.store.kept}
-    for place in places:
-        row = rows[place]
-        document = Document(row, place[0] in kept, None, library.partners(row.get("id") or ""))
-        _cuts(document, place, originals)
+    for position in positions:
+        row = rows[position]
+        document = Document(row, position[0] in kept, None, library.partners(row.get("id") or ""))
+        _cuts(document, position, originals)
         _partners(document, library)
         documents.append(document)
     return documents
@@ -81,12 +81,12 @@ def _columns(library: Library) -> list[str]:
     return list(names)
 
 
-def _cuts(document: Document, place: Place, originals: Originals) -> None:
+def _cuts(document: Document, position: Position, originals: Originals) -> None:
     row = document.row
     edits = [e for e in row.get("edits") or [] if document.kept or e["step"] != row.get("step")]
     if not edits or row.get("text") is None:
         return
-    original = originals.find(place, row | {"edits": edits})
+    original = originals.find(position, row | {"edits": edits})
     if original is not None:
         document.runs = replay(original, edits, row["text"].encode("utf-8", "replace"))
 
@@ -102,6 +102,6 @@ def _partners(document: Document, library: Library) -> None:
         if d["cluster"] is not None and d["span_start"] is None and len(ids) < 3:
             ids |= dict.fromkeys(library.members(d["method"], d["cluster"], own)[:3])
     chosen = list(ids)[:6]
-    where = {i: library.place(i) for i in chosen}
+    where = {i: library.position(i) for i in chosen}
     rows = read_rows([w for w in where.values() if w], ["text"], CHARS)
     document.partners = {i: rows[w].get("text") or "" for i, w in where.items() if w}

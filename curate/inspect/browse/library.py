@@ -45,7 +45,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Row:
-    """A document in a list. score: the column that was asked for; place: file and row in it."""
+    """A document in a list. score: the column that was asked for; position: file and row in it."""
 
     id: str
     url: str | None
@@ -55,7 +55,7 @@ class Row:
     score: float | None
     excerpt: str
     bytes: int
-    place: tuple[str, int]
+    position: tuple[str, int]
 
 
 class Library:
@@ -158,7 +158,7 @@ class Library:
             raise UsageError(f"cluster {given!r}: write method:number, as in minhash:12")
         return [method, int(number)]
 
-    def place(self, name: str) -> tuple[str, int] | None:
+    def position(self, name: str) -> tuple[str, int] | None:
         """Where the document with that id stands."""
         matches = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
         return (matches[0][0], matches[0][1]) if matches else None

@@ -1,9 +1,9 @@
 """The text of a document as it was before the first edit, and what the edits made of it.
 
-Edits are recorded as places in the input of each step; what they cut is gone from the corpus. The
-text before stands in the stage before, or, for the first stage, in the run's input, which is read
-again up to the document. What comes out is shown only where the edits lead from it to the stored
-text, byte by byte: a file that has changed since is told by that.
+Edits are recorded as positions in the input of each step; the text they cut is gone from the
+corpus. The original stands in the stage before, or, for the first stage, in the run's input, which
+is read again up to the document. It is shown only where the edits lead from it to the stored text,
+byte by byte: so a file that has changed since is noticed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Run:
 def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> list[Run] | None:
     """The original with what each edit cut and put; None where that does not give the final text.
 
-    edits: as in the column `edits`, step by step, their places in the input of their step.
+    edits: as in the column `edits`, step by step, their positions in the input of their step.
     """
     runs = [Run(original)]
     step: str | None = None
@@ -50,9 +50,9 @@ def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> li
 
 
 def _apply(runs: list[Run], edits: list[dict[str, Any]]) -> list[Run]:
-    """One step's edits, by place."""
+    """One step's edits, by position."""
     pieces: list[Run] = []
-    # Edits of the same place stay in their order.
+    # Edits of the same position stay in their order.
     pending = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]
     at = 0  # in the text as this step received it
     for run in runs:
@@ -94,7 +94,7 @@ class Originals:
     def __init__(self, out: Path, record: dict[str, Any], most_parts: int = 16) -> None:
         self.out, self.stages, self._left = out, record.get("stages", []), most_parts
 
-    def find(self, place: tuple[str, int], row: dict[str, Any]) -> bytes | None:
+    def find(self, position: tuple[str, int], row: dict[str, Any]) -> bytes | None:
         """The text before the first edit of the row that stands there; None where it is gone."""
         edits = row.get("edits") or []
         text = row.get("text")
@@ -102,7 +102,7 @@ class Originals:
             return None
         first = edits[0]["step"]
         stage = next((i for i, s in enumerate(self.stages) if first in s["steps"]), None)
-        part = Path(place[0]).name[5:10]
+        part = Path(position[0]).name[5:10]
         if stage is None or not part.isdigit():
             return None
         try:

@@ -80,12 +80,12 @@ def sample_page(library: Library, each: int) -> str:
     from markupsafe import Markup
 
     sample = library.sample(each)
-    positions = dict.fromkeys(row.place for rows in sample.values() for row in rows)
+    positions = dict.fromkeys(row.position for rows in sample.values() for row in rows)
     chosen = list(positions)[:MOST_DOCUMENTS]
     documents = load(library, chosen, Originals(library.out, library.record))
     waiting = dict(zip(chosen, documents, strict=True))
     groups = [
-        (title, [waiting.pop(row.place) for row in rows if row.place in waiting])
+        (title, [waiting.pop(row.position) for row in rows if row.position in waiting])
         for title, rows in sample.items()
     ]
     script = source("browse/search.js")

@@ -89,10 +89,10 @@ class _Handler(BaseHTTPRequestHandler):
         if parts.path == "/":
             query = asked(fields)
             return 200, pages.list_page(library, query, *library.find(query))
-        place = library.place(fields.get("id", "")) if parts.path == "/document" else None
-        if place is None:
+        position = library.position(fields.get("id", "")) if parts.path == "/document" else None
+        if position is None:
             return 404, pages.message_page("there is no such page or document")
-        (document,) = load(library, [place], Originals(library.out, library.record))
+        (document,) = load(library, [position], Originals(library.out, library.record))
         return 200, pages.document_page(document)
 
     def _answer(self, status: int, page: str) -> None:

@@ -1,4 +1,4 @@
-"""`llmcurate dedup compare`: what each method leaves of the same corpus, at what cost.
+"""The comparison of dedup methods: what each leaves of the same corpus, at what cost.
 
 The comparison of DCLM (Li et al. 2024, appendix on deduplication): documents, tokens and bytes left
 and the share removed, of methods alone and one after the other, on a corpus of one's own.

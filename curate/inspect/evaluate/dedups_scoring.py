@@ -1,4 +1,4 @@
-"""What a method found of what was planted, and what it removed besides.
+"""Scores of a dedup method: planted copies that it found, and text that it removed besides.
 
 Everything is the difference of two runs: over the corpus as it is, and over the corpus with plants.
 So copies that were in it before count neither for nor against a method.

@@ -111,12 +111,12 @@ def _candidates(
         ids += batch["id"].filter(fair).to_pylist()
     fit = untouched(ids)
     order = sorted((i for i in ids if i in fit), key=lambda i: number(seed, "order", i))[:most]
-    place = {name: n for n, name in enumerate(order)}
+    rank = {name: n for n, name in enumerate(order)}
     rows: list[dict[str, Any]] = []
     for batch in batches(base):
         chosen = pc.is_in(batch["id"], pa.array(order, pa.string()))
         rows += pa.Table.from_batches([batch.filter(chosen)]).to_pylist()
-    return sorted(rows, key=lambda r: place[r["id"]])
+    return sorted(rows, key=lambda r: rank[r["id"]])
 
 
 def _vocabulary(rows: Sequence[dict[str, Any]], seed: int) -> list[str]:
@@ -242,7 +242,7 @@ def _add_passage(
 
 
 def write(base: Path, planted: Planted, path: Path) -> None:
-    """The corpus with what is planted: changed documents in their places, new ones at the end."""
+    """The corpus with what is planted: changed documents where they were, new ones at the end."""
     with replaced_if_other(path) as writer:
         for batch in batches(base):
             table = pa.Table.from_batches([batch])

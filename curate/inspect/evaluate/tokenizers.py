@@ -19,7 +19,7 @@ from curate.terminal.tables import table
 from curate.text.buffers import as_large_string, text_buffers
 
 GROUPS = ("lang", "source")
-ROWS = 500  # texts at a time: their tokens and places are in memory
+ROWS = 500  # texts at a time: their tokens and positions are in memory
 Buffers = tuple[Any, Any, dict[str, list[str | None]]]
 
 

@@ -1,4 +1,4 @@
-"""How old the copies are that a dedup by date removed, and from when the corpus is.
+"""The ages of copies that a dedup by date removed, and the corpus by month or year.
 
 Stale pages (an encyclopedia's article of five years ago beside today's) are near duplicates whose
 newest version should stay; this says whether it did and by how much.

@@ -10,7 +10,7 @@ from typing import Any
 
 from curate.documents.edits import remaining
 from curate.errors import UsageError
-from curate.inspect.report.store import KEY, Place, Store, opened, places, read_rows
+from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
 from curate.pages import diff
 from curate.pages.diff import Diff
 from curate.pages.html import plain
@@ -159,7 +159,7 @@ def _member(row: tuple[Any, ...], gone: bool) -> Member:
 def _add_texts(store: Store, clusters: list[Cluster], record: dict[str, Any]) -> None:
     """Reads the texts, and compares each member with the copy that stays."""
     every = [m for c in clusters for m in (c.stays, *c.members) if m is not None]
-    positions = places(store.paths, [m.id for m in every])
+    positions = find_rows(store.paths, [m.id for m in every])
     whole = {positions[m.id] for m in every if m.span is None and m.id in positions}
     texts = read_rows(whole, ["text", *ABOUT], CHARS)
     about = read_rows(set(positions.values()) - whole, ABOUT, 1000)
@@ -207,10 +207,10 @@ def _labels(record: Mapping[str, Any]) -> dict[str, str]:
     return {m: label for m, label in labels.items() if m not in twice}
 
 
-def _passage(place: Place, span: tuple[int, int], label: str, order: list[str]) -> str | None:
+def _passage(position: Position, span: tuple[int, int], label: str, order: list[str]) -> str | None:
     """The passage as far as the document still holds it; None where nothing is left of it."""
     # One document at a time: a passage may stand anywhere in a long one.
-    row = read_rows([place], ["text", "edits", "step"], 1 << 40)[place]
+    row = read_rows([position], ["text", "edits", "step"], 1 << 40)[position]
     dropped_by = row.get("step")
     stop = order.index(dropped_by) if dropped_by in order else len(order)
     edits = _from(label, row.get("edits") or (), order[:stop])

@@ -1,4 +1,4 @@
-"""The figures behind a report: what can be said of a run from the files in OUT.
+"""The figures behind a report, counted from the files in OUT.
 
 `Figures.dump` is what run.json keeps; texts of documents stay out of it.
 """

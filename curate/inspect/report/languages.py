@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curate.documents.rejected import REASONS, sql_reasons
-from curate.inspect.report.store import KEY, KEY_MOST, Store, places, read_rows
+from curate.inspect.report.store import KEY, KEY_MOST, Store, find_rows, read_rows
 
 RULE = "language_score"
 LEAST = 0.3  # below, a text is as often no language at all
@@ -71,7 +71,7 @@ def _choose(store: Store, wanted: list[Unsure], rows: dict[str, Unsure]) -> None
         QUALIFY row_number() OVER (PARTITION BY lang ORDER BY {KEY}, id) <= {EACH}
         ORDER BY lang, {KEY}, id"""
     )
-    where = places(store.gone, [name for _, name, _ in chosen], store.threads)
+    where = find_rows(store.gone, [name for _, name, _ in chosen], store.threads)
     texts = read_rows(where.values(), ["text"], CHARS + 1)
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from curate.disk.atomic import write_text
-from curate.disk.units import format_bytes
+from curate.disk.units import format_bytes, format_duration
 from curate.documents.limits import columns_of
 from curate.engines.cpu_time import cpu_seconds
 from curate.inspect.report.duplicates import SIZES
@@ -106,7 +106,7 @@ def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
 
 def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[str, str]]:
     totals = record["totals"]
-    time = (_duration(totals["seconds"]), "from start to end")
+    time = (format_duration(totals["seconds"]), "from start to end")
     if not totals["read"]:
         return [time]
     share = totals["kept"] / totals["read"]
@@ -119,14 +119,6 @@ def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[
         (tokens, "tokens") if measured else (f"about {tokens}", "tokens (estimate)"),
         time,
     ]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.1f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def by_count(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
-from curate.inspect.report.store import KEY, KEY_MOST, Store, places, read_rows
+from curate.inspect.report.store import KEY, KEY_MOST, Store, find_rows, read_rows
 
 REASON_BATCH = 500_000
 MOST_SETS = 50_000  # different sets of rules that are looked at for overlaps
@@ -271,7 +271,7 @@ def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Exam
         ORDER BY w.rule, m.key, id"""
     ):
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
-    where = places(
+    where = find_rows(
         store.gone, [i for documents in chosen.values() for i, _ in documents], store.threads
     )
     rows = read_rows(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)

@@ -1,4 +1,4 @@
-"""OUT's corpus, rejected documents and decisions, as DuckDB views and as lists of files."""
+"""The store of a run: corpus, rejected documents and decisions as DuckDB views and as files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of
 
-Place = tuple[str, int]  # a file and a row in it
+Position = tuple[str, int]  # a file and a row in it
 # DuckDB's md5 is the same in all its versions, which its hash is not.
 KEY = "md5_number_lower(id)"
 KEY_MOST = 2**64
@@ -99,12 +99,12 @@ def _decisions(db: Any, files: Corpus) -> str:
     return " UNION ALL BY NAME ".join(selects)
 
 
-def places(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Place]:
-    """Where the documents with these ids stand. One pass over the ids of all files."""
+def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Position]:
+    """The positions of the documents with these ids. One pass over the ids of all files."""
     wanted = pa.array(sorted(set(ids)), pa.string())
 
-    def of(path: Path) -> dict[str, Place]:
-        in_file: dict[str, Place] = {}
+    def of(path: Path) -> dict[str, Position]:
+        in_file: dict[str, Position] = {}
         start = 0
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(50_000, columns=["id"], use_threads=False):
@@ -114,7 +114,7 @@ def places(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[
                 start += batch.num_rows
         return in_file
 
-    positions: dict[str, Place] = {}
+    positions: dict[str, Position] = {}
     if len(wanted):
         for in_file in in_order(of, paths, threads):
             positions |= in_file
@@ -122,17 +122,17 @@ def places(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[
 
 
 def read_rows(
-    places: Iterable[Place], columns: list[str], most_chars: int
-) -> dict[Place, dict[str, Any]]:
-    """The rows at the given places; strings are cut, lists left as they are.
+    positions: Iterable[Position], columns: list[str], most_chars: int
+) -> dict[Position, dict[str, Any]]:
+    """The rows at the given positions; strings are cut, lists left as they are.
 
     A file is read row group by row group, in small batches, so that a few rows of a large corpus
     cost a few row groups.
     """
     by_file: dict[str, list[int]] = {}
-    for path, row in places:
+    for path, row in positions:
         by_file.setdefault(path, []).append(row)
-    rows: dict[Place, dict[str, Any]] = {}
+    rows: dict[Position, dict[str, Any]] = {}
     for path in sorted(by_file):
         with pq.ParquetFile(path) as file:
             have = [n for n in columns if n in file.schema_arrow.names]

@@ -23,7 +23,7 @@ from curate.disk.atomic import replacing
 from curate.documents.rejected import REASONS, reason_codes
 from curate.errors import UsageError
 from curate.inspect.report.bins import numeric_columns
-from curate.inspect.whatif.ahead import Reading
+from curate.inspect.whatif.columns import Reading
 from curate.run.homes import Corpus
 
 FEW = 4096  # texts at once: to get memory for more of them takes longer than to read them
@@ -70,8 +70,8 @@ def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -
         tables = early.tables()
         early.close()
     except (pa.ArrowInvalid, OSError, EOFError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UsageError(f"{out} cannot be read ({said}): run its recipe again") from None
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(f"{out} cannot be read ({reason}): run its recipe again") from None
     if early.starts[-1] != len(sizes):
         raise UsageError(f"{out / SIZES} does not fit the run: remove it and ask again")
     first = int(early.starts[len(kept_files)])
@@ -90,8 +90,8 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
         manifest = out / folder / name
         digest.update(manifest.read_bytes() if manifest.exists() else b"")
     for path in paths:  # a folder without manifests is known by its files
-        found = path.stat()
-        digest.update(json.dumps([path.name, found.st_size, found.st_mtime_ns]).encode())
+        stat = path.stat()
+        digest.update(json.dumps([path.name, stat.st_size, stat.st_mtime_ns]).encode())
     key = digest.digest()
     stored = out / (HOME_SIZES if corpus.is_home else SIZES)
     if stored.exists():
@@ -108,12 +108,12 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
 
 
 def _lengths(path: Path) -> np.ndarray:
-    found = [np.zeros(0, np.int64)]
+    sizes = [np.zeros(0, np.int64)]
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(FEW, columns=["text"], use_threads=False):
             size = pc.fill_null(pc.binary_length(batch.column(0)), 0)
-            found.append(size.to_numpy(zero_copy_only=False).astype(np.int64))
-    return np.concatenate(found)
+            sizes.append(size.to_numpy(zero_copy_only=False).astype(np.int64))
+    return np.concatenate(sizes)
 
 
 def _langs(tables: list[pa.Table]) -> tuple[list[str], np.ndarray]:

@@ -27,6 +27,7 @@ from curate.scoring.fasttext.model_file import PREFIX
 from curate.scoring.language.examples import BATCH, Lines, Training
 from curate.scoring.language.model import Model, library, need_library
 from curate.scoring.language.scores import Scores
+from curate.steps.contracts import CallApart
 
 # glibc fills with the complement of 255 (mallopt(3), M_PERTURB), macOS with 0xAA, which as numbers
 # is -3e-13.
@@ -37,15 +38,12 @@ FILLED = {
 }
 
 
-def fit_apart(source: Path, target: Path, training: Training) -> None:
-    """Trains on fastText's own file format and writes the model to target. RunFailed says why not;
-    the process ends with this one."""
-    from curate.engines.local import LocalEngine
-
+def fit_apart(source: Path, target: Path, training: Training, call_apart: CallApart) -> None:
+    """Trains on fastText's own file format, in a process of its own, and writes the model to
+    target. RunFailed says why not."""
     need_library()
     payload = {"source": str(source), "target": str(target), "training": asdict(training)}
-    with LocalEngine(1, environment=FILLED) as engine:
-        list(engine.map("curate.scoring.language.train:fit", [payload]))
+    call_apart("curate.scoring.language.train:fit", payload, FILLED)
 
 
 def fit(payload: dict[str, Any]) -> dict[str, Any]:
@@ -94,10 +92,16 @@ def fit(payload: dict[str, Any]) -> dict[str, Any]:
 CARD = "card.json"
 
 
-def train(examples: Iterable[tuple[str, str]], folder: Path, training: Training) -> dict[str, Any]:
+def train(
+    examples: Iterable[tuple[str, str]],
+    folder: Path,
+    training: Training,
+    call_apart: CallApart,
+) -> dict[str, Any]:
     """Trains on (text, label) pairs; leaves language.bin (or .ftz) and card.json in the folder.
 
-    Returns the card. UsageError with fewer than two labels, RunFailed where training diverges.
+    call_apart: for fastText's own training. Returns the card. UsageError with fewer than two
+    labels, RunFailed where training diverges.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_temporary(folder)
@@ -112,7 +116,7 @@ def train(examples: Iterable[tuple[str, str]], folder: Path, training: Training)
             raise UsageError(f"a language model needs two labels at least; found: {found}")
         lines.write(Path(name) / "train.txt")
         with replacing(target) as aside:
-            fit_apart(Path(name) / "train.txt", aside, training)
+            fit_apart(Path(name) / "train.txt", aside, training, call_apart)
         scores = _held_out(Model(target), lines)
     card = {"version": 1, **lines.counts(), "settings": asdict(training), "held_out": scores}
     card |= {"file": target.name, "bytes": target.stat().st_size}

@@ -37,6 +37,7 @@ from curate.scoring.language.examples import BATCH, Example, Lines, Training
 from curate.scoring.language.train import fit_apart
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import GOOD, REST, Classifier, joined_lines
+from curate.steps.contracts import CallApart
 from curate.terminal.progress import say
 from curate.text.buffers import as_large_string, text_buffers
 
@@ -99,15 +100,16 @@ def train(
     negative: Texts,
     folder: Path,
     training: Training,
+    call_apart: CallApart,
     samples: int = 0,
     balance: bool = False,
     preset: str | None = None,
 ) -> dict[str, Any]:
     """Trains on the two sets; leaves quality.bin (or .ftz) and card.json in the folder.
 
-    samples: most documents of each set that are trained on, chosen by hash (0: all); balance: as
-    many of the larger set as of the smaller one. Returns the card. UsageError where a set has
-    nothing to train on, RunFailed where training diverges.
+    call_apart: for fastText's own training; samples: most documents of each set that are trained
+    on, chosen by hash (0: all); balance: as many of the larger set as of the smaller one. Returns
+    the card. UsageError where a set has nothing to train on, RunFailed where training diverges.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_temporary(folder)
@@ -126,7 +128,7 @@ def train(
         rows = lines.first(rows, min(most, samples) if samples else most)
         lines.write(Path(name) / "train.txt", rows)
         with replacing(target) as aside:
-            fit_apart(Path(name) / "train.txt", aside, training)
+            fit_apart(Path(name) / "train.txt", aside, training, call_apart)
         scores = _held_out(Classifier(target, GOOD), lines)
     card = {
         "version": 1,

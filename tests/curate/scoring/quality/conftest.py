@@ -61,10 +61,11 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def model(tmp_path_factory: pytest.TempPathFactory, sets: tuple[Path, Path]) -> Path:
     """A model file; the test is skipped where this Python has no fastText."""
     pytest.importorskip("fasttext_pybind")
+    from curate.engines.local import call_apart
     from curate.scoring.quality.train import Texts, train
 
     folder = tmp_path_factory.mktemp("quality")
-    train(Texts([str(sets[0])], True), Texts([str(sets[1])], True), folder, SMALL)
+    train(Texts([str(sets[0])], True), Texts([str(sets[1])], True), folder, SMALL, call_apart)
     return folder / "quality.bin"
 
 

@@ -36,8 +36,8 @@ def drop(state: State, name: str) -> None:
 
 def in_order(state: State) -> list[str]:
     """The snapshots that stand, in the order in which they were made."""
-    here = set(snapshot.standing(state.home))
-    return [r.name for r in state.refreshes() if r.name in here and r.state == DONE]
+    present = set(snapshot.standing(state.home))
+    return [r.name for r in state.refreshes() if r.name in present and r.state == DONE]
 
 
 def _when(name: str) -> datetime:
@@ -72,18 +72,18 @@ def tidy(state: State) -> None:
     needed: set[str] = set()  # refreshes that a snapshot came from
     tips: set[str] = set()  # those whose run is the last of its line
     refreshes = state.refreshes()
-    known = {r.name: r for r in refreshes}
+    by_name = {r.name: r for r in refreshes}
     # What is current is needed even where somebody moved its snapshot away.
     for first in [*standing, state.current, pending.base if pending else None]:
         name: str | None = first
-        while name is not None and known[name].kind == "forget":
+        while name is not None and by_name[name].kind == "forget":
             needed.add(name)
-            name = known[name].base
+            name = by_name[name].base
         if name is not None:
             tips.add(name)
         while name is not None and name not in needed:
             needed.add(name)
-            name = known[name].base
+            name = by_name[name].base
     for refresh in refreshes:
         run = home / RUNS / refresh.name
         if refresh.state != DONE:

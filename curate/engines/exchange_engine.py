@@ -26,7 +26,7 @@ from curate.engines.base import Death, Engine, OnDeath, Task
 from curate.engines.exchange import Exchange, check_version, version_of
 from curate.errors import RunFailed
 
-WORK = "curate.engines.elsewhere:work"
+WORK = "curate.engines.exchange_worker:work"
 AT_ONCE = 8  # files on their way
 BEHIND = 16  # results whose files are on their way, while workers have their next tasks
 
@@ -38,14 +38,14 @@ Stamp = tuple[int, int, int, int]
 def files_of(function: str) -> Files:
     """What says which files a task of "module:function" reads and writes."""
     module, _, name = function.partition(":")
-    found: Files = getattr(importlib.import_module(module), f"{name}_files")
-    return found
+    function_files: Files = getattr(importlib.import_module(module), f"{name}_files")
+    return function_files
 
 
 def stamp_of(path: str | Path) -> Stamp:
     """Of a file that is there."""
-    found = Path(path).stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    stat = Path(path).stat()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 class ExchangeEngine:
@@ -83,14 +83,14 @@ class ExchangeEngine:
 
         def died(task: Task, death: Death) -> Task:
             assert on_death is not None
-            return self._told(function, files, on_death(task["payload"], death))
+            return self._describe(function, files, on_death(task["payload"], death))
 
-        told = (self._told(function, files, task) for task in tasks)
+        described = (self._describe(function, files, task) for task in tasks)
         coming: deque[tuple[Task, dict[str, Any], Future[None]]] = deque()
-        for task, found in self._inner.map(WORK, told, died if on_death else None):
+        for task, answer in self._inner.map(WORK, described, died if on_death else None):
             self.cpu = self._inner.cpu
-            fetched = self._results.submit(self._fetch, task, found["wrote"])
-            coming.append((task["payload"], found["result"], fetched))
+            fetched = self._results.submit(self._fetch, task, answer["wrote"])
+            coming.append((task["payload"], answer["result"], fetched))
             while coming and (coming[0][2].done() or len(coming) > BEHIND):
                 yield self._come(*coming.popleft())
         while coming:
@@ -103,7 +103,7 @@ class ExchangeEngine:
         fetched.result()
         return task, result
 
-    def _told(self, function: str, files: Files, task: Task) -> Task:
+    def _describe(self, function: str, files: Files, task: Task) -> Task:
         """The task as a worker elsewhere does it, once what it reads is in the exchange."""
         touched = files(task)
         reads = list(dict.fromkeys(touched["reads"]))
@@ -145,13 +145,13 @@ class ExchangeEngine:
                     " was not asked for: see what else runs there, and run again, it goes on"
                 )
             check_version(version)
-        known = {version: name for name, version in task["reads"].items()}
+        read = {version: name for name, version in task["reads"].items()}
 
         def fetch(name: str) -> None:
             version = wrote[name]
             with replacing(Path(name)) as aside:
-                if version in known:
-                    shutil.copyfile(known[version], aside)
+                if version in read:
+                    shutil.copyfile(read[version], aside)
                 else:
                     self._exchange.get(version, aside)
             self._versions[stamp_of(name)] = version

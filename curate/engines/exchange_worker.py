@@ -37,41 +37,41 @@ def work(task: Task) -> dict[str, Any]:
     """{"result": of the function, "wrote": {path: version}}. task: as the exchanging engine tells
     it."""
     global _cache
-    if _cache is None or _cache.told != task["exchange"]:
+    if _cache is None or _cache.address != task["exchange"]:
         if _cache is not None:
             _cache.close()
         _cache = Cache(task["exchange"])
     cache = _cache
-    cache.lay(task)
+    cache.prepare(task)
     module, _, name = task["function"].partition(":")
     function = getattr(importlib.import_module(module), name)
     try:
-        result = function(cache.here(task["payload"]))
+        result = function(cache.to_local(task["payload"]))
     except CurateError as error:
-        error.args = (cache.back(str(error)),)
+        error.args = (cache.to_driver(str(error)),)
         raise
-    found = {"result": cache.back(result), "wrote": cache.take(task)}
+    answer = {"result": cache.to_driver(result), "wrote": cache.take(task)}
     cache.trim(task)
-    return found
+    return answer
 
 
 class Cache:
-    """The folder of this process. told: the exchange's URL and folder."""
+    """The folder of this process. address: the exchange's URL and folder."""
 
-    def __init__(self, told: list[str]) -> None:
+    def __init__(self, address: list[str]) -> None:
         sweep()
-        self.told = told
+        self.address = address
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         self._lock = open(self.folder / LOCK, "wb")  # noqa: SIM115  as long as the process lives
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._exchange = Exchange(told[0], self.folder, told[1])
+        self._exchange = Exchange(address[0], self.folder, address[1])
         self._objects, self.root = self.folder / "objects", str(self.folder / "files")
         self._objects.mkdir()
         self._sizes: dict[str, int] = {}  # of objects, the last used one last
         self._outside: set[str] = set()
         self._out = ""
 
-    def lay(self, task: Task) -> None:
+    def prepare(self, task: Task) -> None:
         """Makes `files` hold what the task reads, and the folders that it writes into."""
         remove(Path(self.root), inside=self.folder)
         self._out = task["out"]
@@ -109,20 +109,20 @@ class Cache:
         """Puts what the task wrote into the exchange; {path: version}. RunFailed where that is not
         what it says that it writes."""
         name = task["function"]
-        there = {self.back(str(p)) for p in Path(self.root).rglob("*") if p.is_file()}
-        told = {*task["reads"], *task["writes"], *task["may"]}
-        for path in sorted(there - {_absolute(t) for t in told}):
+        there = {self.to_driver(str(p)) for p in Path(self.root).rglob("*") if p.is_file()}
+        named = {*task["reads"], *task["writes"], *task["may"]}
+        for path in sorted(there - {_absolute(t) for t in named}):
             raise RunFailed(f"{name} wrote {path}, which {name}_files does not name")
         wrote = {}
         for path in (*task["writes"], *task["may"]):
-            here = self._path(path)
-            if not here.is_file():
+            written = self._path(path)
+            if not written.is_file():
                 if path in task["may"]:
                     continue
                 raise RunFailed(f"{name} did not write {path}, which {name}_files names")
-            wrote[path] = version_of(here)
+            wrote[path] = version_of(written)
             if wrote[path] not in self._sizes:
-                _link(here, self._objects / wrote[path])
+                _link(written, self._objects / wrote[path])
             self._used(wrote[path])
         new = sorted({*wrote.values()} - {*task["reads"].values()})
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -140,22 +140,22 @@ class Cache:
             total -= self._sizes.pop(version)
             remove(self._objects / version, inside=self._objects)
 
-    def here(self, value: Any) -> Any:
+    def to_local(self, value: Any) -> Any:
         """A JSON value with the driver's paths as those in `files`."""
         if isinstance(value, str):
             moves = self._in_out(value) or value in self._outside
             return str(self._path(value)) if moves else value
         if isinstance(value, dict):
-            return {k: self.here(v) for k, v in value.items()}
-        return [self.here(v) for v in value] if isinstance(value, list) else value
+            return {k: self.to_local(v) for k, v in value.items()}
+        return [self.to_local(v) for v in value] if isinstance(value, list) else value
 
-    def back(self, value: Any) -> Any:
+    def to_driver(self, value: Any) -> Any:
         """A JSON value as the driver understands it."""
         if isinstance(value, str):
             return value.replace(self.root, "")
         if isinstance(value, dict):
-            return {k: self.back(v) for k, v in value.items()}
-        return [self.back(v) for v in value] if isinstance(value, list) else value
+            return {k: self.to_driver(v) for k, v in value.items()}
+        return [self.to_driver(v) for v in value] if isinstance(value, list) else value
 
     def _in_out(self, name: str) -> bool:
         return name == self._out or name.startswith(self._out + os.sep)
