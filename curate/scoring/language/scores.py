@@ -168,11 +168,11 @@ def _languages(pairs: Pairs, knows: set[str]) -> list[dict[str, Any]]:
 
 def table(result: dict[str, Any]) -> str:
     """The figures for a terminal."""
-    among = result["known"]
+    totals = result["known"]
     lines = [
         f"{result['texts']} texts, accuracy {_percent(result['accuracy'])}",
-        f"{among['texts']} texts in the {among['labels']} languages that the model knows:"
-        f" accuracy {_percent(among['accuracy'])}, macro F1 {_percent(among['macro_f1'])}",
+        f"{totals['texts']} texts in the {totals['labels']} languages that the model knows:"
+        f" accuracy {_percent(totals['accuracy'])}, macro F1 {_percent(totals['macro_f1'])}",
     ]
     error = result["calibration"]["all"]["error"]
     if error is not None:

@@ -138,7 +138,8 @@ class Scored(Settings):
             return ["score 0, no word"]
         beside = f" against {explanation.against}" if explanation.against else ""
         lines = [
-            f"score {explanation.score:.6f}, logit {explanation.logit:+.4f} of {self._model.label}{beside}"
+            f"score {explanation.score:.6f}, logit {explanation.logit:+.4f} of"
+            f" {self._model.label}{beside}"
         ]
         for share in explanation.shares[:EXPLAINED]:
             times = f" ({share.times} times)" if share.times > 1 else ""
