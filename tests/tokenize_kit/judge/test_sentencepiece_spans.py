@@ -1,4 +1,4 @@
-"""Places of SentencePiece's pieces out of its message, against a plain reading."""
+"""Positions of SentencePiece's pieces out of its message, against a plain reading."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.judge.candidate import piece_places
+from tokenize_kit.judge.candidate import piece_spans
 
 
 def _varint(value):
@@ -41,8 +41,8 @@ def test_any_pieces_are_read_whatever_stands_beside_them(text, pieces, late):
         inner += (_field(4, begin) if begin else b"") + _field(5, end)
         message += _field(2, inner)
     message += _field(3, 0.5) + (_field(1, text) if late else b"")
-    found = piece_places(np.frombuffer(message, np.uint8))
-    assert found.tolist() == [[begin, end] for _, begin, end in pieces]
+    spans = piece_spans(np.frombuffer(message, np.uint8))
+    assert spans.tolist() == [[begin, end] for _, begin, end in pieces]
 
 
 @settings(max_examples=300, deadline=None)
@@ -52,11 +52,11 @@ def test_any_pieces_are_read_whatever_stands_beside_them(text, pieces, late):
     )
 )
 def test_no_bytes_make_it_read_beyond_them(message):
-    found = piece_places(np.frombuffer(message, np.uint8))
-    assert found.shape[1] == 2 and len(found) <= len(message) // 2 + 1
+    spans = piece_spans(np.frombuffer(message, np.uint8))
+    assert spans.shape[1] == 2 and len(spans) <= len(message) // 2 + 1
 
 
 @pytest.mark.parametrize("cut", [1, 3, 9], ids=lambda n: f"{n}-bytes-less")
 def test_a_message_that_ends_early_is_told(cut):
     message = _field(2, _field(1, b"abc") + _field(4, 300) + _field(5, 303))
-    assert piece_places(np.frombuffer(message[:-cut], np.uint8))[-1].tolist() == [-1, -1]
+    assert piece_spans(np.frombuffer(message[:-cut], np.uint8))[-1].tolist() == [-1, -1]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tokenize_kit.encode.spm_models import trained
+from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.bpe import learn_character_tokens
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, as_float32, as_stored, write_tensors
@@ -74,17 +74,17 @@ def names_of(form):
 def units_of(form, ids, known):
     """The texts of ids, and of bytes that are a known character (none: any), that character."""
     names = names_of(form)
-    found, waiting = [], []
+    units, waiting = [], []
     for text in [*(names[number] for number in ids), None]:
         if text is not None and form.byte_fallback and BYTE.fullmatch(text):
             waiting.append(text)
             continue
         for letter in bytes(int(byte[3:5], 16) for byte in waiting).decode():
             spelled = [f"<0x{byte:02X}>" for byte in letter.encode()]
-            found += [letter] if known is None or letter in known else spelled
+            units += [letter] if known is None or letter in known else spelled
         waiting = []
-        found += [] if text is None else [text]
-    return found
+        units += [] if text is None else [text]
+    return units
 
 
 def test_old_ids_stay_and_new_tokens_shorten_text(old, extended):
@@ -215,8 +215,8 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(old, tmp_path):
     file = tmp_path / "model.safetensors"
     write_tensors(file, {"model.embed_tokens.weight": (as_stored(rows, "F32"), "F32")})
     extend(old, [pack_texts(NEW)], tmp_path / "out", 5, embeddings=file)
-    found = Checkpoint(tmp_path / "out" / "embeddings.safetensors")
-    table = as_float32(found.matrix("model.embed_tokens.weight"))
+    checkpoint = Checkpoint(tmp_path / "out" / "embeddings.safetensors")
+    table = as_float32(checkpoint.matrix("model.embed_tokens.weight"))
     _, _, parts = learn_character_tokens(opened.form, opened.words(), NEW, 5)
     assert np.array_equal(table[:size], rows)
     assert np.allclose(table[size:], [rows[own].mean(axis=0) for own in parts])

@@ -44,21 +44,21 @@ def test_a_smaller_vocabulary_is_what_was_learned_first(texts, vocab):
 
 
 def test_tokens_are_those_of_a_tokenizer_trained_alone(texts):
-    found = study(texts, [600, 300], width=64)
-    assert [row["vocab"] for row in found["rows"]] == [300, 600]
-    assert found["learned_from"] + found["measured_on"] == len(texts)
-    assert found["rows"][1]["embedding_parameters"] == 600 * 64
+    result = study(texts, [600, 300], width=64)
+    assert [row["vocab"] for row in result["rows"]] == [300, 600]
+    assert result["learned_from"] + result["measured_on"] == len(texts)
+    assert result["rows"][1]["embedding_parameters"] == 600 * 64
     again = study(texts, [300])
-    assert again["rows"][0]["tokens"] == found["rows"][0]["tokens"]
+    assert again["rows"][0]["tokens"] == result["rows"][0]["tokens"]
     assert again["beyond"] is True
 
 
 def test_recommended_is_the_last_size_that_every_step_to_it_was_worth(texts):
     sizes = [280, 400, 560, 800, 1100]
-    found = study(texts, sizes, worth=0.0)
-    saved = [row["saved"] for row in found["rows"]]
+    result = study(texts, sizes, worth=0.0)
+    saved = [row["saved"] for row in result["rows"]]
     assert saved[0] is None and all(s > 0 for s in saved[1:])
-    before, row = found["rows"][:2]
+    before, row = result["rows"][:2]
     fewer = row["tokens"] / before["tokens"]
     assert (1 - saved[1]) ** math.log2(400 / 280) == pytest.approx(fewer)
     for k in range(1, len(sizes)):
@@ -69,9 +69,9 @@ def test_recommended_is_the_last_size_that_every_step_to_it_was_worth(texts):
 
 def test_a_corpus_that_has_no_more_ends_the_study():
     texts = [f"word{k % 97} again" for k in range(200)]
-    found = study(texts, [300, 5000, 9000])
-    assert [row["asked"] for row in found["rows"]][-1] < 9000
-    assert found["rows"][-1]["vocab"] < found["rows"][-1]["asked"]
+    result = study(texts, [300, 5000, 9000])
+    assert [row["asked"] for row in result["rows"]][-1] < 9000
+    assert result["rows"][-1]["vocab"] < result["rows"][-1]["asked"]
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_pieces_are_those_of_the_library(raw):
         BYTE: library.is_byte,
     }
     for kind, is_it in asked.items():
-        found = [k for k, piece in enumerate(model.pieces) if piece.kind == kind]
-        assert found == [k for k in range(len(library)) if is_it(k)]
+        ids = [k for k, piece in enumerate(model.pieces) if piece.kind == kind]
+        assert ids == [k for k in range(len(library)) if is_it(k)]
     assert [p.text for p in model.pieces if p.kind == USER_DEFINED] == ["<x>"]
     assert (model.kind, model.byte_fallback, model.add_dummy_prefix) == (1, True, True)
     assert (model.remove_extra_whitespaces, len(model.charsmap) > 1000) == (False, True)

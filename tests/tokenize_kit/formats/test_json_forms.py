@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
 from tokenizers.pre_tokenizers import Metaspace, Sequence, Split, Whitespace, WhitespaceSplit
 
-from tests.tokenize_kit.encode.spm_models import HARD, LINES, ODD, encoded, trained
+from tests.tokenize_kit.sentencepiece_models import HARD, LINES, ODD, encoded, trained
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.odd_rows import find_odd
@@ -189,7 +189,7 @@ def _bytes_missing():
 
 
 @pytest.mark.parametrize(
-    "build, said",
+    "build, message",
     [
         (
             _with(llama, pre_tokenizer=Whitespace()),
@@ -201,9 +201,9 @@ def _bytes_missing():
     ],
     ids=["pre-tokeniser", "normaliser", "bytes", "no-words"],
 )
-def test_other_forms_go_to_the_library_and_are_named(build, said):
+def test_other_forms_go_to_the_library_and_are_named(build, message):
     tokenizer = build()
     encoder = Encoder(tokenizer)
-    assert said in (encoder.reason or "")
+    assert message in (encoder.reason or "")
     texts = ["a the cat", "", "ab"]
     assert encoded(encoder, texts) == by_library(tokenizer, texts)
