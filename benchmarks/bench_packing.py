@@ -107,7 +107,8 @@ def main() -> int:
         packed = figures(name, packing, length, options.context)
         print(
             f"{name}: {packed.documents:,} documents, {packed.tokens:,} tokens,"
-            f" {packed.rows:,} rows in {seconds:.1f} s; peak {(peak() - before) / 2**20:.0f} MiB more; used"
+            f" {packed.rows:,} rows in {seconds:.1f} s;"
+            f" peak {(peak() - before) / 2**20:.0f} MiB more; used"
             f" {100 * packed.used:.2f} %, split {packed.split:,}, padded {packed.padded:,}"
         )
         del packing
