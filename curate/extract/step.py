@@ -187,20 +187,32 @@ class Extract(Step):
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them
 
-    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = "blocks"
+    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
+        "blocks",
+        description="The extractor: blocks is llmcurate's own; resiliparse has the settings of DCLM"
+        " (Li et al. 2024, section 4.2); trafilatura and justext need their libraries; text keeps"
+        " all visible text of a page.",
+    )
     format: Literal["text", "markdown"] = Field(
-        "text", description="of blocks: plain text, or Markdown's headings, tables, quotes and code"
+        "text",
+        description="The format that blocks writes: plain text, or Markdown with headings, tables,"
+        " quotes and code.",
     )
     favor: Literal["balanced", "precision", "recall"] = Field(
-        "balanced", description="of trafilatura"
+        "balanced",
+        description="The choice of trafilatura in doubt: precision drops a passage, recall keeps"
+        " it, balanced does neither.",
     )
     stop_words: str = Field(
-        "all", description="of justext: a language by its English name, such as English, or all"
+        "all",
+        description="The language of justext's stop words by its English name, such as English, or"
+        " all of them.",
     )
     max_html_bytes: int = Field(
         5 << 20,
         ge=1,
-        description="larger pages are dropped: parsed, they take many times their size in memory",
+        description="Pages of more bytes are dropped, since a parsed page takes many times its size"
+        " in memory.",
     )
 
     def identity(self) -> dict[str, Any]:

@@ -179,10 +179,12 @@ class Stages:
         )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 
-    def indexes(self) -> list[indexes.Made]:
+    def indexes(self) -> list[indexes.IndexedStep]:
         """What the plan's dedups leave for later runs to compare with."""
         return [
-            indexes.Made(stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage))
+            indexes.IndexedStep(
+                stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage)
+            )
             for stage in self.plan.stages
             if stage.sketch is not None
         ]

@@ -136,19 +136,42 @@ class Language(Step):
     version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits
 
     model: str | None = Field(
-        None, description="path, lid.176.ftz or lid.176.bin; none: LLMCURATE_LID_MODEL, lid.176.ftz"
+        None,
+        description="The fastText model: a path, lid.176.ftz or lid.176.bin, which are fetched;"
+        " none: the path in LLMCURATE_LID_MODEL, else lid.176.ftz.",
     )
-    model_sha256: str | None = Field(None, description="what the model's file must be; none: any")
-    keep: tuple[str, ...] = Field((), description="labels or ISO 639 codes; none: all")
+    model_sha256: str | None = Field(
+        None, description="The sha256 that the model's file must have; none: any."
+    )
+    keep: tuple[str, ...] = Field(
+        (),
+        description="Labels of the model or ISO 639 codes: documents in other languages are"
+        " dropped; none: no language is.",
+    )
     threshold: float | None = Field(
-        None, ge=0, le=1, description="least score; none: 0.65 where keep is given"
+        None,
+        ge=0,
+        le=1,
+        description="Documents with a lower score are dropped; none: 0.65 where keep is given"
+        " (Penedo et al. 2023 and 2024), else no limit.",
     )
-    max_chars: int = Field(0, ge=0, description="characters that are looked at; 0: all")
+    max_chars: int = Field(
+        0, ge=0, description="The characters of a document that the model reads; 0: all."
+    )
     min_chars: int = Field(
-        0, ge=0, description="shorter documents are labelled, but not dropped; 0: all are judged"
+        0,
+        ge=0,
+        description="Documents of fewer characters are labelled and never dropped; 0: all are"
+        " judged.",
     )
-    lines: bool = Field(False, description="label each line too; adds columns, drops nothing")
-    line_chars: int = Field(20, ge=0, description="shorter lines do not count; 0: all do")
+    lines: bool = Field(
+        False,
+        description="Each line is labelled too, which adds the columns line_score, switched and"
+        " shares (Abadji et al. 2022, section 3.2) and drops nothing.",
+    )
+    line_chars: int = Field(
+        20, ge=0, description="Lines of fewer characters do not count in these columns; 0: all do."
+    )
     _model: Model | None = PrivateAttr(default=None)
 
     @field_validator("keep", mode="before")
