@@ -35,9 +35,9 @@ class Removal(CorpusStep):
 
     def identity(self) -> dict[str, Any]:
         """Without the guard, which decides nothing."""
-        found = super().identity()
-        del found["settings"]["max_removal"]
-        return found
+        identity = super().identity()
+        del identity["settings"]["max_removal"]
+        return identity
 
 
 class DedupStep(Removal):
@@ -92,30 +92,30 @@ class DedupStep(Removal):
         """The indexes of `against`, in order; UsageError where one cannot be used. Read once: a
         refresh may have one for every day, and a plan asks for them again and again."""
         if self._earlier is None:
-            self._earlier = self._found()
+            self._earlier = self._open_indexes()
         return self._earlier
 
-    def _found(self) -> list[indexes.Index]:
-        found = [indexes.find(given, self) for given in self.against]
-        names = [index.name for index in found]
+    def _open_indexes(self) -> list[indexes.Index]:
+        found_indexes = [indexes.find(name, self) for name in self.against]
+        names = [index.name for index in found_indexes]
         if len(set(names)) < len(names):
             raise indexes.twice(self.label, next(n for n in names if names.count(n) > 1))
-        return found
+        return found_indexes
 
     def identity(self) -> dict[str, Any]:
         """Of `against`, names and contents instead of paths."""
-        found = super().identity()
-        del found["settings"]["against"]
+        identity = super().identity()
+        del identity["settings"]["against"]
         if self.against:
-            found["settings"]["survivor"] = self.survivor
-            found["against"] = [[index.name, index.digest] for index in self.earlier()]
-        return found
+            identity["settings"]["survivor"] = self.survivor
+            identity["against"] = [[index.name, index.digest] for index in self.earlier()]
+        return identity
 
     def sketch_identity(self) -> dict[str, Any]:
-        found = self.identity()
-        settings = {k: v for k, v in found["settings"].items() if k not in self.free}
+        identity = self.identity()
+        settings = {k: v for k, v in identity["settings"].items() if k not in self.free}
         settings["survivor"] = survivors.sketched(self.survivor)
-        return {k: v for k, v in found.items() if k != "against"} | {"settings": settings}
+        return {k: v for k, v in identity.items() if k != "against"} | {"settings": settings}
 
 
 def dropped(
@@ -131,8 +131,8 @@ def dropped(
     mask[at] = True
     similarity[at] = gone["similarity"].to_numpy()
     others = gone["partner_id"].to_pylist()
-    known = "partner_corpus" in gone.column_names  # only decisions against earlier corpora
-    corpora = gone["partner_corpus"].to_pylist() if known else [None] * len(others)
+    with_corpora = "partner_corpus" in gone.column_names  # only decisions against earlier corpora
+    corpora = gone["partner_corpus"].to_pylist() if with_corpora else [None] * len(others)
     for row, other, corpus in zip(at.tolist(), others, corpora, strict=True):
         partner[row] = f"{other} in {corpus}" if corpus else other
     return mask, similarity, partner

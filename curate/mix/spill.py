@@ -353,8 +353,8 @@ class Spill:
     def rows(self, part: int) -> Held | None:
         """The rows of a part, in the order in which they were added; None: there are none. They
         hold until this thread asks for another part."""
-        found = self._stretches.get(part)
-        return self._file.read(found) if found else None
+        stretches = self._stretches.get(part)
+        return self._file.read(stretches) if stretches else None
 
     def empty(self) -> pa.Table:
         """No rows, with the columns of those that were added."""

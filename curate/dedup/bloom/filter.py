@@ -52,9 +52,9 @@ def _full(keys: np.ndarray, probes: int) -> np.ndarray:
     """The chance that all probes of an absent key hit set bits of a block with `keys` keys."""
     # Mean and variance of the share of set bits after `throws` throws at BLOCK_BITS bits.
     throws = keys * float(probes)
-    one, two = 1 - 1 / BLOCK_BITS, 1 - 2 / BLOCK_BITS
-    empty = one**throws
-    both = two**throws
+    miss, miss_both = 1 - 1 / BLOCK_BITS, 1 - 2 / BLOCK_BITS
+    empty = miss**throws
+    both = miss_both**throws
     variance = empty / BLOCK_BITS + both * (1 - 1 / BLOCK_BITS) - empty**2
     share = 1 - empty
     spread = np.divide(variance, share**2, out=np.zeros_like(share), where=share > 0)
@@ -149,18 +149,18 @@ def read_header(path: Path) -> Header:
     if len(text) != length or xxhash.xxh3_64_intdigest(text) != digest:
         raise UsageError(f"{path}: the header of this Bloom filter is damaged; make it again")
     try:
-        found = Header.model_validate_json(text)
+        header = Header.model_validate_json(text)
     except ValidationError as error:
         where = ".".join(str(p) for p in error.errors()[0]["loc"])
         raise UsageError(
             f"{path} is a Bloom filter of another version of llmcurate ({where}); make it again"
         ) from None
-    want = HEADER + BLOCK_BYTES * sum(s.blocks for s in found.slices)
+    want = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
     if size != want:
         raise UsageError(
             f"{path}: this Bloom filter has {size:,} bytes instead of {want:,}; make it again"
         )
-    return found
+    return header
 
 
 class BloomFilter:
@@ -338,9 +338,9 @@ def grown_from(paths: list[Path]) -> list[Path]:
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
     seen: set[str] = set()
-    found = []
+    outermost = []
     for path, header in zip(paths, headers, strict=True):
         if header.checksum not in inside and header.checksum not in seen:
-            found.append(path)
+            outermost.append(path)
         seen.add(header.checksum)
-    return found
+    return outermost

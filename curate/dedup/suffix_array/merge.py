@@ -46,7 +46,7 @@ def _place(places, bases, next_, s):
 @njit(nogil=True)
 def _before(data, places, bases, next_, s, t, window, width, chars):
     """Whether order s comes before order t, by their heads' windows, then by number."""
-    found = order_of(
+    order = order_of(
         data,
         _place(places, bases, next_, s),
         _place(places, bases, next_, t),
@@ -54,7 +54,7 @@ def _before(data, places, bases, next_, s, t, window, width, chars):
         width,
         chars,
     )
-    return found < 0 or (found == 0 and s < t)
+    return order < 0 or (order == 0 and s < t)
 
 
 @njit(nogil=True)
@@ -233,16 +233,16 @@ def find_passages(
         )
         yield from passages(windows, text.values, regions, of.window, of.chars)
         return
-    told = {**of.dump(), "to": str(orders.folder), "size": size}
+    settings = {**of.dump(), "to": str(orders.folder), "size": size}
     merges = [
-        {"part": part, "begins": begins, "ends": ends, "bases": orders.bases, **told}
+        {"part": part, "begins": begins, "ends": ends, "bases": orders.bases, **settings}
         | {"all": all_, "own": own}
         for part, (begins, ends) in enumerate(pairwise(cuts))
     ]
     # What an earlier try of the same merge left is whole.
     missing = [t for t in merges if not all(p.exists() for p in window_files(orders.folder, t))]
     run_tasks(run, f"{__name__}:merge_windows", missing)
-    joins = [{"part": part, "merges": len(merges), **told} for part in range(len(ranges) - 1)]
+    joins = [{"part": part, "merges": len(merges), **settings} for part in range(len(ranges) - 1)]
     missing = [t for t in joins if not passage_file(orders.folder, t).exists()]
     run_tasks(run, f"{__name__}:join_windows", missing)
     for task in joins:
@@ -330,7 +330,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
     scratch = folder / f"{TEMPORARY}{os.getpid()}-held-{task['part']}"
     held = orders.part(begins, ends, scratch)
     counts = [end - begin for begin, end in zip(begins, ends, strict=True)]
-    found = repeated(
+    windows = repeated(
         text, held, orders.bases, counts, of.window, of.chars, task["all"], task["own"]
     )
     blocks = [np.zeros((0, len(starts)), np.int64)]
@@ -338,7 +338,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
     pairs_path, blocks_path = window_files(folder, task)
     try:
         with replacing(pairs_path) as aside, aside.open("wb") as file:
-            for place, first in found:
+            for place, first in windows:
                 # Numbers of 16 bits are sorted by counting.
                 few = np.uint16 if len(starts) < 1 << 16 else np.int64
                 number = np.searchsorted(starts, place, side="right").astype(few)
@@ -373,15 +373,15 @@ def join_windows(task: Task) -> dict[str, Any]:
 
     def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for base in range(begin, end, most):
-            found = np.full(min(most, end - base), -1, np.int64)
+            first_of = np.full(min(most, end - base), -1, np.int64)
             for merge in range(task["merges"]):
                 for pairs in _pairs(folder, merge, part):
-                    mine = pairs[:, 0] - base
+                    offsets = pairs[:, 0] - base
                     if end - begin > most:
-                        keep = (mine >= 0) & (mine < len(found))
-                        mine, pairs = mine[keep], pairs[keep]
-                    found[mine] = pairs[:, 1]
-            yield base, found
+                        keep = (offsets >= 0) & (offsets < len(first_of))
+                        offsets, pairs = offsets[keep], pairs[keep]
+                    first_of[offsets] = pairs[:, 1]
+            yield base, first_of
 
     parts = list(join(pieces(), of.text().values, regions, of.window, of.chars))
     columns = [np.concatenate([vars(p)[name] for p in parts] or [np.empty(0, np.int64)])

@@ -182,7 +182,7 @@ class DedupSuffixArray(DedupStep):
         return self.threshold or THRESHOLD[self.of]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What is looked for, for people."""
         return f"passages of {self.window} {self.of} or more"
 
@@ -192,15 +192,15 @@ class DedupSuffixArray(DedupStep):
         return self.memory_mib << 20
 
     def identity(self) -> dict[str, Any]:
-        found = super().identity()
-        del found["settings"]["memory_mib"]  # decides nothing
-        return found
+        identity = super().identity()
+        del identity["settings"]["memory_mib"]  # decides nothing
+        return identity
 
     def sketch_identity(self) -> dict[str, Any]:
         """The texts and their tokens: what is looked for in them is for `resolve`."""
-        found = super().sketch_identity()
-        survivor = found["settings"]["survivor"]
-        return found | {"settings": {"survivor": survivor, "tokens": self.tokenizer is not None}}
+        identity = super().sketch_identity()
+        survivor = identity["settings"]["survivor"]
+        return identity | {"settings": {"survivor": survivor, "tokens": self.tokenizer is not None}}
 
     def resources(self) -> list[str]:
         return [str(self._tokenizer_file())] if self.tokenizer else []
