@@ -62,7 +62,7 @@ def write_rows_files(task: Task) -> dict[str, list[str]]:
     source = Picked.load(task)
     return {
         "reads": source.reads(),
-        "writes": [str(source.folder / _rows_name(picked))],
+        "writes": [str(source.folder / _rows_name(source))],
     }
 
 
@@ -78,7 +78,7 @@ def write_rows(task: Task) -> dict[str, Any]:
     schema = source.schema(columns).append(pa.field("c", pa.uint32()))
     c = source.before
     with (
-        replacing(source.folder / _rows_name(picked)) as aside,
+        replacing(source.folder / _rows_name(source)) as aside,
         pq.ParquetWriter(aside, schema, compression="lz4") as writer,
     ):
         for batch in source.batches(columns):
