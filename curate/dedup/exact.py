@@ -89,7 +89,7 @@ class DedupExact(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `exact:text` or `exact:url`."""
+        """The name of this step in decisions: `exact:text` or `exact:url`."""
         return f"exact:{self.key}"
 
     @classmethod
@@ -98,8 +98,8 @@ class DedupExact(DedupStep):
         return settings.get("key") == "url" and settings.get("survivor") == "newest"
 
     def _texts(self, docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What is hashed of each row, as (data: uint8[bytes], offsets: int64[rows + 1], absent:
-        bool[rows], the rows that match no other)."""
+        """The bytes of each row that are hashed, as (data: uint8[bytes], offsets: int64[rows + 1],
+        absent: bool[rows], the rows that match no other)."""
         normal = self.key == "url" if self.normalize is None else self.normalize
         if self.key == "text" and not normal:
             data, offsets = docs.buffers()
@@ -141,7 +141,8 @@ SLICE_MEMORY = "512MB"
 
 
 def members_query(source: str, survivor: str) -> str:
-    """Which rows of `source` share their key: part, n, id, key, rank (1: stays), kept_id."""
+    """SQL of the rows of `source` that share their key: part, n, id, key, rank (1: stays),
+    kept_id."""
     order = survivors.preference(survivor)
     return f"""
         WITH shared AS (
@@ -215,7 +216,7 @@ def member_files(folder: Path, count: int) -> list[Path]:
 
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `write_rows` reads and writes."""
+    """The files that `write_rows` reads and writes."""
     candidates = _picked(task)
     written = row_files(candidates.folder, candidates.group.part + 1)[-1]
     return {"reads": candidates.reads(), "writes": [str(written)]}
@@ -251,7 +252,7 @@ def write_rows(task: Task) -> dict[str, Any]:
 
 
 def write_members_files(task: Task) -> dict[str, list[str]]:
-    """What `write_members` reads (a record batch of each) and writes."""
+    """The files that `write_members` reads (a record batch of each) and writes."""
     reads = row_files(Path(task["rows"]), task["groups"])
     written = member_files(Path(task["folder"]), task["part"] + 1)[-1]
     return {"reads": [str(path) for path in reads], "writes": [str(written)]}

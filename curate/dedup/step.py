@@ -1,4 +1,4 @@
-"""What every dedup is: a CorpusStep that keeps one of each set of copies and says which."""
+"""The base of all dedup steps: settings, guard, earlier corpora and the way of dropping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from curate.steps.contracts import CorpusStep
 
 
 class Removal(CorpusStep):
-    """What removes documents, or passages, for others that exist, under a guard."""
+    """A step that removes documents or passages because of others, under a guard."""
 
     max_removal: float = Field(
         0.9,
@@ -30,7 +30,7 @@ class Removal(CorpusStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step."""
+        """The name of this step in decisions."""
         raise NotImplementedError
 
     def identity(self) -> dict[str, Any]:

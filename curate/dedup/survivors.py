@@ -1,4 +1,4 @@
-"""Which copy stays: survivor policies as the SQL order in which copies are preferred.
+"""Survivor policies: the SQL order in which copies are preferred; the first one stays.
 
 `longest`, `newest`, `c4`, `best:<column>` and `prefer-source:<list>` do not depend on input order
 (ties by id); `first` follows the order of the inputs as given. `c4` prefers the least md5 of the

@@ -1,4 +1,4 @@
-"""From sizes and settings to amounts: how much of each group, and of each of its strata.
+"""Design of a mix: the amount of each group and of each of its strata, from sizes and settings.
 
 A group is what weights are given to: a source, or a value of the column `by`. A stratum is a part
 of a group with its own number of epochs: a bucket of scores. Sizes are whole numbers of one unit.
@@ -48,12 +48,10 @@ def preset_weights(preset: str) -> dict[str, Fraction]:
     return {name: Fraction(row.percent) for name, row in PRESETS[preset].items()}
 
 
-# Shares of sources as exact numbers: weights between bounds, and whole quotas out of them.
-#
-# All of it is in fractions, and ties go by name: no order of arrival and no rounding of sums
-# decides. train/data/mixing.py halves a list to know, without state, what the first n rows of a
-# run hold; here the whole is known, so the largest remainders get what rounding down leaves
-# (Hamilton's way, every quota within 1 of its share, for any number of sources).
+# All shares are fractions, and ties go by name: no order of arrival and no rounding of sums
+# decides. train/data/mixing.py halves a list to know, without state, what the first n rows of a run
+# hold; here the whole is known, so the largest remainders get what rounding down leaves (Hamilton's
+# way, every quota within 1 of its share, for any number of sources).
 
 Exact = Mapping[str, Fraction]
 Whole = Mapping[str, int]
@@ -131,9 +129,10 @@ Key = tuple[str, int]  # group, bucket of scores
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for. weights: a policy, a preset or numbers by group; total: of the unit, None:
-    as much as there is; amounts, epochs: of a group, in place of weights; floors, caps: shares of
-    the mix; buckets: epochs of each bucket of scores before all are scaled, None: no buckets."""
+    """The settings of a mix. weights: a policy, a preset or numbers by group; total: of the unit,
+    None: as much as there is; amounts, epochs: of a group, in place of weights; floors, caps:
+    shares of the mix; buckets: epochs of each bucket of scores before all are scaled, None: no
+    buckets."""
 
     weights: str | Mapping[str, float] = "proportional"
     alpha: float = 0.3

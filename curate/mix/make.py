@@ -244,7 +244,7 @@ def _warnings(record: dict[str, Any]) -> list[str]:
 
 
 def _tally(sources: list[Source]) -> dict[str, Any]:
-    """What the readers of all sources met, as one."""
+    """The tallies of all sources, added up."""
     tally: dict[str, Any] = {}
     for name in ("read", "kept", "rejected", "corrupt", "bytes_in", "bytes_out"):
         tally[name] = sum(source.tally.get(name, 0) for source in sources)

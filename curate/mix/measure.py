@@ -1,4 +1,4 @@
-"""What there is to mix: the sources read once, sizes by stratum, and a small row a document.
+"""Measuring the sources of a mix: one reading gives sizes by stratum and a small row a document.
 
 The rows (stratum, key, size, bytes, hash of the text) lie in a parquet file, so that choosing
 documents and counting copies need no memory of the corpus. The documents themselves go to disk as

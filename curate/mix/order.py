@@ -1,4 +1,6 @@
-"""Which copies of each document a mix takes, and the position of each: by seed, source and id.
+"""Order of a mix: the copies that it takes of each document, and their positions.
+
+Both are pure functions of seed, source and id.
 
 An epoch of a source is all of its documents once. Its key in an epoch orders it there: the first
 four bits are the same in every epoch, the others are drawn anew. So an epoch is complete before the
@@ -74,7 +76,7 @@ class Chosen:
 
 
 class Taking:
-    """Which rows are in an epoch. Keep one for a reading of all documents, in their order."""
+    """The rows that are in an epoch. Keep one for a reading of all documents, in their order."""
 
     def __init__(self, chosen: Chosen) -> None:
         self.chosen, self._left = chosen, chosen.ties.copy()

@@ -1,4 +1,4 @@
-"""What a document counts: its tokens, bytes, or one.
+"""Sizes of documents in the unit of the mix: tokens, bytes, or one each.
 
 Tokens are counted by a tokenizer, or taken from token shards that it made of the source before;
 without one they are a quarter of the bytes, and tables say so.

@@ -45,7 +45,7 @@ def named(arguments: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def name_of(path: str) -> str:
-    """What an input is called: `wiki` for data/wiki.jsonl.zst, the folder's name for a folder."""
+    """The name of an input: `wiki` for data/wiki.jsonl.zst, the folder's name for a folder."""
     whole = path.rstrip("/").rpartition("/")[2] or path
     if "://" not in path and whole in (".", "..", path) and Path(path).is_dir():
         return Path(path).resolve().name or path
@@ -94,7 +94,7 @@ def _reading(source: Source, direct: Any) -> Callable[[], Batches]:
 
 
 def own_corpus(name: str, batches: Callable[..., Batches]) -> Source:
-    """What the steps of the same recipe kept, as a source."""
+    """The documents that the steps of the same recipe kept, as a source."""
     source = Source(name, lambda: iter(()))
 
     def read() -> Batches:

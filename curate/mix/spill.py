@@ -217,7 +217,7 @@ Piece = tuple[int, int]  # offset and size in a file
 
 @dataclass(frozen=True)
 class Stretch:
-    """Where rows that were added together lie."""
+    """The position on disk of rows that were added together."""
 
     text: Piece
     rest: Piece
@@ -304,8 +304,8 @@ class RowFile:
 
 
 class Copy:
-    """What sources held, for a second reading that decodes nothing: `add` in the order of reading,
-    `close`, then `runs`."""
+    """The documents of all sources, for a second reading that decodes nothing: `add` in the order
+    of reading, `close`, then `runs`."""
 
     def __init__(self, path: Path) -> None:
         self._file = RowFile(path)

@@ -269,7 +269,7 @@ class Mix(Product):
         return [path for source in self.opened() for path in source.files] if self.sources else []
 
     def request(self) -> Request:
-        """What these settings ask for."""
+        """The settings as `design` takes them."""
         return Request(
             weights=self.weights,
             alpha=self.alpha,

@@ -1,4 +1,4 @@
-"""Which part of the mix a document belongs to: its group, its bucket of scores, or none."""
+"""Strata of a mix: the group and the bucket of scores of each document, or none."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _line(row: dict[str, Any], name: str, wide: int, head: tuple[str, ...]) -> s
 
 
 def overlap_lines(mix: dict[str, Any]) -> list[str]:
-    """Which sources have texts in common, the largest overlaps first."""
+    """Lines on the sources that have texts in common, the largest overlaps first."""
     overlap = mix.get("overlap")
     if not overlap:
         return []

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from train.config import TrainConfig
 
 
-# Training in several processes: torchrun starts them, this one reports.
-
 LAST_LINES = 5  # of what the processes said, where they failed
 
 
@@ -86,7 +84,7 @@ def _failure(output: str, code: int) -> RunFailed:
 
 
 def _shards_digest(path: Path) -> str:
-    """What stands for shards in a stage's name: their manifest, or names and sizes of files; the
+    """The digest of shards in a stage's name: of their manifest, or names and sizes of files; the
     trainer looks at what is in these."""
     if (path / "manifest.json").is_file():
         return sha256(path / "manifest.json")
@@ -99,7 +97,7 @@ def _shards_digest(path: Path) -> str:
 
 
 def _weights_digest(folder: Path) -> str:
-    """What stands for a model in a stage's name: its files of weights."""
+    """The digest of a model in a stage's name: of its files of weights."""
     digests = []
     for file in sorted(folder.rglob("*.safetensors")):
         facts = file.stat()

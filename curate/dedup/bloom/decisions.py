@@ -159,7 +159,7 @@ def count_keys(sketches: Sketches) -> int:
 
 @dataclass
 class Tally:
-    """What the pass did."""
+    """Counts of the pass."""
 
     keys: int = 0
     documents: int = 0
@@ -279,7 +279,7 @@ def _curve(bloom: BloomFilter, rate: float, unit: str) -> dict[str, Any]:
 def report(
     bloom: BloomFilter, tally: Tally, before: int, unit: str, expected: int | None
 ) -> dict[str, Any]:
-    """Counts, notes and the curve for run.json. before: keys that earlier runs had inserted; what:
+    """Counts, notes and the curve for run.json. before: keys that earlier runs had inserted; unit:
     the filter's keys in a word, such as `n-grams`."""
     asked = bloom.rate
     rate, fill, new = bloom.measured_rate(), bloom.fill(), bloom.inserted - before

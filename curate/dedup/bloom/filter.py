@@ -26,13 +26,11 @@ from curate.dedup.bloom import kernel
 from curate.dedup.bloom.kernel import BLOCK_BITS, MOST_BLOCKS
 from curate.errors import UsageError
 
-# How large a blocked Bloom filter has to be for a wanted rate of false positives.
-#
-# The classical formula (1 - e^(-kn/m))^k holds for bits spread over the whole filter. In blocks
-# the number of keys a block holds varies, and full blocks answer wrongly more often than empty
-# ones do rightly, so the rate is a mean over the Poisson distribution of that number (Putze et
-# al. 2007, section 3). This file computes that mean and searches the size for which it is what
-# was asked.
+# The size of a blocked Bloom filter for a wanted rate of false positives: the classical formula (1
+# - e^(-kn/m))^k holds for bits spread over the whole filter. In blocks the number of keys a block
+# holds varies, and full blocks answer wrongly more often than empty ones do rightly, so the rate is
+# a mean over the Poisson distribution of that number (Putze et al. 2007, section 3). This file
+# computes that mean and searches the size for which it is what was asked.
 
 MOST_PROBES = 32
 
@@ -118,7 +116,7 @@ class Slice(BaseModel):
 
 
 class Header(BaseModel):
-    """What a filter's file says of itself. keys: what was hashed to 64 bits and how; rate: false
+    """The header of a filter's file. keys: what was hashed to 64 bits and how; rate: false
     positives asked for; parents: checksums of the filters that it grew from; checksum: xxh3-128 of
     the blocks."""
 
@@ -275,7 +273,7 @@ class BloomFilter:
         return hits.view(np.bool_)
 
     def count(self, keys: np.ndarray) -> int:
-        """How many of keys: uint64[n] seem to be in the filter."""
+        """Number of the keys: uint64[n] that seem to be in the filter."""
         return int(kernel.count_hits(self.words, self.slices, keys))
 
     def fill(self) -> float:

@@ -121,7 +121,7 @@ def insert_new(words, slices, keys, first, stop, hits):
 
 @njit(cache=True, nogil=True)
 def count_hits(words, slices, keys):
-    """How many of keys: uint64[n] are in the filter."""
+    """Number of the keys: uint64[n] that are in the filter."""
     count = np.int64(0)
     for k in range(len(keys)):
         count += contains(words, slices, keys[k])

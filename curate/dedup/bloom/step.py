@@ -123,7 +123,7 @@ class DedupBloom(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `bloom:` and the mode."""
+        """The name of this step in decisions: `bloom:` and the mode."""
         return f"bloom:{self.mode}"
 
     @property
@@ -141,7 +141,7 @@ class DedupBloom(DedupStep):
 
     @property
     def keys(self) -> str:
-        """What the filter's keys are; filters of others cannot be used."""
+        """The kind of the filter's keys; a filter of another kind cannot be used."""
         from curate.text.uax29 import UNICODE
 
         if self._dolma:

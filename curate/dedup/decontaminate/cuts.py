@@ -55,8 +55,8 @@ def cut_passages(
 
 
 def _spans(docs: Documents, cuts: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
-    """What goes of documents that stay. The first of cuts that touch is replaced by an empty line
-    where text stays on both sides."""
+    """The spans that are cut of documents that stay. The first of cuts that touch is replaced by an
+    empty line where text stays on both sides."""
     marked = docs.marked()
     cuts = [f for f in cuts if not marked[f[0]]]
     rows, start, end, rule = np.array(cuts, np.int64).reshape(-1, 4).T

@@ -1,4 +1,4 @@
-"""Where the windows of an evaluation set stand in documents, found in one pass over their units.
+"""Search for the windows of an evaluation set in documents, in one pass over their units.
 
 A unit is a word (its hash in the word table) or a letter or digit; a window is a run of units. One
 rolling hash over the shortest length asks a filter of a few bits a window; what passes is looked up

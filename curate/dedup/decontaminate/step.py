@@ -162,7 +162,7 @@ class Decontaminate(Removal):
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `decontaminate:13-gram`."""
+        """The name of this step in decisions: `decontaminate:13-gram`."""
         return f"{self.name}:{self.mode}"
 
     def leaves(self) -> list[str]:

@@ -42,8 +42,9 @@ _BLOCK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Cutting:
-    """How items become windows. mode: as above; ngram: words a window of `overlap`; shortest:
-    units of the shortest item; samples: windows an item, null for all; seed: for samples."""
+    """The way in which items become windows. mode: as above; ngram: words a window of `overlap`;
+    shortest: units of the shortest item; samples: windows an item, null for all; seed: for
+    samples."""
 
     mode: str
     ngram: int
@@ -60,8 +61,9 @@ class Cutting:
 
 @dataclass(frozen=True)
 class Search:
-    """What finds windows in documents. table: what the kernels take (bits, begins, lengths, keys,
-    shift, least); most: units of the longest window; by_character: as the cutting has it."""
+    """The table that finds windows in documents. table: arguments of the kernels (bits, begins,
+    lengths, keys, shift, least); most: units of the longest window; by_character: as the cutting
+    has it."""
 
     table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]
     most: int
@@ -239,7 +241,7 @@ def _numbered(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _table(
     begin: np.ndarray, length: np.ndarray, keys: np.ndarray, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]:
-    """What the kernels search with."""
+    """The arguments that the kernels search with."""
     begins, where = _numbered(begin)
     lengths = kernel.length_bits(where, length - least, len(begins))
     wanted = max(64, _BITS_A_WINDOW * len(begins))

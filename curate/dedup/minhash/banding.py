@@ -1,4 +1,8 @@
-"""Bands and rows: published choices, and the S-curve that a choice makes."""
+"""Bands and rows: published choices, choices for a threshold, and the S-curve of a choice.
+
+Two documents of Jaccard similarity s share one band of r rows with probability s^r, and at least
+one of b bands with 1 - (1 - s^r)^b (Rajaraman and Ullman, Mining of Massive Datasets, 3.4).
+"""
 
 from __future__ import annotations
 
@@ -56,14 +60,12 @@ def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:
     }
 
 
-# Bands and rows from a target: a similarity, how surely it is found, how many hashes it may cost.
-#
-# Two questions, two answers. datasketch's: which bands and rows make the weighted sum of two
-# areas least, that under the S-curve below the threshold (false positives) and that above the
-# curve beyond it (false negatives; Zhu, MinHashLSH). And: which find a pair at the threshold with
-# a probability of at least `recall`, and of those the least false positives. Areas are integrals
-# over similarities, so all similarities count as equally frequent; in a corpus low ones are far
-# more frequent.
+# Bands and rows for a threshold are chosen in one of two ways. datasketch's makes the weighted sum
+# of two areas least: that under the S-curve below the threshold (false positives) and that above
+# the curve beyond it (false negatives; Zhu, MinHashLSH). The other takes, of all that find a pair
+# at the threshold with a probability of at least `recall`, the one with the least false positives.
+# Areas are integrals over similarities, so all similarities count as equally frequent; in a corpus
+# low ones are far more frequent.
 
 PERMUTATIONS = 128  # datasketch's default
 MOST_BANDS = 10_000  # bands that are thought of

@@ -58,7 +58,7 @@ def row_files(folder: Path, count: int) -> list[Path]:
 
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `write_rows` reads and writes."""
+    """The files that `write_rows` reads and writes."""
     source = Picked.load(task)
     return {
         "reads": source.reads(),

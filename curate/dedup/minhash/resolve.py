@@ -204,7 +204,7 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
 
 
 def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> list[str]:
-    """What the report says of how it was decided."""
+    """Sentences of the report on how the decisions were made."""
     bands, rows = step.banding
     chance = predicted(bands, rows, step.least)
     sentences = [

@@ -190,11 +190,11 @@ class DedupMinhash(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step."""
+        """The name of this step in decisions."""
         return "minhash"
 
     def comparable(self) -> dict[str, Any]:
-        """What sketches depend on, as it is in force: however bands and rows were chosen."""
+        """The settings that sketches depend on, with the bands and rows in force."""
         bands, rows = self.banding
         return {
             "bands": bands,
@@ -258,7 +258,7 @@ class DedupMinhash(DedupStep):
         )
 
     def shingling(self) -> dict[str, Any]:
-        """What `shingle_sets` needs, as JSON has it."""
+        """The arguments of `shingle_sets`, as JSON values."""
         return {"normalize": self.normalize, "unit": self._unit, "size": self._size}
 
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Which members of a bucket match, where sharing it is not enough: Jaccard similarity decides.
+"""Verification of candidate pairs by their Jaccard similarity.
 
 Exact, from sets of shingles, or estimated, from signatures of a few bits a permutation. A task
 compares the candidates of one part (parts.py), of which it reads what they are compared by and
@@ -41,10 +41,9 @@ from curate.disk.inside import remove
 from curate.text.buffers import as_large_string
 from kernel_cache import njit
 
-# What candidates are compared by, made out of sketches and cut by the part that compares them.
-#
-# Sets of shingles out of texts, or packed signatures as they are. A task is about a group of
-# sketch files; it holds some TEXTS texts, and a segment of what it writes.
+# The first tasks read a group of sketch files each and write, for every candidate, its set of
+# shingles or its packed signature, sorted into the part that compares it. A task holds about TEXTS
+# texts and one segment of its output.
 
 KIND = "compared"
 COLUMNS = 2  # of its rows: the place of a candidate, how many bytes it has
@@ -84,7 +83,7 @@ def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
 
 
 def shingle_group_files(task: Task) -> dict[str, list[str]]:
-    """What `shingle_group` reads (of places a range) and writes."""
+    """The files that `shingle_group` reads (of places a range) and writes."""
     return _files(task)
 
 
@@ -100,7 +99,7 @@ def shingle_group(task: Task) -> dict[str, Any]:
 
 
 def sign_group_files(task: Task) -> dict[str, list[str]]:
-    """What `sign_group` reads (of places a range) and writes."""
+    """The files that `sign_group` reads (of places a range) and writes."""
     return _files(task)
 
 
@@ -147,9 +146,9 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
 
 
 class Compared(NamedTuple):
-    """What documents are compared by. With bits: packed signatures of `values` values, that of k in
-    row extents[k, 0] of `packed`. Without: the shingles shingles[extents[k, 0]:][:extents[k, 1]],
-    sorted and distinct.
+    """The features by which documents are compared. With bits: packed signatures of `values`
+    values, that of k in row extents[k, 0] of `packed`. Without: the shingles shingles[extents[k,
+    0]:][:extents[k, 1]], sorted and distinct.
     """
 
     shingles: np.ndarray  # uint64
@@ -238,7 +237,7 @@ def match_file(folder: Path, part: int) -> Path:
 
 
 def match_part_files(task: Task) -> dict[str, list[str]]:
-    """What `match_part` reads (a slice of each) and writes."""
+    """The files that `match_part` reads (a slice of each) and writes."""
     reads = [path for files in _slices(task) for path in files]
     written = match_file(Path(task["folder"]), task["part"])
     return {"reads": [str(p) for p in reads], "writes": [str(written)]}
@@ -303,7 +302,8 @@ def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> Compared:
-    """What a part's candidates are compared by. rows: places in the corpus, bytes of each."""
+    """The features of a part's candidates. rows: the position of each in the corpus, and its
+    bytes."""
     extents = new_array((len(rows), 2), np.int64, scratch)
     width, total = (1 if task["bits"] else 8), 0
     for at in range(0, len(rows), CHUNK):
@@ -324,8 +324,8 @@ def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> 
 def write_matches(
     folder: Path, run: Run, ordered: Path, order: Path, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32; told: what
-    tasks are told beside their part."""
+    """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32;
+    settings: of every task, beside its part."""
     begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
     count = begins[-1]
     settings = {"ordered": str(ordered), "folder": str(folder), **settings}

@@ -1,4 +1,4 @@
-"""Which bytes go with the passages that are cut, and what the documents then hold."""
+"""Cuts of passages: the bytes that go with them, and the text that the documents then hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from curate.text.sentences import count_words_sentences
 from curate.text.unicode import space_bytes
 from kernel_cache import njit
 
-# Marks: one more than their places in passages.RULES.
+# Marks: one more than their positions in step.RULES.
 GLOBAL, LOCAL, SPACE = 1, 2, 3
 
 
@@ -70,7 +70,7 @@ def _is_blank(data, a, z):
 
 @njit(nogil=True)
 def _mark_lines(first, stop, start, end, gone, mark, base):
-    """What stays is the other lines, joined by newlines: a line goes with the newline before it,
+    """The other lines stay, joined by newlines: a line goes with the newline before it,
     and where no line before it stays, with the one behind it."""
     kept = False
     for k in range(first, stop):

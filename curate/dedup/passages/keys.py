@@ -223,7 +223,7 @@ def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
 
 
 def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
-    """What was packed: (values: dtype[passages, 2], rows: int64[documents + 1])."""
+    """The packed values: (values: dtype[passages, 2], rows: int64[documents + 1])."""
     width = np.dtype(dtype).itemsize * 2
     if len(column) == 0:
         return np.empty((0, 2), dtype), np.zeros(1, np.int64)

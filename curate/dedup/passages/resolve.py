@@ -1,4 +1,4 @@
-"""Which copies of each passage go: from the sketches of a corpus to decisions, by tasks.
+"""Dedup of passages from the sketches of a corpus to decisions, by tasks.
 
 keys -> shared -> rows -> owners -> pieces. Only hashes and positions are looked at. Passages that
 stand once leave at `shared`; a group of sketch files says of each key that is left how often it has
@@ -30,13 +30,9 @@ if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages
 
 
-# What is cut of each document of a group, from the answers to what the group said of its keys.
-
-# Which document keeps a passage: what all groups say of a slice of the keys, and the answer.
-#
-# A task of a slice has one row a group and key (with `keep: none` two). It answers each group in
-# the order of its keys, so that no key is sent back. Clusters are numbered in order of their
-# keys.
+# A task of a slice of the keys has one row a group and key (with `keep: none` two) and chooses the
+# document that keeps the passage. It answers each group in the order of its keys, so that no key is
+# sent back. Clusters are numbered in order of their keys.
 
 ANSWERS = pa.schema(
     [
@@ -55,7 +51,7 @@ def owner_files(folder: Path, count: int) -> list[Path]:
 
 
 def write_owners_files(task: Task) -> dict[str, list[str]]:
-    """What `write_owners` reads (a record batch of each) and writes."""
+    """The files that `write_owners` reads (a record batch of each) and writes."""
     reads = [str(p) for pair in row_files(Path(task["rows"]), task["groups"]) for p in pair]
     written = owner_files(Path(task["folder"]), task["part"] + 1)[-1]
     return {"reads": reads, "writes": [str(written)]}
@@ -116,7 +112,7 @@ DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 
 def write_pieces_files(task: Task) -> dict[str, list[str]]:
-    """What `write_pieces` reads (a record batch of each answer) and writes."""
+    """The files that `write_pieces` reads (a record batch of each answer) and writes."""
     group = Group.load(task)
     reads = [*group.reads(), *map(str, member_files(Path(task["rows"]), group.part))]
     reads += map(str, owner_files(Path(task["owners"]), len(task["clusters"])))

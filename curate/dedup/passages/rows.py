@@ -33,7 +33,7 @@ SORT_MEMORY = "512MB"
 
 @njit(cache=True, nogil=True)
 def preferred(order, low, high, place, copies, run_of, first, last, total):
-    """How many runs of equal keys there are; keys ascend in `order`: uint32[rows].
+    """The number of runs of equal keys; keys ascend in `order`: uint32[rows].
 
     low, high: uint64[rows]; place: uint64[rows], the least is preferred; copies: int64[rows] that a
     row stands for. Filled are run_of: uint32[rows], and by run first, last: uint32, its rows of
@@ -146,7 +146,7 @@ def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
 
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `write_rows` reads (of the shared ones a range of each file) and writes."""
+    """The files that `write_rows` reads (of the shared ones a range of each file) and writes."""
     group, folder = Group.load(task), Path(task["folder"])
     shared = shared_files(Path(task["shared"]), task["pieces"])
     reads = [*group.reads(), str(repeated_file(Path(task["keys"]), group.part))]

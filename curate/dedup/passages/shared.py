@@ -43,10 +43,10 @@ _ROWS = 10_000  # sketches that are read at once
 
 @njit(cache=True, nogil=True)
 def leave_repeats(keys, first, seen, places, repeated, keys_out, numbers_out):
-    """How many of a group's keys go on, into keys_out and numbers_out: those that are not among the
-    remembered ones. keys: uint64, of the passages from number `first` on; known, places: uint64 and
-    uint32[2^k], the last key and its number by low bits, NONE for none; repeated: uint8[passages],
-    set for both of equal keys."""
+    """The number of a group's keys that go on, into keys_out and numbers_out: those that are not
+    among the remembered ones. keys: uint64, of the passages from number `first` on; seen, places:
+    uint64 and uint32[2^k], the last key and its number by low bits, NONE for none; repeated:
+    uint8[passages], set for both of equal keys."""
     mask = np.uint64(len(seen) - 1)
     count = 0
     for i in range(len(keys)):
@@ -91,7 +91,7 @@ def part_passages(run: Run, folder: Path, groups: list[Group], about: int) -> di
 
 
 def write_keys_files(task: Task) -> dict[str, list[str]]:
-    """What `write_keys` reads and writes."""
+    """The files that `write_keys` reads and writes."""
     folder, group = Path(task["folder"]), Group.load(task)
     written = [*PairFiles.within(folder, group.part), repeated_file(folder, group.part)]
     return {"reads": [str(f.path) for f in group.files], "writes": [str(p) for p in written]}
@@ -144,7 +144,8 @@ def find_shared(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> di
 
 
 def write_shared_files(task: Task) -> dict[str, Any]:
-    """What `write_shared` reads and writes; parts: the ranges that it reads of large files."""
+    """The files that `write_shared` reads and writes; parts: the ranges that it reads of large
+    files."""
     read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
     written = shared_files(Path(task["folder"]), task["part"] + 1)[-1]
     return {

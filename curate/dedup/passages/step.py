@@ -98,14 +98,14 @@ class DedupPassages(DedupStep):
         return self
 
     def sketch_identity(self) -> dict[str, Any]:
-        """Which copies stay is for `resolve`, but where blank lines are copies too."""
+        """Without `keep`, which only `resolve` reads, but with whether blank lines are copies."""
         identity = super().sketch_identity()
         settings = {k: v for k, v in identity["settings"].items() if k != "keep"}
         return identity | {"settings": settings | {"blank": self._blank}}
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `passages:line` and so on."""
+        """The name of this step in decisions: `passages:line` and so on."""
         return f"passages:{self.unit}"
 
     @property
@@ -131,11 +131,11 @@ class DedupPassages(DedupStep):
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.passages.keys import packed, passages
 
-        rows = passages(docs, self.unit, self._span, self.hash, self._blank)
+        batch = passages(docs, self.unit, self._span, self.hash, self._blank)
         columns = {
-            "passages": np.diff(rows.rows),
-            "keys": packed(rows.keys, rows.rows),
-            "spans": packed(rows.spans, rows.rows),
+            "passages": np.diff(batch.rows),
+            "keys": packed(batch.keys, batch.rows),
+            "spans": packed(batch.spans, batch.rows),
         }
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 

@@ -1,6 +1,6 @@
 """Clusters and pairs as tasks: nearest centroids of ranges of rows, pairs of ranges of clusters.
 
-A task reads its rows from the mapped matrix. What it finds of a document does not depend on others
+A task reads its rows from the mapped matrix. The result for a document does not depend on others
 of the range, and of what several clusters say of one the order is total: the highest similarity,
 of equal ones the partner preferred most. It holds some 100 MB. What is one task is done here,
 without files.
@@ -38,7 +38,7 @@ class Matrix:
 
     @contextmanager
     def task_inputs(self, **arrays: np.ndarray) -> Iterator[dict[str, Any]]:
-        """What tasks are told: the matrix and a folder with these arrays."""
+        """The arguments of tasks: the matrix and a folder with these arrays."""
         with TemporaryDirectory(prefix=f"{TEMPORARY}tasks-", dir=self.path.parent) as folder:
             for name, array in arrays.items():
                 np.save(Path(folder, f"{name}.npy"), array)
@@ -55,7 +55,7 @@ def _input_files(task: Task, names: tuple[str, ...]) -> list[str]:
 
 
 def result_file(task: Task) -> Path:
-    """What a task found: arrays by name."""
+    """The file of a task's result: arrays by name."""
     return Path(task["folder"], f"found-{task['part']:05d}.npz")
 
 
@@ -90,7 +90,7 @@ def nearest_centroids(
 
 
 def label_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `label_rows` reads and writes."""
+    """The files that `label_rows` reads and writes."""
     reads = _input_files(task, ("centroids", "rows"))
     return {"reads": reads, "writes": [str(result_file(task))]}
 
@@ -142,7 +142,7 @@ def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
 
 
 def compare_clusters_files(task: Task) -> dict[str, list[str]]:
-    """What `compare_clusters` reads and writes."""
+    """The files that `compare_clusters` reads and writes."""
     reads = _input_files(task, ("members", "bounds", "rank"))
     return {"reads": reads, "writes": [str(result_file(task))]}
 

@@ -74,7 +74,8 @@ OVERSAMPLE, ITERATIONS = 10, 2
 
 @dataclass(frozen=True)
 class Basis:
-    """What turns hashed counts into vectors, the same for every document of a corpus.
+    """The weights and axes that turn hashed counts into vectors, the same for every document of a
+    corpus.
 
     idf: float32[features]; row: int32[features], the feature's row in `axes`, -1 for none;
     axes: float32[rows, dimensions]; mixed: float32[dimensions, residual], the residual's hash of
@@ -102,7 +103,7 @@ class Basis:
 
     @classmethod
     def load(cls, path: Path) -> Basis:
-        """What `save` wrote."""
+        """The object that `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             return cls(*(arrays[name] for name in ("idf", "row", "axes", "mixed")))
 

@@ -78,10 +78,8 @@ def counts_of(batch: pa.RecordBatch) -> Counts:
     return Counts((offsets - offsets[0]).astype(np.int64), *values)
 
 
-# Hashed embeddings as tasks, a group of sketch files each: what the basis is fitted to, then
-# rows.
-#
-# A row is made of its document alone and df are whole numbers, so that groups decide nothing.
+# A row is made of its document alone and document frequencies are whole numbers, so that the result
+# does not depend on how sketch files are grouped.
 
 GROUP = 50_000  # documents of a task: some 6 s, and 19 MB of rows of 192 dimensions
 
@@ -117,12 +115,13 @@ def frequencies(
 
 
 def counts_file(task: Task) -> Path:
-    """What a group adds: df: int64[features]; offsets, buckets, counts: of its sample."""
+    """The file of a group's counts: df: int64[features]; offsets, buckets, counts: of its
+    sample."""
     return Path(task["folder"], f"counts-{task['part']:05d}.npz")
 
 
 def count_group_files(task: Task) -> dict[str, list[str]]:
-    """What `count_group` reads and writes."""
+    """The files that `count_group` reads and writes."""
     return {"reads": Group.load(task).reads(), "writes": [str(counts_file(task))]}
 
 
@@ -164,7 +163,7 @@ def rows_file(task: Task) -> Path:
 
 
 def embed_group_files(task: Task) -> dict[str, list[str]]:
-    """What `embed_group` reads and writes."""
+    """The files that `embed_group` reads and writes."""
     reads = [*Group.load(task).reads(), task["basis"]]
     return {"reads": reads, "writes": [str(rows_file(task))]}
 
@@ -189,7 +188,7 @@ def _counts(group: Group) -> Iterator[Counts]:
 
 
 def _missing(tasks: list[Task], file: Callable[[Task], Path]) -> list[Task]:
-    """What an earlier try has not left: files are whole or absent."""
+    """The tasks whose files a killed run has not left: files are whole or absent."""
     return [task for task in tasks if not file(task).exists()]
 
 

@@ -1,4 +1,4 @@
-"""From embeddings to decisions: clusters, highest similarities, what goes, and the removal curve.
+"""Semantic dedup from embeddings to decisions: clusters, similarities and the removal curve.
 
 What does not depend on epsilon is kept in the step's folder: `basis.npz`, `embeddings.npy`,
 `centroids.npy` and `similarity.parquet`. Another epsilon starts from the last of them.
@@ -27,8 +27,6 @@ from curate.errors import UsageError
 if TYPE_CHECKING:
     from curate.dedup.semantic.step import DedupSemantic
 
-
-# How much goes over epsilon, from the highest similarities that a run has stored.
 
 SIMILARITY = "similarity.parquet"
 EPSILONS = np.round(np.geomspace(0.001, 0.5, 55), 5)
@@ -67,7 +65,7 @@ PROTOTYPICAL = "semantic:prototypical"
 
 @dataclass(frozen=True)
 class Nearest:
-    """What is known of each document, by its row in the matrix.
+    """The most similar preferred document of each, by its row in the matrix.
 
     similarity: float64, the highest cosine to a document preferred to it, 0 without one; partner:
     int64, that document or -1; own: bool, not of an earlier corpus.
@@ -262,7 +260,7 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any
 
 
 def _notes(step: DedupSemantic, folder: Path) -> list[str]:
-    """What the report says of how it was decided."""
+    """Sentences of the report on how the decisions were made."""
     sentences = []
     if step.hashed:
         sentences.append(

@@ -129,7 +129,7 @@ class DedupSemantic(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step; prototypes are `semantic:prototypical`."""
+        """The name of this step in decisions; prototypes are `semantic:prototypical`."""
         return "semantic"
 
     @property

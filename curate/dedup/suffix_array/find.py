@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     from curate.dedup.suffix_array.step import DedupSuffixArray
 
 
-# Which windows can stand more than once: a sieve before any suffix is sorted.
-#
-# A window of L symbols is represented by its anchor, the block of b symbols in it whose hash is
-# least (winnowing: Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a
-# window whose anchor's hash was seen at one place only stands once. Hashes are counted in two
-# slots each of a table (a counting Bloom filter): a window that passes may still stand once, one
-# that does not pass never stands twice.
+# The sieve finds windows that can stand more than once before any suffix is sorted. A window of L
+# symbols is represented by its anchor, the block of b symbols in it whose hash is least (winnowing:
+# Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a window whose anchor's
+# hash was seen at one place only stands once. Hashes are counted in two slots each of a table (a
+# counting Bloom filter): a window that passes may still stand once, one that does not pass never
+# stands twice.
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _SMALLEST, _LARGEST = 16, 32  # log2 of the slots: 16 KiB to 1 GiB
@@ -66,7 +65,7 @@ class Sieve:
 
     @classmethod
     def load(cls, path: Path, window: int) -> Sieve:
-        """What `save` wrote, mapped."""
+        """The object that `save` wrote, mapped."""
         sieve = cls(window, 0)
         # "c", since arrays that may be written to are of the type that kernels are compiled for.
         sieve._table = np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
@@ -304,7 +303,7 @@ def region_files(work: Path, part: int) -> tuple[Path, Path]:
 
 
 def pass_group_files(task: Task) -> dict[str, list[str]]:
-    """What `pass_group` reads and writes."""
+    """The files that `pass_group` reads and writes."""
     reads = [*Group.load(task).reads(), str(Path(task["work"], SIEVE))]
     writes = [str(path) for path in region_files(Path(task["work"]), task["part"])]
     return {"reads": reads, "writes": writes}

@@ -26,15 +26,13 @@ from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit
 
-# All places of each window that stands more than once: the chunks' orders merged.
-#
-# The orders are read side by side through a heap of their heads. Where the first head's window
-# stands at the head of several orders, all its places are the beginnings of these orders.
+# The chunks' orders are read side by side through a heap of their heads. Where the first head's
+# window stands at the head of several orders, all its places are the beginnings of these orders.
 
 PLACE = ~SAME
-FLUSH = 1 << 20  # places that are told at a time
+FLUSH = 1 << 20  # positions that are returned at a time
 # Where a merge stands between two calls: orders in the heap, orders of the group at hand, the one
-# of them that is told, and the group's first and second place.
+# of them that is written, and the group's first and second place.
 _HEAP, _GROUP, _AT, _FIRST, _SECOND = range(5)
 
 
@@ -104,7 +102,7 @@ def _start(data, places, bases, next_, stops, heap, window, width, chars):
 
 @njit(nogil=True)
 def _run(places, a, stop):
-    """Where the windows equal to that of places[a] end in this order."""
+    """The end of the windows in this order that equal that of places[a]."""
     z = a + 1
     while z < stop and places[z] & SAME:
         z += 1
@@ -250,7 +248,7 @@ def find_passages(
 
 
 def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[list[int]]:
-    """Where each order is cut into so many parts or fewer: a list a cut, from the beginnings to the
+    """Cuts of each order into so many parts or fewer: a list a cut, from the beginnings to the
     ends."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
@@ -272,7 +270,7 @@ def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[
 
 
 def _first(text: Mapped, order: np.ndarray, base: int, window: bytes, of: RegionText) -> int:
-    """Where a chunk's order comes to a window, or to one behind it."""
+    """The index in a chunk's order of a window, or of the first one behind it."""
 
     def key(place: Any) -> bytes:
         return window_of(text.values, base + int(place & PLACE), of)
@@ -312,7 +310,7 @@ def passage_file(folder: Path, task: Task) -> Path:
 
 
 def merge_windows_files(task: Task) -> dict[str, list[str]]:
-    """What `merge_windows` reads (of the orders a range each) and writes."""
+    """The files that `merge_windows` reads (of the orders a range each) and writes."""
     folder = Path(task["to"])
     orders = Orders(folder, task["bases"], [])
     reads = [str(orders.path(chunk)) for chunk in range(len(orders.bases))]
@@ -357,7 +355,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
 
 
 def join_windows_files(task: Task) -> dict[str, list[str]]:
-    """What `join_windows` reads (of the windows a range each) and writes."""
+    """The files that `join_windows` reads (of the windows a range each) and writes."""
     folder = Path(task["to"])
     reads = [p for merge in range(task["merges"]) for p in window_files(folder, {"part": merge})]
     written = str(passage_file(folder, task))

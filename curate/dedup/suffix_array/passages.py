@@ -57,7 +57,7 @@ def _close(state, out, n):
 
 @njit(cache=True, nogil=True)
 def _join(data, firsts, base, begin, at, length, window, chars, total, state, out):
-    """Passages of found[begin:]; (the place to go on from, how many). A passage goes on while
+    """Passages of firsts[begin:]; (the place to go on from, how many). A passage goes on while
     windows stand side by side and the first places of each begin within those before it.
 
     data: uint8[], looked at only where chars.
@@ -121,9 +121,9 @@ def join(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Passages in order of their places. found: pieces that lie side by side, (first place, first:
-    int64[]): for every place its window's first place, or -1; the first piece begins with a region
-    and the last one ends with one."""
+    """Passages in order of their positions. pieces: arrays that lie side by side, (first place,
+    first: int64[]): for every place its window's first place, or -1; the first piece begins with a
+    region and the last one ends with one."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from curate.dedup.suffix_array.step import DedupSuffixArray
 
 
-# Passages as byte spans of documents: on characters, and if wanted on words or lines.
-#
-# Spans shrink, they never grow: what is cut is always part of what stands twice.
+# Spans shrink to characters, words or lines and never grow, so that a cut is always part of a
+# passage that stands twice.
 
 CHARACTER, WORD, LINE = range(3)
 BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}

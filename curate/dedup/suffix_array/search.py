@@ -18,12 +18,11 @@ from curate.errors import UsageError
 from curate.text.hashing import load8
 from kernel_cache import njit
 
-# The longest substring that a text shares with a chunk of a search index.
-
 
 @njit(nogil=True)
 def _shared(text, place, wanted, i, shared):
-    """How many bytes text[place:] and wanted[i:] share; the first `known` of them do."""
+    """The number of bytes that text[place:] and wanted[i:] share; the first `shared` are known
+    to."""
     k = shared
     while i + k + 8 <= len(wanted) and place + k + 8 <= len(text):
         if load8(wanted, np.uint64(i + k)) != load8(text, np.uint64(place + k)):
@@ -136,7 +135,8 @@ def _encoded(text: str) -> bytes:
 
 
 def _bound(chunk: Chunk, wanted: bytes, after: bool) -> int:
-    """How many suffixes stand before all that begin with `wanted`, or, `after`, behind those."""
+    """The number of suffixes that stand before all that begin with `wanted`, or, `after`, behind
+    those."""
     text, order, size = chunk.text, chunk.order, len(wanted)
     low, high = 0, len(order)
     while low < high:

@@ -162,7 +162,7 @@ class IndexWriter:
 
 
 def sort_suffixes_files(task: Task) -> dict[str, list[str]]:
-    """What `sort_suffixes` reads and writes."""
+    """The files that `sort_suffixes` reads and writes."""
     text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
     return {"reads": [str(text)], "writes": [str(order)]}
 

@@ -205,7 +205,7 @@ def sort(run: Run, of: RegionText, total: int, room: int) -> Orders:
 
 
 def sort_chunk_files(task: Task) -> dict[str, list[str]]:
-    """What `sort_chunk` reads (of the text a range) and writes."""
+    """The files that `sort_chunk` reads (of the text a range) and writes."""
     written = order_path(Path(task["to"]), task["part"])
     return {"reads": RegionText.load(task).reads, "writes": [str(written)]}
 

@@ -23,8 +23,6 @@ from curate.errors import RunFailed
 from curate.steps.contracts import digest
 from curate.text.buffers import text_buffers
 
-# Documents as tokens of a given tokenizer, with the bytes that each token stands for.
-
 _BATCH = 64  # documents encoded together
 
 
@@ -168,7 +166,7 @@ class DedupSuffixArray(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step."""
+        """The name of this step in decisions."""
         return "suffix-array"
 
     @property
@@ -183,7 +181,7 @@ class DedupSuffixArray(DedupStep):
 
     @property
     def description(self) -> str:
-        """What is looked for, for people."""
+        """The passages that are looked for, in words."""
         return f"passages of {self.window} {self.of} or more"
 
     @property

@@ -50,7 +50,7 @@ def starts_within(data, i, size):
 
 @njit(nogil=True)
 def window_end(data, i, window, chars, stop):
-    """Where the window from i ends, in symbols; -1 where it does not end by `stop`.
+    """The end of the window from i, in symbols; -1 where it does not end by `stop`.
 
     data: uint8[], of a text of bytes where chars, else anything.
     """
@@ -175,7 +175,7 @@ class Regions:
 
     @classmethod
     def load(cls, path: Path, mapped: bool = False) -> Regions:
-        """What `save` wrote; mapped: what is not looked at takes no memory."""
+        """The object that `save` wrote; mapped: what is not looked at takes no memory."""
         # "c", since arrays that may be written to are of the type that kernels are compiled for.
         held = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
         return cls(*np.asarray(held))
@@ -221,7 +221,7 @@ def find_regions(data, offsets, marks, window, chars):
 
 @njit(nogil=True)
 def _next(data, i, stop):
-    """Where the character behind the one at i starts; -1 where none stands at i."""
+    """The start of the character behind the one at i; -1 where none stands at i."""
     if i >= stop:
         return np.int64(-1)
     i += 1
