@@ -72,10 +72,10 @@ def test_a_resolve_that_died_in_any_phase_decides_the_same(tmp_path, monkeypatch
 KILLER = """
 import os, signal, sys
 from pathlib import Path
-from curate.dedup import phases
+from curate.corpus import phases
 from curate.dedup.minhash import resolve as minhash_resolve
 from curate.dedup.minhash.step import DedupMinhash
-from minhash_here import decide
+from minhash_sketches import decide
 from curate.corpus.sketches import SketchFile
 
 folder, victim = Path(sys.argv[1]), sys.argv[2]

@@ -16,9 +16,9 @@ from curate.mix.design import (
     Request,
     clamped,
     design,
+    preset_weights,
     quotas,
     tempered,
-    weights,
 )
 
 SIZES = st.lists(st.integers(1, 10**6), min_size=1, max_size=8)
@@ -97,7 +97,7 @@ def test_the_epochs_of_llamas_table_are_reproduced():
     assert found.refused is None and sum(found.amounts.values()) == LLAMA1_TOKENS
     epochs = {name: f"{found.amounts[name] / sizes[name, 0]:.2f}" for name in LLAMA1}
     assert epochs == {name: row.epochs for name, row in LLAMA1.items()}
-    assert sum(weights("llama1").values()) == 100
+    assert sum(preset_weights("llama1").values()) == 100
 
 
 def test_the_tokens_that_llamas_table_implies_fit_its_sizes_on_disk():
