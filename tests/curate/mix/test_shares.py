@@ -118,8 +118,8 @@ def test_temperature_is_a_power_of_the_size():
 THERE = {("en", 0): 10_000, ("th", 0): 1_000, ("lo", 0): 100}
 
 
-def shares(request):
-    found = design(THERE, request)
+def shares(wanted):
+    found = design(THERE, wanted)
     assert found.refused is None
     return {g: a / sum(found.amounts.values()) for g, a in found.amounts.items()}
 
@@ -136,7 +136,7 @@ def test_a_floor_and_a_cap_hold_and_the_rest_keeps_its_proportions():
 
 @pytest.mark.parametrize("kind", ["weights", "temperature", "total", "amounts", "epochs", "cap"])
 def test_more_epochs_than_the_cap_are_refused_with_a_mix_that_can_be_had(kind):
-    request = {
+    wanted = {
         "weights": Request({"en": 1, "lo": 1}),
         "temperature": Request("temperature"),
         "total": Request(total=100_000),
@@ -144,7 +144,7 @@ def test_more_epochs_than_the_cap_are_refused_with_a_mix_that_can_be_had(kind):
         "epochs": Request(epochs={"lo": 4.5}),
         "cap": Request(total=20_000, caps={"en": 0.6}),
     }[kind]
-    found = design(THERE, request)
+    found = design(THERE, wanted)
     assert found.refused
     for key, size in THERE.items():
         assert found.amounts[key[0]] <= 4 * size
@@ -159,7 +159,7 @@ def test_the_nearest_mix_keeps_the_total_and_the_proportions_of_what_is_not_exha
 
 
 @pytest.mark.parametrize(
-    "request, said",
+    "wanted, message",
     [
         (Request({"fr": 1}), "weights names 'fr'; there is en, lo, th"),
         (Request(floors={"en": 0.7, "th": 0.4}), "add up to more than 1"),
@@ -171,15 +171,15 @@ def test_the_nearest_mix_keeps_the_total_and_the_proportions_of_what_is_not_exha
     ],
     ids=["unknown", "floors", "floor-cap", "caps", "both", "preset", "zero"],
 )
-def test_a_wish_that_cannot_be_meant_is_one_line(request, said):
-    with pytest.raises(UsageError, match=said):
-        design(THERE, request)
+def test_a_wish_that_cannot_be_meant_is_one_line(wanted, message):
+    with pytest.raises(UsageError, match=message):
+        design(THERE, wanted)
 
 
 def test_buckets_of_scores_are_read_as_often_as_asked_or_all_scaled():
     sizes = {("web", 0): 100, ("web", 1): 50, ("web", 2): 10, ("wiki", 3): 40}
-    request = Request(buckets=(0.0, 1.0, 3.0, 1.0))
-    assert design(sizes, request).strata == {
+    wanted = Request(buckets=(0.0, 1.0, 3.0, 1.0))
+    assert design(sizes, wanted).strata == {
         ("web", 0): 0,
         ("web", 1): 50,
         ("web", 2): 30,
