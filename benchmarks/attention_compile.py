@@ -68,13 +68,14 @@ class NoGpu:
 class Compiled:
     """A kernel that is compiled instead of launched, and reported."""
 
-    def __init__(self, kernel: Any, report: Callable[[str, Any, dict[str, Any]], None]) -> None:
-        self.kernel, self.report = kernel, report
+    def __init__(
+        self, name: str, kernel: Any, report: Callable[[str, Any, dict[str, Any]], None]
+    ) -> None:
+        self.name, self.kernel, self.report = name, kernel, report
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         def launch(*args: Any, **kind: Any) -> None:
-            made = self.kernel.warmup(*args, grid=grid, **kind)
-            self.report(self.kernel.module.rsplit(".", 1)[-1], made, kind)
+            self.report(self.name, self.kernel.warmup(*args, grid=grid, **kind), kind)
 
         return launch
 
@@ -118,8 +119,10 @@ def main() -> int:
             flush=True,
         )
 
-    for module in (op.forward, op.delta, op.queries, op.keys):
-        module.kernel = Compiled(module.kernel, report)
+    op.forward.kernel = Compiled("forward", op.forward.kernel, report)
+    for name in ("delta", "queries", "keys"):
+        kernel = getattr(op.backward, f"{name}_kernel")
+        setattr(op.backward, f"{name}_kernel", Compiled(name, kernel, report))
     op.refusal = lambda q: None
     for gpu in asked.gpu or (90, 80):
         triton.runtime.driver.set_active(NoGpu(gpu))

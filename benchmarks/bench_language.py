@@ -139,7 +139,7 @@ def alike(texts: list[str], model: str) -> bool:
     import pyarrow as pa
 
     from curate.scoring.fasttext.classifier import Classifier
-    from curate.scoring.language.lines import fasttext_lines
+    from curate.scoring.language.model import fasttext_lines
     from curate.text.buffers import text_buffers
 
     theirs = fasttext_pybind.fasttext()

@@ -25,7 +25,7 @@ def main() -> None:
     import pyarrow as pa
 
     from curate.documents.documents import documents
-    from curate.filters.c4_paragraphs import C4Paragraphs
+    from curate.filters.c4 import C4Paragraphs
     from curate.filters.refinedweb import RefinedWebLines
 
     pa.set_cpu_count(1)

@@ -51,8 +51,8 @@ def halves(pattern: str) -> tuple[list[str], list[str]]:
 
 def prepare(folder: Path, bucket: int) -> None:
     """quality.bin and scored.jsonl in the folder."""
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import PRESETS, train
+    from curate.engines.local import call_apart
+    from curate.scoring.quality.train import PRESETS, Texts, train
 
     good, more_good = halves("longtext/en-[pr]*.jsonl.zst")
     rest, more_rest = halves("longtext/en-novels.jsonl.zst")
@@ -61,7 +61,7 @@ def prepare(folder: Path, bucket: int) -> None:
         rows = (json.dumps({"id": str(i), "text": t}) + "\n" for i, t in enumerate(texts))
         (folder / f"{name}.jsonl").write_text("".join(rows))
     sets = [Texts([str(folder / f"{name}.jsonl")], True) for name in ("good", "rest")]
-    card = train(sets[0], sets[1], folder, replace(PRESETS["dclm"], bucket=bucket))
+    card = train(sets[0], sets[1], folder, replace(PRESETS["dclm"], bucket=bucket), call_apart)
     held = card["held_out"]
     print(
         f"model of {card['bytes'] / 1e6:.0f} MB, {sum(card['trained'].values())} pieces;"

@@ -36,7 +36,7 @@ if kind.startswith("report"):
     dump = json.dumps(found.dump())
     size = len(render(record, found))
 else:
-    from curate.inspect.stats.statistics import gather
+    from curate.inspect.stats import gather
     size = gather([str(out / "corpus")])["documents"]
 seconds = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -51,8 +51,7 @@ def make(out: Path, documents_: int) -> None:
     import pyarrow.parquet as pq
 
     from curate.disk.parquet_writer import TableWriter
-    from curate.documents.documents import documents
-    from curate.documents.rejected import strip_number
+    from curate.documents.documents import documents, strip_number
 
     draw = np.random.default_rng(1)
     text = ("The river runs past the old mill and nobody works there any more. " * 16)[:990]

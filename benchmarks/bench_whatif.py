@@ -44,9 +44,8 @@ def make(out: Path, documents_: int) -> None:
     import yaml
 
     from curate.disk.parquet_writer import TableWriter
-    from curate.documents.documents import documents
+    from curate.documents.documents import documents, strip_number
     from curate.documents.limits import decide
-    from curate.documents.rejected import strip_number
     from curate.steps.recipe import compose
 
     recipe = compose("bench", [(n, {"min": 40} if "length" in n else {}) for n in STEPS], ())

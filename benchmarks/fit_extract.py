@@ -23,10 +23,8 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.extract_pages import Page, load_pages, scores, squeezed, texts_by, write_pages
-from curate.extract.blocks import main_texts
-from curate.extract.features import FEATURES, SECOND
-from curate.extract.inspect import Seen, look_at, surroundings_of
-from curate.extract.measures import MASS
+from curate.extract.blocks import Seen, look_at, main_texts, surroundings_of
+from curate.extract.features import FEATURES, MASS, SECOND
 
 VOTERS = {  # and how much each one's word is worth
     "trafilatura fast": 1.0,

@@ -36,7 +36,7 @@ def extractor(who: str) -> Callable[[str], str]:
     from resiliparse.extract.html2text import extract_plain_text
 
     from curate.extract import blocks
-    from curate.extract.resiliparse_text import main_text
+    from curate.extract.step import main_text
 
     if who == "library":
         return lambda page: extract_plain_text(page, main_content=True)
@@ -45,7 +45,7 @@ def extractor(who: str) -> Callable[[str], str]:
 
 def one(name: str, who: str) -> None:
     """Prints the figures of one page."""
-    from curate.extract.resiliparse_text import TooDeep
+    from curate.extract.step import TooDeep
 
     extract = extractor(who)
     page = "<html><body>" + PAGES[name]

@@ -67,10 +67,11 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
 
 
 def main() -> None:
+    from curate.engines.local import call_apart
     from curate.scoring.fasttext.model_file import read_header
     from curate.scoring.language.codes import comparable
+    from curate.scoring.language.examples import Training
     from curate.scoring.language.train import train
-    from curate.scoring.language.training import Training
 
     rows, held = split()
     theirs = need("models/lid.176.ftz")[0]
@@ -78,7 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         begin = time.perf_counter()
         training = Training(quantize=True, held_out=0.0, **SETTINGS)
-        card = train(rows, Path(name), training)
+        card = train(rows, Path(name), training, call_apart)
         seconds = time.perf_counter() - begin
         ours = Path(name) / card["file"]
         print(

@@ -88,7 +88,7 @@ def gone(rows: list[dict[str, str]], left: dict[str, str]) -> float:
 
 def main() -> None:
     from curate.documents.documents import documents
-    from curate.filters.c4_paragraphs import C4Paragraphs
+    from curate.filters.c4 import C4Paragraphs
 
     rows = made(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:

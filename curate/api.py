@@ -10,7 +10,7 @@ from curate.disk.publish import Store, publish, scratch_of, url_of
 from curate.disk.units import format_bytes
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.run import funnel, workspace
 from curate.run.driver import Options, Outcome, make_plan, run_planned
 from curate.run.plan import RunPlan, plan_run

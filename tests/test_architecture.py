@@ -10,14 +10,7 @@ import pytest
 PACKAGES = ("curate", "tokenize_kit", "train", "kernel_cache")
 
 # Circles that are still to be cut, by one of their modules.
-KNOWN = {
-    "curate.documents.documents",
-    "curate.filters.gopher_quality",
-    "curate.filters.gopher_repetition",
-    "curate.inspect.compare.compare",
-    "curate.inspect.evaluate.dedups",
-    "curate.inspect.evaluate.tokenizers",
-}
+KNOWN = {}
 
 
 def circles(imports: dict[str, set[str]]) -> list[set[str]]:

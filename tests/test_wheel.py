@@ -26,6 +26,8 @@ def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> N
     names = zipfile.ZipFile(wheel).namelist()
     assert {"pipelines/c4.yaml", "pipelines/demo.yaml", "pipelines/schedule/crontab"} <= set(names)
     assert any(n.startswith("pipelines/demo/texts/") for n in names)
+    templates = {f"curate/pages/templates/{n}" for n in ("page.html", "style.css", "report.html")}
+    assert templates <= set(names)
     tops = {n.split("/")[0] for n in names}
     assert {n for n in tops if not n.endswith(".dist-info")} == {
         "curate",

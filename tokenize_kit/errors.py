@@ -9,3 +9,8 @@ class TokenizerError(Exception):
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def usage_error(message: str) -> TokenizerError:
+    """An error of wrong use, exit code 2."""
+    return TokenizerError(message, exit_code=2)

@@ -49,16 +49,16 @@ def main() -> int:
 
 
 def _settings(sets: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in sets:
-        name, equals, text = one.partition("=")
+    settings: dict[str, Any] = {}
+    for assignment in sets:
+        name, equals, text = assignment.partition("=")
         if not equals:
-            raise TrainError(f"--set {one}: give NAME=VALUE", exit_code=2)
+            raise TrainError(f"--set {assignment}: give NAME=VALUE", exit_code=2)
         try:
-            found[name] = json.loads(text)
+            settings[name] = json.loads(text)
         except ValueError:
-            found[name] = text
-    return found
+            settings[name] = text
+    return settings
 
 
 def _print(line: dict[str, Any]) -> None:
@@ -86,8 +86,8 @@ def _say_notice(line: str) -> None:
 
 def _said(summary: dict[str, Any]) -> str:
     bits = summary["bits_per_byte"]  # None: nothing says how many bytes the text has
-    known = "" if bits is None else f", {bits:.3f} bits a byte"
-    return f"{summary['steps']} steps, held-out loss {summary['held_out_loss']:.3f}{known}"
+    bits_a_byte = "" if bits is None else f", {bits:.3f} bits a byte"
+    return f"{summary['steps']} steps, held-out loss {summary['held_out_loss']:.3f}{bits_a_byte}"
 
 
 if __name__ == "__main__":

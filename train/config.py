@@ -29,10 +29,12 @@ class Source:
     epochs: float | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("weight", "tokens", "epochs") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise TrainError(f"source {self.label}: give {' or '.join(given)}", exit_code=2)
-        for name in given:
+        amounts = [
+            name for name in ("weight", "tokens", "epochs") if getattr(self, name) is not None
+        ]
+        if len(amounts) > 1:
+            raise TrainError(f"source {self.label}: give {' or '.join(amounts)}", exit_code=2)
+        for name in amounts:
             if not 0 < getattr(self, name) < math.inf:
                 value = getattr(self, name)
                 raise TrainError(
@@ -165,10 +167,10 @@ class TrainConfig:
             "parallel": ("ddp", "fsdp"),
             "spike": ("stop", "skip", "rollback"),
         }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
                 raise TrainError(
-                    f"{name} is {getattr(self, name)!r}: choose {', '.join(known)}", exit_code=2
+                    f"{name} is {getattr(self, name)!r}: choose {', '.join(allowed)}", exit_code=2
                 )
         if self.rows % self.accumulate:
             raise TrainError(
@@ -209,16 +211,16 @@ def stages_of(config: TrainConfig) -> tuple[TrainConfig, ...]:
     """The settings of each stage, ``steps`` those of the stage; of a run without, its own."""
     if not config.stages:
         return (config,)
-    found = []
+    whole = []
     for number, stage in enumerate(config.stages):
-        given = {
+        changes = {
             field.name: value
             for field in dataclasses.fields(stage)
             if field.name != "name" and (value := getattr(stage, field.name)) not in (None, ())
         }
         first = {"warmup": config.warmup if number == 0 else 0}
-        found.append(dataclasses.replace(config, **(first | given), stages=()))
-    return tuple(found)
+        whole.append(dataclasses.replace(config, **(first | changes), stages=()))
+    return tuple(whole)
 
 
 def locate(config: TrainConfig, step: int) -> tuple[int, int]:
@@ -234,5 +236,5 @@ def locate(config: TrainConfig, step: int) -> tuple[int, int]:
 
 def names(config: TrainConfig) -> list[str]:
     """What the stages are called: by number where they have no name."""
-    given = [stage.name for stage in config.stages] or [None]
-    return [name or f"stage {number + 1}" for number, name in enumerate(given)]
+    names_of_stages = [stage.name for stage in config.stages] or [None]
+    return [name or f"stage {number + 1}" for number, name in enumerate(names_of_stages)]

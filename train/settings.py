@@ -73,11 +73,16 @@ def _value(kind: Any, value: Any, where: str, name: str) -> Any:
         if isinstance(value, (list, tuple)):
             return tuple(_value(inner[0], item, where, name) for item in value)
     elif inner:  # a union: at most one of its members is not plain
-        plain = [one for one in inner if one in _PLAIN]
-        if any(_is(one, value) for one in plain):
+        plain = [plain_kind for plain_kind in inner if plain_kind in _PLAIN]
+        if any(_is(plain_kind, value) for plain_kind in plain):
             return value
         if len(plain) < len(inner):
-            return _value(next(one for one in inner if one not in _PLAIN), value, where, name)
+            return _value(
+                next(plain_kind for plain_kind in inner if plain_kind not in _PLAIN),
+                value,
+                where,
+                name,
+            )
     elif dataclasses.is_dataclass(kind):
         return from_dict(typing.cast(type, kind), value, f"{where}: {name}")
     elif _is(kind, value):

@@ -67,7 +67,7 @@ def justext() -> Extractor:
 
 
 def resiliparse() -> Extractor:
-    from curate.extract.resiliparse_text import main_text
+    from curate.extract.step import main_text
 
     return one_by_one(main_text)
 

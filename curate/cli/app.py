@@ -48,7 +48,8 @@ def _root(
     pass
 
 
-# Commands that are sure to work on documents, and options with which they do not.
+# Commands on documents, for which workers start while arguments are parsed, and the words with
+# which they make no run.
 _ON_DOCUMENTS = (
     "run", "extract", "filter", "dedup", "decontaminate", "language", "perplexity", "quality",
 )  # fmt: skip
@@ -69,16 +70,16 @@ def main() -> None:
 
 def invoke(arguments: list[str], debug: bool = False) -> int:
     """Runs the command line and returns its exit code."""
-    from curate.engines import ahead
+    from curate.engines import idle_workers
 
     command = typer.main.get_command(app)
-    elsewhere = any(a.startswith("--engine") for a in arguments)
-    here = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS and not elsewhere
-    if here and not _NO_RUN.intersection(arguments):
-        ahead.start()
+    on_engine = any(a.startswith("--engine") for a in arguments)
+    on_documents = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS
+    if on_documents and not on_engine and not _NO_RUN.intersection(arguments):
+        idle_workers.start()
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
-        if result == 130:  # what newer parsers of the command line make of Ctrl-C, in silence
+        if result == 130:  # newer parsers of the command line turn Ctrl-C into this code
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
@@ -94,7 +95,7 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
             traceback.print_exc()
         return _report(error)
     finally:
-        ahead.stop()
+        idle_workers.stop()
 
 
 def _report(error: Exception) -> int:
@@ -103,7 +104,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, CurateError):
         print(f"llmcurate: {error}", file=sys.stderr)
         return error.exit_code
-    if hasattr(error, "format_message"):  # what the parser of the command line raises
+    if hasattr(error, "format_message"):  # an error of the parser of the command line
         if name == "NoArgsIsHelpError":
             print(error.format_message())
             return 2
@@ -112,12 +113,13 @@ def _report(error: Exception) -> int:
         text = " ".join(error.format_message().split()).rstrip(".")
         print(f"llmcurate: {text}{hint}", file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
-    if name == "Abort":  # what the parser of the command line makes of Ctrl-C
+    if name == "Abort":  # Ctrl-C, as the parser of the command line raises it
         print("stopped; the same command goes on from here", file=sys.stderr)
         return 130
-    full = disk_error(error)
-    message = str(full) if full else f"{name}: {str(error).splitlines()[0] if str(error) else ''}"
-    hint = "" if full else " (--debug shows where)"
+    disk_full = disk_error(error)
+    first_line = str(error).splitlines()[0] if str(error) else ""
+    message = str(disk_full) if disk_full else f"{name}: {first_line}"
+    hint = "" if disk_full else " (--debug shows where)"
     print(f"llmcurate: {message}{hint}", file=sys.stderr)
     return 1
 

@@ -138,7 +138,7 @@ def clusters(
     import sys
 
     from curate.inspect.report import clusters as browsing
-    from curate.inspect.report import clusters_text
+    from curate.terminal.tables import coloured
 
     if out is None:
         runs = [folder for _, folder in reversed(workspace("OUT").numbered())]
@@ -147,10 +147,10 @@ def clusters(
             raise UsageError("no run of this workspace has a dedup: name an OUT folder")
     largest = browsing.browse(out, show, method, min_size, members)
     if as_json:
-        print(json.dumps(clusters_text.dump(largest), ensure_ascii=False))
+        print(json.dumps(browsing.dump(largest), ensure_ascii=False))
         return
     columns = width or shutil.get_terminal_size((100, 24)).columns
-    print(clusters_text.text(largest, columns, clusters_text.coloured(sys.stdout)))
+    print(browsing.text(largest, columns, coloured(sys.stdout)))
 
 
 Methods = Annotated[
@@ -184,17 +184,16 @@ def compare(
     import json
 
     from curate.inspect.compare import compare as comparing
-    from curate.inspect.compare import terminal
 
     inputs, folder = corpus_of(inputs), _folder(out, "compare")
     comparison = comparing.compare(
         inputs, methods.split(","), tuple(sets or ()), folder, tokenizer, workers, quiet
     )
     if not quiet or not as_json:
-        print(terminal.text(comparison))
+        print(comparing.text(comparison))
         print(f"page: {folder / 'compare.html'}")
     if as_json:
-        summary = {**comparison.dump(), "paths": _paths(folder, "compare")}
+        summary = {**comparison.dump(), "paths": _paths(folder, "compare", "compare")}
         print(json.dumps(summary, ensure_ascii=False))
     raise typer.Exit(1 if comparison.failed else 0)
 
@@ -226,7 +225,6 @@ def evaluate(
     import json
 
     from curate.inspect.evaluate import dedups as evaluating
-    from curate.inspect.evaluate import dedups_terminal
 
     inputs, folder = corpus_of(inputs), _folder(out, "evaluate")
     evaluation = evaluating.evaluate(
@@ -241,10 +239,10 @@ def evaluate(
         quiet,
     )
     if not quiet or not as_json:
-        print(dedups_terminal.text(evaluation))
-        print(f"page: {folder / 'evaluate.html'}")
+        print(evaluating.text(evaluation))
+        print(f"page: {folder / 'evaluation.html'}")
     if as_json:
-        summary = {**evaluation.dump(), "paths": _paths(folder, "evaluate")}
+        summary = {**evaluation.dump(), "paths": _paths(folder, "evaluate", "evaluation")}
         print(json.dumps(summary, ensure_ascii=False))
 
 
@@ -253,8 +251,8 @@ def _folder(out: Path | None, title: str) -> Path:
     return out if out is not None else workspace("-o OUT").out_for(title, "")
 
 
-def _paths(out: Path, title: str) -> dict[str, str]:
-    return {title: str(out / f"{title}.json"), "page": str(out / f"{title}.html")}
+def _paths(out: Path, key: str, name: str) -> dict[str, str]:
+    return {key: str(out / f"{name}.json"), "page": str(out / f"{name}.html")}
 
 
 @dedup_app.command("hashes")

@@ -78,20 +78,20 @@ def stats(inputs: Inputs = None, out: Out = None, as_json: Json = False) -> None
     """
     import sys
 
-    from curate.inspect.stats import statistics, terminal
-    from curate.terminal.progress import say
+    from curate.inspect import results
+    from curate.inspect import stats as statistics
 
     inputs = corpus_of(inputs)
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
-    figures = statistics.gather(inputs)
-    if not as_json:
-        print(terminal.text(figures, sys.stdout.encoding))
-    if out is not None:
-        for path in statistics.write(figures, inputs, out):
-            say(f"wrote {path}", as_json)
-    if as_json:
-        print(json.dumps(figures, ensure_ascii=False))
+    results.check_folder(out)
+    figures = {"inputs": inputs, **statistics.gather(inputs)}
+    results.show(
+        figures,
+        lambda: statistics.text(figures, sys.stdout.encoding),
+        lambda: statistics.render(figures, inputs),
+        out,
+        as_json,
+        name="stats",
+    )
 
 
 @app.command()
@@ -127,11 +127,11 @@ def whatif(
 def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Prints the answer, and writes its page."""
     from curate.disk.atomic import write_text
-    from curate.inspect.whatif import ahead
+    from curate.inspect.whatif import columns
     from curate.terminal.progress import say
 
     _check_page(page, "-o")
-    early = ahead.start(run)
+    early = columns.start(run)
     try:
         from curate.inspect.whatif import terminal
         from curate.inspect.whatif.figures import answer
@@ -199,9 +199,9 @@ def browse(
     _check_page(static, "--static")
     with library(run) as documents:
         if static is not None:
-            from curate.inspect.browse.static import render
+            from curate.inspect.browse.pages import sample_page
 
-            write_text(static, render(documents, each))
+            write_text(static, sample_page(documents, each))
             print(f"wrote {static}")
             return
         from curate.inspect.browse.server import Server

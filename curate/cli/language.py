@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,6 @@ import typer
 
 from curate.cli.options import DEFAULT, Inputs, Json, Page, Sets, group, run_steps
 from curate.cli.settings import command
-from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.api import How
@@ -62,21 +60,18 @@ def language_evaluate(
     llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
     """
     from curate.corpus.direct import DirectInput
-    from curate.inspect.evaluate.language import evaluate, write
+    from curate.inspect import results
+    from curate.inspect.evaluate.language import evaluate, render
     from curate.run.driver import make_plan
     from curate.scoring.language.scores import table
     from curate.steps.recipe import build
     from curate.terminal.progress import say
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
+    results.check_folder(out)
     plan = make_plan(build("evaluate", []), inputs)
     for notice in plan.inputs.notices:
         say(notice)
     documents = DirectInput(plan.inputs, plan.recipe.read)
-    figures = evaluate(model, documents.batches(None), label, max_chars)
-    figures["corrupt"] = documents.tally["corrupt"]
-    if out is not None:
-        for path in write(figures, inputs, out):
-            say(f"wrote {path}", as_json)
-    print(json.dumps(figures, ensure_ascii=False) if as_json else table(figures))
+    scores = evaluate(model, documents.batches(None), label, max_chars)
+    figures = {"inputs": inputs, **scores, "corrupt": documents.tally["corrupt"]}
+    results.show(figures, lambda: table(figures), lambda: render(figures, inputs), out, as_json)

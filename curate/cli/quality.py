@@ -95,21 +95,22 @@ def quality_train(
     """
     from dataclasses import replace
 
-    from curate.scoring.language.native import need_library
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import PRESETS, train
+    from curate.engines.local import call_apart
+    from curate.scoring.language.model import need_library
+    from curate.scoring.quality.train import PRESETS, Texts, train
 
     need_library()
     if preset not in PRESETS:
         raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     if out.exists() and not out.is_dir():
         raise UsageError(f"OUT {out} is a file; name a folder")
-    given = {"word_ngrams": word_ngrams, "dim": dim, "epochs": epochs, "lr": lr}
-    given |= {"min_count": min_count, "bucket": bucket, "held_out": held_out}
-    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = {"word_ngrams": word_ngrams, "dim": dim, "epochs": epochs, "lr": lr}
+    options |= {"min_count": min_count, "bucket": bucket, "held_out": held_out}
+    changed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     changed |= {"quantize": quantize, "cutoff": cutoff, "seed": seed}
     good, rest = Texts(positive, as_json), Texts(negative, as_json)
-    card = train(good, rest, out, replace(PRESETS[preset], **changed), samples, balance, preset)
+    training = replace(PRESETS[preset], **changed)
+    card = train(good, rest, out, training, call_apart, samples, balance, preset)
     if as_json:
         print(json.dumps(card, ensure_ascii=False))
         return
@@ -142,14 +143,12 @@ def quality_evaluate(
     Example:
     llmcurate quality evaluate quality.bin --positive a.jsonl --negative b.jsonl -o out
     """
-    from curate.inspect.evaluate.quality import evaluate, write
-    from curate.terminal.progress import say
+    from curate.inspect import results
+    from curate.inspect.evaluate.quality import evaluate, render
 
+    results.check_folder(out)
     figures = evaluate(model, positive, negative, label, as_json)
-    if out is not None:
-        for path in write(figures, out):
-            say(f"wrote {path}", as_json)
-    print(json.dumps(figures, ensure_ascii=False) if as_json else text_of(figures))
+    results.show(figures, lambda: text_of(figures), lambda: render(figures), out, as_json)
 
 
 @quality_app.command("threshold")
@@ -168,9 +167,9 @@ def quality_threshold(
     Example:
     llmcurate quality threshold quality.bin corpus/ --keep 0.1
     """
-    from curate.scoring.quality.inputs import Texts, score_all
     from curate.scoring.quality.measures import threshold_of
     from curate.scoring.quality.model import Classifier
+    from curate.scoring.quality.train import Texts, score_all
 
     for fraction in keep:
         if not 0 < fraction <= 1:

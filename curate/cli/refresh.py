@@ -26,8 +26,8 @@ from curate.cli.options import (
 from curate.errors import CurateError, LockHeld, UsageError, disk_error
 
 if TYPE_CHECKING:
+    from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How, Refreshed
-    from curate.refresh.telling import Hooks
 
 NOTHING_NEW = 3  # exit code
 
@@ -47,7 +47,7 @@ class Request:
     as_json: bool
     logs: str
     metrics: Path | None
-    hooks: Hooks
+    hooks: FailureHooks
 
 
 @app.command()
@@ -129,8 +129,8 @@ def refresh(
     llmcurate refresh fineweb archives/ -o corpus-home --keep 7
     """
     from curate.engines.choose import check_engine
+    from curate.refresh.monitoring import FailureHooks
     from curate.refresh.outcome import How
-    from curate.refresh.telling import Hooks
 
     request = Request(
         recipe,
@@ -144,7 +144,7 @@ def refresh(
         as_json,
         logs,
         metrics,
-        Hooks(on_failure, webhook),
+        FailureHooks(on_failure, webhook),
     )
     check_engine(engine, address, exchange)
     how = How(workers, quiet, changed, keep, keep_days, rebuild, abandon, products)
@@ -157,18 +157,18 @@ def refresh(
 def _run(request: Request, how: How) -> int:
     """Runs the refresh and prints a line, or one of JSON; returns the exit code. Hooks and metrics
     learn of a failure before it is raised."""
-    from curate.refresh.telling import json_logs, write_metrics
+    from curate.refresh.monitoring import FIELDS, json_logs, write_metrics
 
     if request.logs not in ("text", "json"):
         raise UsageError(f"--logs {request.logs}: choose text or json")
     began = time.perf_counter()
-    done: Refreshed | None = None
+    outcome: Refreshed | None = None
     error: BaseException | None = None
     code = 0
     with json_logs(request.logs == "json") as log:
         try:
-            done = _refresh(request, how)
-            code = 0 if done is None or done.new else NOTHING_NEW
+            outcome = _refresh(request, how)
+            code = 0 if outcome is None or outcome.new else NOTHING_NEW
         except Exception as failure:
             failure = disk_error(failure) or failure
             error, code = failure, getattr(failure, "exit_code", 1)
@@ -176,14 +176,14 @@ def _run(request: Request, how: How) -> int:
                 str(error) if isinstance(error, CurateError) else f"{type(error).__name__}: {error}"
             )
             if log:
-                log.event("error", text, exit_code=code)
+                log.error("%s", text, extra={FIELDS: {"exit_code": code}})
             if not isinstance(error, LockHeld):  # the one that holds it tells its own
-                request.hooks.failed(request.home, text, code)
+                request.hooks.call(request.home, text, code)
         if request.metrics and not request.dry_run and not isinstance(error, LockHeld):
-            of_run = done.json() if done else {}
+            of_run = outcome.json() if outcome else {}
             write_metrics(request.metrics, request.home, code, time.perf_counter() - began, of_run)
-        if log and done:
-            log.event("info", done.line(), **done.json())
+        if log and outcome:
+            log.info("%s", outcome.line(), extra={FIELDS: outcome.json()})
     if error is not None and (log is None or "--debug" in sys.argv):
         raise error
     return code
@@ -203,31 +203,31 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
     if request.rollback is not None:
         if not (home / FILE).is_file():
             raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
-        done = run.roll_back(home, request.rollback, how)
+        outcome = run.roll_back(home, request.rollback, how)
         say("inputs that came after it count as new again", how.quiet)
     elif request.recipe is None:
         raise UsageError("name a recipe: llmcurate refresh RECIPE IN... -o HOME")
     else:
-        given = expanded(request.inputs, request.lists, request.base)
+        inputs = expanded(request.inputs, request.lists, request.base)
         recipe = load(request.recipe, request.sets)
         if request.dry_run:
-            print("\n".join(run.preview(recipe, given, home, how)))
+            print("\n".join(run.preview(recipe, inputs, home, how)))
             return None
-        done = run.refresh(recipe, given, home, how)
-    _tell(done, how, request.as_json)
-    return done
+        outcome = run.refresh(recipe, inputs, home, how)
+    _print_outcome(outcome, how, request.as_json)
+    return outcome
 
 
-def _tell(done: Refreshed, how: How, as_json: bool) -> None:
+def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
     # Cron mails what is printed: with --quiet, only where something happened.
-    if (done.new and not as_json) or not how.quiet:
-        print(done.line())
-    if done.products and not how.quiet:
-        print(f"products: {done.products}")
-    if done.totals and not how.quiet:
-        print(f"report: {done.home / 'runs' / str(done.name) / 'report.html'}")
+    if (outcome.new and not as_json) or not how.quiet:
+        print(outcome.line())
+    if outcome.products and not how.quiet:
+        print(f"products: {outcome.products}")
+    if outcome.totals and not how.quiet:
+        print(f"report: {outcome.home / 'runs' / str(outcome.name) / 'report.html'}")
     if as_json:
-        print(json.dumps(done.json(), ensure_ascii=False))
+        print(json.dumps(outcome.json(), ensure_ascii=False))
 
 
 def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
@@ -243,10 +243,10 @@ def _counted(home: Path, entries: list[tuple[str, str]]) -> list[tuple[str, str,
     return [(*entry, Removals.of([entry]).count(removed)) for entry in entries[:20]]
 
 
-def _entries(given: dict[str, list[str]], lists: list[Path]) -> list[tuple[str, str]]:
+def _entries(options: dict[str, list[str]], lists: list[Path]) -> list[tuple[str, str]]:
     from curate.refresh.removals import KINDS, normal_domain
 
-    entries = [(kind, value) for kind, values in given.items() for value in values]
+    entries = [(kind, value) for kind, values in options.items() for value in values]
     for path in lists:
         try:
             text = path.read_text(encoding="utf-8")
@@ -305,20 +305,20 @@ def forget(
 
     how = How(quiet=quiet)
 
-    given = {"url": url or [], "domain": domain or [], "id": id or []}
-    entries = _entries(given, lists or [])
+    options = {"url": url or [], "domain": domain or [], "id": id or []}
+    entries = _entries(options, lists or [])
     if not (home / FILE).is_file():
         raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
     if purge:
         how.keep = 1
-    done = run.forget(home, entries, how)
-    if done.new or as_json:
-        _tell(done, how, as_json)
+    outcome = run.forget(home, entries, how)
+    if outcome.new or as_json:
+        _print_outcome(outcome, how, as_json)
     else:
         print(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
     for kind, value, count in _counted(home, entries):
         say(f"{kind} {value}: {count:,} documents so far", how.quiet)
-    scrubbed = done.scrubbed
+    scrubbed = outcome.scrubbed
     if scrubbed.runs:
         say(
             f"emptied: {scrubbed.documents:,} rejected documents, and what reports and records of"
@@ -328,8 +328,8 @@ def forget(
     if scrubbed.indexes:
         names = ", ".join(scrubbed.indexes)
         say(f"{names}: `llmcurate search` no longer works there, it held the texts", how.quiet)
-    if done.new and not purge and done.snapshots > 1:
+    if outcome.new and not purge and outcome.snapshots > 1:
         say(
-            f"{done.snapshots - 1} older snapshots may hold them still: --purge removes these",
+            f"{outcome.snapshots - 1} older snapshots may hold them still: --purge removes these",
             how.quiet,
         )

@@ -130,7 +130,7 @@ def tokenizer_eval(
     ],
     out: Annotated[
         Optional[Path],
-        typer.Option("-o", "--out", help="Folder for evaluation.json and evaluate.html."),
+        typer.Option("-o", "--out", help="Folder for evaluation.json and evaluation.html."),
     ] = None,
     baseline: Annotated[
         Optional[Path],
@@ -154,9 +154,24 @@ def tokenizer_eval(
     Example:
     llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
     """
-    from curate.inspect.evaluate import tokenizers_terminal as terminal
+    import shutil
+    import sys
 
-    terminal.evaluate(tokenizers, on, out, show, color, as_json, pattern, baseline)
+    from curate.inspect import results
+    from curate.inspect.evaluate import tokenizers as evaluation
+    from curate.terminal.tables import coloured
+
+    results.check_folder(out)
+    figures = evaluation.evaluate(tokenizers, on, show, as_json, pattern, baseline)
+    colours = coloured(sys.stdout) if color is None else color
+    width = shutil.get_terminal_size().columns
+    results.show(
+        figures,
+        lambda: evaluation.text(figures, width, colours),
+        lambda: evaluation.render(figures),
+        out,
+        as_json,
+    )
 
 
 @tokenizer_app.command("study")

@@ -221,9 +221,25 @@ def which(
     if as_json:
         print(json.dumps(documents, ensure_ascii=False))
         return
-    from curate.inspect.report.training_data import step_table
+    print(step_text(documents))
 
-    print("\n".join(step_table(documents)))
+
+def step_text(step: dict[str, Any]) -> str:
+    """The documents that a training step read."""
+    from curate.pages.html import plain
+    from curate.terminal.tables import table
+
+    lines = [
+        f"step {step['step']} ({step['stage']}): {step['rows']} rows, {step['tokens']} tokens "
+        f"of {len(step['documents'])} documents"
+    ]
+    if "skipped" in step:
+        lines.append(f"the step was skipped: {plain(step['skipped'])}")
+    rows = [
+        [str(d["tokens"]), plain(d["source"] or d["shards"], 40), plain(d["id"])]
+        for d in step["documents"]
+    ]
+    return "\n".join([*lines, *table((), rows, left=(1, 2), indent=2)])
 
 
 def _prompts(file: Path) -> list[str]:

@@ -123,8 +123,8 @@ def all_fillers(
         yield farm, f"links{n + 1}.htm", link_farm(frames[farm], topics[5 * n : 5 * n + 6], places)
     for query in ("bread", "river", "lamp"):
         host = "www.everydaymatters.example"
-        found = titles[number(query) % 20 :][:10]
-        yield host, f"search?q={query}", search(frames[host], query, found)
+        results = titles[number(query) % 20 :][:10]
+        yield host, f"search?q={query}", search(frames[host], query, results)
     yield trains, "gallery/1", gallery(frames[trains], places)
     yield trains, "gallery/2", gallery(frames[trains], places[::-1][:8])
     for line in (3, 7, 12):

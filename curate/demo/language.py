@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
-from curate.scoring.language.examples import pieces
+from curate.engines.local import call_apart
+from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.train import train
-from curate.scoring.language.training import Training
 from curate.terminal.progress import say
 from curate.text.near_copies import number
 
@@ -38,22 +38,22 @@ def examples() -> Iterator[tuple[str, str]]:
     for article in load_articles():
         by_language.setdefault(article.lang, []).append(article)
     for lang, articles in by_language.items():
-        found = [
+        pairs = [
             (piece.strip(), lang)
             for article in articles
             for paragraph in article.paragraphs
             for piece in pieces(paragraph, _PIECE_CHARS)
         ]
-        found.sort(key=lambda example: number("language", example[0]))
-        times = -(-_LEAST // len(found))
-        yield from found[:_MOST] * times
+        pairs.sort(key=lambda example: number("language", example[0]))
+        times = -(-_LEAST // len(pairs))
+        yield from pairs[:_MOST] * times
 
 
 def train_demo_model(folder: Path, quiet: bool = False) -> Path:
     """Trains into the folder (language.bin, card.json), prints the accuracy on pieces that were
     held out, and returns the model's path. A model that is there already, of the same texts and
     settings, is trained again to the same bytes."""
-    card = train(examples(), folder, TRAINING)
+    card = train(examples(), folder, TRAINING, call_apart)
     held = card["held_out"]
     say(
         f"language model of {len(card['labels'])} languages: {100 * held['accuracy']:.1f} % of"

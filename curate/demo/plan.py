@@ -125,13 +125,13 @@ class _Site:
         """The article as a page of a host; without readers' comments where `quiet`."""
         layout = layout or (host.layout if host.layout != "shop" else "plain")
         charset, declared = self._charset(article)
-        said = () if quiet else self._some_comments(article.id)
+        comments = () if quiet else self._some_comments(article.id)
         frame = Frame(
             host,
             charset if declared == "meta" else "",
             f"2025-02-{1 + number(article.id) % 28:02d}",
             tuple(self._titles[-6:]),
-            said,
+            comments,
         )
         self._titles.append(article.title)
         page = Page(
@@ -343,13 +343,13 @@ def _by_address(site: _Site, articles: Sequence[Article]) -> Iterator[Page]:
 
 def _fillers(hosts: Sequence[Host], articles: Sequence[Article]) -> Iterator[Page]:
     frames = {h.host: Frame(h) for h in hosts}
-    found = all_fillers(
+    pages = all_fillers(
         frames,
         [a.title for a in articles],
         load_words("topics"),
         load_words("places"),
         load_words("products"),
     )
-    for host, path, html in found:
+    for host, path, html in pages:
         url = f"https://{host}/{path}"
         yield Page(url, url, html, "en", "boilerplate", _JUNK)

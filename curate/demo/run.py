@@ -22,7 +22,8 @@ from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
 from curate.disk.atomic import write_text
-from curate.inspect.report.write import write_records
+from curate.documents.rejected import first_reasons, rejected_files
+from curate.inspect.report.page import write_records
 from curate.run import funnel
 from curate.run.driver import Options, Outcome, run_planned
 from curate.run.plan import plan_run
@@ -50,10 +51,9 @@ def _result(out: Path) -> Result:
             replaced[name] = Counter(edits)
             if any(e["step"] == "dedup_suffix_array" for e in row["edits"] or ()):
                 cut.add(name)
-    rejected: dict[str, tuple[str, str]] = {}
-    for path in sorted((out / "rejected").glob("part-*.parquet")):
-        for row in pq.read_table(path, columns=["id", "step", "rule"]).to_pylist():
-            rejected[row["id"].strip("<>")] = (row["step"], row["rule"])
+    rejected = {
+        name.strip("<>"): (step, rule) for name, step, rule in first_reasons(rejected_files(out))
+    }
     return Result(kept, rejected, replaced, frozenset(cut))
 
 

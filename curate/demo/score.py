@@ -88,11 +88,11 @@ def score(
     """One row a kind of plant; near copies by similarity, of which `predicted` gives the share that
     the chosen bands and rows should find. Documents that the truth does not know are ignored."""
     right = _rightly_dropped(truth, result)
-    known = {r["id"] for r in truth}
+    ids = {r["id"] for r in truth}
     precision = {}
     for expect, steps in STEPS.items():
-        mine = {i for i in known if result.step(i) in steps}
-        precision[expect] = len(mine & right) / len(mine) if mine else None
+        dropped = {i for i in ids if result.step(i) in steps}
+        precision[expect] = len(dropped & right) / len(dropped) if dropped else None
     rows = []
     for kind, expect, similarity in _groups(truth):
         group = [r for r in truth if _group(r) == (kind, expect, similarity)]
@@ -121,8 +121,8 @@ def _group(record: dict[str, Any]) -> tuple[str, str, float | None]:
 def _groups(truth: Iterable[dict[str, Any]]) -> list[tuple[str, str, float | None]]:
     """Kinds in the order of the pipeline: what is kept, dropped, replaced, left to later steps."""
     order = list(WANTED)
-    found = {_group(r) for r in truth}
-    return sorted(found, key=lambda g: (order.index(g[1]), g[0], -(g[2] or 0)))
+    groups = {_group(r) for r in truth}
+    return sorted(groups, key=lambda g: (order.index(g[1]), g[0], -(g[2] or 0)))
 
 
 def _members(truth: Iterable[dict[str, Any]], kinds: Sequence[str]) -> dict[str, list[str]]:
@@ -159,8 +159,8 @@ def _hits(
     if expect in ("dropped:exact_text", "dropped:near"):
         clusters = {r["cluster"] for r in group}
         of_cluster = [r["id"] for r in truth if r["cluster"] in clusters]
-        found = [i for i in of_cluster if i in right and result.step(i) in steps]
-        return found[: len(group)]
+        hits = [i for i in of_cluster if i in right and result.step(i) in steps]
+        return hits[: len(group)]
     return [r["id"] for r in group if r["id"] in right and result.step(r["id"]) in steps]
 
 
@@ -228,10 +228,10 @@ def format_table(rows: Sequence[Row]) -> str:
         for r in rows
     ]
     widths = [max(len(line[n]) for line in (head, *body)) for n in range(len(head))]
-    left = (0, 1, 7)
+    left_aligned = (0, 1, 7)
     lines = [
         "  ".join(
-            cell.ljust(width) if n in left else cell.rjust(width)
+            cell.ljust(width) if n in left_aligned else cell.rjust(width)
             for n, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in (head, *body)

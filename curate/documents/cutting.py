@@ -16,7 +16,8 @@ from curate.text.unicode import space_bytes
 from kernel_cache import njit
 
 if TYPE_CHECKING:
-    from curate.documents.documents import Documents, Spans
+    from curate.documents.documents import Documents
+    from curate.documents.edits import Spans
 
 
 @njit(cache=True, nogil=True)
@@ -148,7 +149,7 @@ def cut_marked(
     mark: uint8[bytes of the batch], 0 for what stays, i + 1 for what `rules[i]` cuts; rows:
     bool[rows], the rows that are edited.
     """
-    from curate.documents.documents import Spans
+    from curate.documents.edits import Spans
 
     at, start, end, rule = _marked_spans(mark, docs.buffers()[1], rows)
     return cut(docs, Spans(at, start, end, rule, rules, np.zeros(len(at), np.uint8)))

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from curate.documents.edits import EDITS, Spans, edit_counts, edits_column
+from curate.documents.rejected import Drop, marked_rows, reason_counts, rejected_table
 from curate.text.buffers import as_large_string, text_buffers
 
 DATE = pa.timestamp("us", tz="UTC")
@@ -34,56 +36,7 @@ PAYLOAD: tuple[tuple[str, pa.DataType], ...] = (
 )
 # Number of the document in its partition: its key within a run, never written to a corpus.
 NUMBER = "_n"
-EDIT = pa.struct(
-    [
-        ("step", pa.string()),
-        ("rule", pa.string()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("replacement", pa.string()),
-    ]
-)
-REASON = pa.struct(
-    [
-        ("step", pa.string()),
-        ("rule", pa.string()),
-        ("value", pa.float64()),
-        ("threshold", pa.float64()),
-        ("detail", pa.string()),
-    ]
-)
-REASON_COLUMNS = ("step", "rule", "value", "threshold", "detail", "reasons")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Spans:
-    """What an edit cut or replaced, in bytes of each row's text as the step received it.
-
-    rows, start, end: int64[spans], ordered by row, then start; rule: int[spans], an index into
-    `rules`; replacement: int[spans], an index into `replacements` (the text put in its place).
-    """
-
-    rows: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    rule: np.ndarray
-    rules: tuple[str, ...]
-    replacement: np.ndarray
-    replacements: tuple[str, ...] = ("",)
-
-
-@dataclass(frozen=True)
-class Drop:
-    """One rule's marks. rows: int64[marked]; values: float64[marked] (NaN for none)."""
-
-    step: str
-    rule: str
-    rows: np.ndarray
-    values: np.ndarray
-    threshold: float
-    details: tuple[str | None, ...] | None
-    entry: pa.LargeStringArray  # the text as it entered the step, all rows
 
 
 @dataclass(frozen=True)
@@ -173,23 +126,27 @@ class Documents:
 
     def marked(self) -> np.ndarray:
         """bool[rows]: rows with at least one reason."""
-        mask = np.zeros(len(self), np.bool_)
-        for mark in self.drops:
-            mask[mark.rows] = True
-        return mask
+        return marked_rows(self.drops, len(self))
 
     def split(self) -> tuple[pa.Table, pa.Table]:
         """(kept, rejected): kept as it stands, rejected with all reasons, the first as primary,
         and with the text as it entered the step of the first reason."""
-        from curate.documents.rejected import edits_column, rejected_table
-
         table = self.table
-        edits = edits_column(self)
-        if edits is not None:
-            table = _set(table, "edits", edits)
+        if self.edits:
+            table = _set(table, EDITS, edits_column(table, self.edits))
         mask = self.marked()
         kept = table.filter(pa.array(~mask)) if mask.any() else table
-        return kept, rejected_table(replace(self, table=table), mask)
+        payload = [name for name, _ in PAYLOAD if name in table.column_names]
+        table = table.drop_columns(payload) if payload else table
+        return kept, rejected_table(table, self.drops)
+
+    def counts(self, rejected: pa.Table) -> dict[str, dict[str, int]]:
+        """By `step.rule`: primary, reasons (documents), cut, cut_bytes (of kept documents).
+        rejected: the second table of `split`."""
+        return {
+            **reason_counts(self.drops, rejected),
+            **edit_counts(self.edits, ~self.marked()),
+        }
 
     def _with(self, name: str, array: pa.Array) -> pa.Table:
         return _set(self.table, name, array)
@@ -220,3 +177,8 @@ def documents(
     if NUMBER not in data:
         data[NUMBER] = pa.array(np.arange(rows, dtype=np.int64))
     return Documents(pa.table(data))
+
+
+def strip_number(table: pa.Table) -> pa.Table:
+    """The table without the run's internal document number."""
+    return table.drop_columns([NUMBER]) if NUMBER in table.column_names else table

@@ -76,7 +76,7 @@ def failure(error: dict[str, Any]) -> CurateError:
             " again, it resumes"
         )
     if error["kind"] == "known":
-        found = RunFailed(error["message"])
-        found.exit_code = error["code"]
-        return found
+        failed = RunFailed(error["message"])
+        failed.exit_code = error["code"]
+        return failed
     return WorkerBug(error["message"], error["traceback"])

@@ -52,7 +52,7 @@ def open_engine(
         engine = RayEngine(workers[0], tasks, address, tick, paths)
         if exchange is None:
             return engine
-        from curate.engines.exchanging import ExchangeEngine
+        from curate.engines.exchange_engine import ExchangeEngine
 
         return ExchangeEngine(engine, exchange)
     from curate.engines.local import LocalEngine

@@ -81,10 +81,10 @@ class Exchange:
         check_version(version)
 
         def part(first: int, end: int) -> bytes:
-            found = self._store.read(version, first, end)
-            if len(found) != end - first:
+            data = self._store.read(version, first, end)
+            if len(data) != end - first:
                 raise RunFailed(f"{self._store.url}/{version} is cut short: run again, it goes on")
-            return found
+            return data
 
         with open(path, "wb") as file:
             file.truncate(int(version.rpartition("-")[2]))
@@ -146,8 +146,8 @@ def open_exchange(url: str | None, out: Path, quiet: bool = False) -> Exchange |
 def _noted(note: Path, quiet: bool) -> tuple[str, str]:
     """(URL, folder below it) of what an earlier run left; empty where there is nothing."""
     try:
-        found = json.loads(note.read_text(encoding="utf-8"))
-        url, run = found["url"], found["run"]
+        content = json.loads(note.read_text(encoding="utf-8"))
+        url, run = content["url"], content["run"]
     except FileNotFoundError:
         return "", ""
     except (OSError, ValueError, KeyError, TypeError):

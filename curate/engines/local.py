@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from curate.engines import ahead
+from curate.engines import idle_workers
 from curate.engines.base import Death, OnDeath, Task, failure, refill
 from curate.errors import RunFailed
 
@@ -59,13 +59,13 @@ class LocalEngine:
 
     def _start(self) -> _Worker:
         began = None
-        waiting = None if self._environment else ahead.take()
+        waiting = None if self._environment else idle_workers.take()
         if waiting is not None:
             process, began = waiting
         else:
             if not self._environment:
-                began = ahead.here()
-            process = ahead.spawn(self._environment)
+                began = idle_workers.here()
+            process = idle_workers.spawn(self._environment)
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         worker = _Worker(process, began=began)
@@ -145,10 +145,10 @@ class LocalEngine:
         return status
 
     def close(self) -> None:
-        """Ends all workers, or leaves idle ones to the next engine (ahead.keep). Between tasks they
-        hold nothing that an orderly end would save."""
+        """Ends all workers, or leaves idle ones to the next engine (idle_workers.keep). Between
+        tasks they hold nothing that an orderly end would save."""
         for worker in [w for w in self._pool if w.task is None and w.began is not None]:
-            if not worker.buffer and ahead.give(worker.process, worker.began):
+            if not worker.buffer and idle_workers.give(worker.process, worker.began):
                 self._pool.remove(worker)
         for worker in self._pool:
             worker.process.kill()
@@ -161,3 +161,13 @@ class LocalEngine:
         self._pool.clear()
         self._selector.close()
         self._selector = selectors.DefaultSelector()
+
+
+def call_apart(
+    function: str, payload: dict[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """What "module:function" returns of a payload, called in a process of its own that has these
+    variables beside this process's. RunFailed says why it failed; it ends with this process."""
+    with LocalEngine(1, environment=environment) as engine:
+        ((_, result),) = engine.map(function, [payload])
+    return result

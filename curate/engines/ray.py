@@ -1,6 +1,6 @@
 """The Ray engine: the same tasks and functions as the local one, on the machines of a cluster.
 
-A worker is an actor of one CPU (ray_host.py). Ray places workers, carries tasks (JSON, some hundred
+A worker is an actor of one CPU (`Host`). Ray places workers, carries tasks (JSON, some hundred
 bytes) and tells when a machine is gone; documents go through files, never through Ray's object
 store, so that what is done stays done when the driver dies. A task whose machine is lost is given
 to another worker.
@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from curate.engines.base import Death, OnDeath, Task, failure, refill
-from curate.engines.ray_host import Host
-from curate.errors import RunFailed, UsageError
+from curate.engines import idle_workers
+from curate.engines.base import Death, OnDeath, Task, WorkerBug, failure, refill
+from curate.engines.local import LocalEngine
+from curate.errors import CurateError, RunFailed, UsageError
 from curate.version import __version__
 
 LOST = 3  # so often a task's machine may be lost
@@ -27,6 +28,68 @@ END_SECONDS = 5
 # Variables that decide what steps do, and where they are.
 HANDED_ON = ("LLMCURATE_", "PYTHONPATH")
 INSTALL = 'pip install "llmcurate[ray]"'
+
+
+class _Died(Exception):
+    """Leaves LocalEngine.map after a death; what follows is for the driver to say."""
+
+
+class Host:
+    """One worker of the Ray engine: an actor that keeps a worker process of the local engine.
+
+    The process is the same as on one machine: its threads, its memory, its answers, the way its
+    death is told. It loads steps and their models once and keeps them as long as the actor lives,
+    and it ends with the actor. The actor itself runs no code of a step, so that what kills a worker
+    is seen as it is on one machine, and is blamed on the same documents.
+
+    environment: variables that decide what steps do, as the driver has them;
+    folder: the driver's working folder, which relative paths start from."""
+
+    def __init__(self, environment: dict[str, str], folder: str) -> None:
+        os.environ.update(environment)
+        if Path(folder).is_dir():
+            os.chdir(folder)
+        idle_workers.start()  # so that it loads its libraries while others are still being placed
+        self._engine = LocalEngine(1)
+        self._exchanged = False  # whether its workers have folders of their own
+
+    def hello(self, files: list[str]) -> dict[str, Any]:
+        """Who this is, and which of the driver's files cannot be seen from here."""
+        from curate.version import __version__
+
+        missing = [f for f in files if not Path(f).exists()]
+        return {"version": __version__, "node": socket.gethostname(), "missing": missing}
+
+    def end(self) -> None:
+        """Ends the worker process; the actor is of no use afterwards."""
+        self._engine.close()
+        idle_workers.stop()
+        if self._exchanged:
+            from curate.engines.exchange_worker import sweep
+
+            sweep()
+
+    def run(self, function: str, task: Task) -> dict[str, Any]:
+        """{"result": ..., "cpu": seconds}, {"death": [status, documents]} or {"error": ...} of one
+        task."""
+        began = self._engine.cpu
+        self._exchanged = self._exchanged or "exchange" in task
+        deaths: list[Death] = []
+
+        def on_death(task: Task, death: Death) -> Task:
+            deaths.append(death)
+            raise _Died
+
+        try:
+            ((_, result),) = list(self._engine.map(function, [task], on_death))
+        except _Died:
+            return {"death": [deaths[0].status, deaths[0].documents]}
+        except WorkerBug as error:
+            return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
+        except CurateError as error:
+            code = error.exit_code
+            return {"error": {"kind": "known", "message": str(error), "code": code}}
+        return {"result": result, "cpu": self._engine.cpu - began}
 
 
 class RayEngine:
@@ -80,11 +143,11 @@ class RayEngine:
                 self._init(ray)
         except (OSError, RuntimeError, ValueError) as error:
             where = f"at {self._address}" if self._address else "here"
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            raise UsageError(f"no Ray cluster {where} ({said[0]}): is it running?") from None
-        known = int(ray.cluster_resources().get("CPU", 0))
-        count = self._asked or max(1, known)
-        if known < 1:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise UsageError(f"no Ray cluster {where} ({lines[0]}): is it running?") from None
+        cpus = int(ray.cluster_resources().get("CPU", 0))
+        count = self._asked or max(1, cpus)
+        if cpus < 1:
             raise UsageError("the Ray cluster has no CPU to give")
         self._count = count if self._most is None else min(count, max(1, self._most))
 
@@ -104,18 +167,18 @@ class RayEngine:
         actor = make.remote(environment, str(Path.cwd()))
         self._busy[actor.hello.remote(self._shared)] = (actor, None)
 
-    def _greet(self, said: dict[str, Any]) -> None:
-        if said["version"] != __version__:
+    def _greet(self, hello: dict[str, Any]) -> None:
+        if hello["version"] != __version__:
             raise UsageError(
-                f"{said['node']} of the Ray cluster has llmcurate {said['version']}, this is"
+                f"{hello['node']} of the Ray cluster has llmcurate {hello['version']}, this is"
                 f" {__version__}: install the same on all machines"
             )
-        if said["missing"]:
+        if hello["missing"]:
             raise UsageError(
-                f"{said['node']} of the Ray cluster does not see {said['missing'][0]}: use a folder"
-                " that all machines share, or a URL"
+                f"{hello['node']} of the Ray cluster does not see {hello['missing'][0]}: use a"
+                " folder that all machines share, or a URL"
             )
-        self.nodes.add(said["node"])
+        self.nodes.add(hello["node"])
 
     def map(
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
@@ -129,27 +192,27 @@ class RayEngine:
                     self._connect()
                     refill(waiting, source, self._count)
                 self._hand_out(function, waiting)
-                for actor, task, said in self._answers():
-                    if said is None:
+                for actor, task, message in self._answers():
+                    if message is None:
                         if task is not None:
                             waiting.appendleft(self._again(function, task))
                         continue
                     if task is None:
-                        self._greet(said)
+                        self._greet(message)
                         self._idle.append(actor)
                         continue
                     self._idle.append(actor)
-                    if "death" in said:
-                        status, documents = said["death"]
+                    if "death" in message:
+                        status, documents = message["death"]
                         death = Death(status, tuple(documents) if documents else None)
                         if on_death is None:
                             raise RunFailed(f"a worker died ({death.describe()})")
                         waiting.appendleft(on_death(task, death))
-                    elif "error" in said:
-                        raise failure(said["error"])
+                    elif "error" in message:
+                        raise failure(message["error"])
                     else:
-                        self.cpu += said["cpu"]
-                        yield task, said["result"]
+                        self.cpu += message["cpu"]
+                        yield task, message["result"]
                 self._tick()
         except BaseException:
             self.close()
@@ -177,14 +240,14 @@ class RayEngine:
         for answer in ready:
             actor, task = self._busy.pop(answer)
             try:
-                said = self._ray.get(answer)
+                message = self._ray.get(answer)
             except self._ray.exceptions.OutOfMemoryError:
                 raise failure({"kind": "memory"}) from None
             except lost as error:
                 if task is None:
                     self._again("hello", {"why": str(error).strip().splitlines()[0]})
-                said = None
-            yield actor, task, said
+                message = None
+            yield actor, task, message
 
     def _again(self, function: str, task: Task) -> Task:
         """The task for another worker; RunFailed where that has been tried too often."""

@@ -73,12 +73,12 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"kind": "memory", "message": "out of memory"}}
     except Exception as error:
         full = disk_error(error)
-        known = full or (error if isinstance(error, CurateError) else None)
+        expected = full or (error if isinstance(error, CurateError) else None)
         return {
             "error": {
-                "kind": "known" if known else "bug",
-                "message": str(known or f"{type(error).__name__}: {error}"),
-                "code": known.exit_code if known else 1,
+                "kind": "known" if expected else "bug",
+                "message": str(expected or f"{type(error).__name__}: {error}"),
+                "code": expected.exit_code if expected else 1,
                 "traceback": traceback.format_exc(),
             }
         }

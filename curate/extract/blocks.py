@@ -1,7 +1,8 @@
 """The extractor `blocks`: a batch of pages to their main texts, in one call of a kernel.
 
-scan (tree.py) cuts a page into blocks of text, two linear looks (classify.py) choose those that are
-main text, and render.py writes them down. docs/extraction.md has the rules and the figures.
+`scan` (scan.py) cuts a page into blocks of text, two linear classifiers (classify.py) choose those
+that are main text, and render.py writes them down. docs/extraction.md has the rules and the
+figures. `look_at` shows the blocks and features of one page, to those who fit the weights.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.extract.classify import choose
+from curate.extract.attributes import automaton
+from curate.extract.classify import choose, surroundings
 from curate.extract.entities import entity_table
-from curate.extract.hints import automaton
+from curate.extract.features import COUNT, MASS, fill, measure
 from curate.extract.metadata import FIELDS, value_of
 from curate.extract.render import render
 from curate.extract.scan import count_tags, scan
-from curate.extract.tags import ATTR, TAG, hash_table
-from curate.extract.tree import MAX_ELEMENTS
+from curate.extract.tags import ATTR, END, MAX_ELEMENTS, N_TAG, NAMES, NODE, START, TAG, hash_table
 from curate.text.buffers import text_array, text_buffers
 from kernel_cache import njit
 
@@ -114,3 +115,46 @@ def main_text(page: str, markdown: bool = False) -> str:
     """The main text of one page."""
     text: str = main_texts(pa.array([page], pa.large_string()), markdown).text[0].as_py()
     return text
+
+
+@njit(cache=True, nogil=True)
+def _rows(blocks, nodes, measures, sums, around, heading):
+    rows = np.zeros((len(blocks), COUNT), np.float32)
+    before = 0.0
+    for i in range(len(blocks)):
+        fill(i, before, blocks, nodes, measures, sums, around, heading, rows[i])
+        before += measures[i, MASS]
+    return rows
+
+
+@dataclass
+class Seen:
+    """texts, tags: one a block; rows: float32[blocks, COUNT]; blocks, nodes, measures as in
+    tree.py and measures.py."""
+
+    texts: list[str]
+    tags: list[str]
+    rows: np.ndarray
+    blocks: np.ndarray
+    nodes: np.ndarray
+    measures: np.ndarray
+
+
+def look_at(page: str) -> Seen:
+    """The blocks of a page, in order, and their features."""
+    # A copy can be written to, as a batch can: the scanner is compiled once for both.
+    data = np.frombuffer(page.encode("utf-8"), np.uint8).copy()
+    tags = count_tags(data, 0, len(data))
+    text, blocks, nodes, _ = scan(data, 0, len(data), tags, tables())
+    raw = text.tobytes()
+    measures, sums, around, heading = measure(text, blocks, nodes)
+    rows = _rows(blocks, nodes, measures, sums, around, heading)
+    texts = [raw[b[START] : b[END]].decode() for b in blocks]
+    tags = [NAMES[nodes[b[NODE], N_TAG]] for b in blocks]
+    return Seen(texts, tags, rows, blocks, nodes, measures)
+
+
+def surroundings_of(seen: Seen, chances: np.ndarray) -> np.ndarray:
+    """float32[blocks, SECOND]: what the second look sees beside the features."""
+    found: np.ndarray = surroundings(seen.blocks, seen.nodes, seen.measures, chances)
+    return found

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.features import COUNT, LEVELS, SECOND, SPAN, fill
-from curate.extract.measures import MASS, measure
-from curate.extract.tree import N_PARENT, NODE
+from curate.extract.features import COUNT, LEVELS, MASS, SECOND, SPAN, fill, measure
+from curate.extract.tags import N_PARENT, NODE
 from kernel_cache import njit
 
 _SECOND = len(SECOND)

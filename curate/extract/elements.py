@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.tags import ATTR, IS_BLOCK, IS_BOLD, IS_CELL_PART, IS_MUTE, IS_SCOPE, KINDS, TAG
-from curate.extract.tree import (
+from curate.extract.tags import (
+    ATTR,
     F_BOLD,
     F_LINK,
     F_MUTE,
     F_PRE,
+    IS_BLOCK,
+    IS_BOLD,
+    IS_CELL_PART,
+    IS_MUTE,
+    IS_SCOPE,
+    KINDS,
     MAX_DEPTH,
     N_ALL,
     N_OWN,
@@ -33,6 +39,7 @@ from curate.extract.tree import (
     ST_NODES,
     ST_OVER,
     ST_PRE,
+    TAG,
 )
 from kernel_cache import njit
 

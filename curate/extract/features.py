@@ -1,40 +1,205 @@
 """A block as a row of numbers: its text, its element, what is around it, its place, its neighbours.
 
-The model is linear, so what matters by degrees stands as steps. Rows are made one at a time: a page
-of half a million blocks would need half a gigabyte of them.
+Measures come first: lengths are in letters, those of scripts without spaces counted as three (Han,
+kana), so that a limit means the same in every script. A block is prose if it is long, hardly linked
+and punctuated. The model is linear, so quantities that matter by degrees stand as steps. Rows are
+made one at a time: a page of half a million blocks would need half a gigabyte of them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.hints import KINDS as HINT_KINDS
-from curate.extract.measures import (
-    AROUND,
-    BOLD,
-    COLON,
-    COMMAS,
-    DIGITS,
-    ENDS,
-    IN_BEST,
-    IN_BEST_PARENT,
-    LINES,
-    LINKED,
-    LOWER,
-    MASS,
-    PROSE,
-    SCORE,
-    SENTENCES,
-    SIGNS,
-    SUM_BLOCKS,
-    SUM_LINKED,
-    SUM_MASS,
-    SUM_PROSE,
-    UPPER,
+from curate.extract.attributes import BIT
+from curate.extract.attributes import KINDS as HINT_KINDS
+from curate.extract.tags import (
+    BOLD_BYTES,
+    CUT,
+    END,
+    HINTS,
+    LINK_BYTES,
+    LINKS,
+    N_OWN,
+    N_PARENT,
+    N_TAG,
+    NAMES,
+    NODE,
+    START,
+    TAG,
 )
-from curate.extract.tags import NAMES, TAG
-from curate.extract.tree import CUT, HINTS, LINKS, N_OWN, N_PARENT, N_TAG, NODE
 from kernel_cache import njit
+
+# Columns of a block's measures.
+(
+    MASS, LINKED, BOLD, SENTENCES, COMMAS, DIGITS, UPPER, LINES, ENDS, COLON, LOWER, SIGNS, PROSE,
+    MEASURES,
+) = range(14)  # fmt: skip
+# Columns of a node's sums over all blocks inside, and Readability's score of it.
+SUM_MASS, SUM_LINKED, SUM_PROSE, SUM_BLOCKS, SCORE, SUMS = range(6)
+# Elements that features ask for around a block, as bits.
+AROUND = (
+    "article main nav header footer aside form table ul figure blockquote section address dl"
+).split()
+IN_BEST, IN_BEST_PARENT, AFTER_HEADING = (1 << len(AROUND) + k for k in range(3))
+
+_BIT_OF = np.zeros(len(NAMES), np.int64)
+for _k, _name in enumerate(AROUND):
+    _BIT_OF[TAG[_name]] = 1 << _k
+_BIT_OF[TAG["ol"]] = _BIT_OF[TAG["menu"]] = _BIT_OF[TAG["ul"]]
+_H1 = TAG["h1"]
+_TEXTUAL = np.zeros(len(NAMES), np.bool_)  # blocks that score for their parent
+_TEXTUAL[[TAG[n] for n in "p li pre blockquote h1 h2 h3 h4 h5 h6 dd dt figcaption".split()]] = True
+_COMMENT = BIT["comment"]
+PROSE_MASS, LONG_MASS = 40, 140
+
+
+@njit(nogil=True)
+def measure_block(text, a, z, out):
+    """Fills MASS and what is counted letter by letter in text[a:z] into out: float32[MEASURES]."""
+    mass = sentences = commas = digits = upper = lines = signs = 0
+    last = 0  # 1 where the text ends in what ends sentences, 2 in a colon
+    i = a
+    while i < z:
+        b = text[i]
+        n = 1
+        if b < 0x80:
+            mass += 1
+            if 97 <= b <= 122 or b == 32:
+                if b != 32:
+                    last = 0
+            elif 48 <= b <= 57:
+                digits += 1
+                last = 0
+            elif 65 <= b <= 90:
+                upper += 1
+                last = 0
+            elif b == 46 or b == 33 or b == 63:
+                if i + 1 >= z or text[i + 1] == 32 or text[i + 1] == 10 or text[i + 1] == 34:
+                    sentences += 1
+                last = 1
+            elif b == 44 or b == 59:
+                commas += 1
+                last = 0
+            elif b == 10:
+                lines += 1
+            elif b == 58:
+                last = 2
+            elif b == 124 or b == 64:
+                signs += 1
+                last = 0
+            elif b != 34 and b != 41 and b != 39:
+                last = 0
+        elif b < 0xE0:
+            n = 2
+            mass += 1
+            c = text[i + 1] if i + 1 < z else 0
+            if b == 0xD8 and (c == 0x8C or c == 0x9B):
+                commas += 1
+            elif (b == 0xD8 and c == 0x9F) or (b == 0xDB and c == 0x94):
+                sentences += 1
+                last = 1
+            elif b == 0xC2 and (c == 0xA9 or c == 0xBB or c == 0xAB):
+                signs += c == 0xA9
+            else:
+                last = 0
+        elif b < 0xF0:
+            n = 3
+            c = text[i + 1] if i + 1 < z else 0
+            d = text[i + 2] if i + 2 < z else 0
+            mass += 3 if 0xE3 <= b <= 0xE9 else 1
+            if b == 0xE3 and c == 0x80:
+                if d == 0x82:
+                    sentences += 1
+                    last = 1
+                elif d == 0x81:
+                    commas += 1
+            elif b == 0xEF and c == 0xBC:
+                if d == 0x81 or d == 0x9F:
+                    sentences += 1
+                    last = 1
+                elif d == 0x8C or d == 0x9B:
+                    commas += 1
+                elif d == 0x9A:
+                    last = 2
+            elif b == 0xE0 and c == 0xA5 and d == 0xA4:
+                sentences += 1
+                last = 1
+            elif b == 0xE2 and c == 0x80:
+                if d == 0xA6:
+                    last = 1
+            elif b == 0xE2 and (c == 0x86 or c == 0x96):
+                signs += 1
+                last = 0
+            else:
+                last = 0
+        else:
+            n = 4
+            mass += 3
+            last = 0
+        i += n
+    out[MASS], out[SENTENCES], out[COMMAS] = mass, sentences, commas
+    out[DIGITS], out[UPPER] = digits / mass, upper / mass
+    out[LINES], out[SIGNS] = lines, signs
+    out[ENDS], out[COLON] = last == 1, last == 2
+    b = text[a]
+    out[LOWER] = 97 <= b <= 122
+
+
+@njit(cache=True, nogil=True)
+def measure(text, blocks, nodes):
+    """(measures: float32[blocks, MEASURES], sums: float32[nodes, SUMS], around: int64[nodes]: bits
+    of AROUND and those behind them, heading: the first h1 among the blocks, or -1)."""
+    measures = np.zeros((len(blocks), MEASURES), np.float32)
+    sums = np.zeros((len(nodes), SUMS), np.float32)
+    around = np.zeros(len(nodes), np.int64)
+    heading = -1
+    for i in range(len(blocks)):
+        a, z, node = blocks[i, START], blocks[i, END], blocks[i, NODE]
+        m = measures[i]
+        measure_block(text, a, z, m)
+        m[LINKED] = min(1.0, blocks[i, LINK_BYTES] / (z - a))
+        m[BOLD] = min(1.0, blocks[i, BOLD_BYTES] / (z - a))
+        punctuated = m[SENTENCES] > 0 or m[ENDS] > 0
+        m[PROSE] = m[LINKED] < 0.5 and (
+            (m[MASS] >= PROSE_MASS and punctuated) or m[MASS] >= LONG_MASS
+        )
+        if heading < 0 and nodes[node, N_TAG] == _H1:
+            heading = i
+        s = sums[node]
+        s[SUM_MASS] += m[MASS]
+        s[SUM_LINKED] += m[MASS] * m[LINKED]
+        s[SUM_PROSE] += m[MASS] * m[PROSE]
+        s[SUM_BLOCKS] += 1
+        if m[PROSE]:
+            score = 1 + min(m[COMMAS], 5) + min(m[MASS] / 100, 5)
+            up = nodes[node, N_PARENT] if _TEXTUAL[nodes[node, N_TAG]] else node
+            sums[up, SCORE] += score
+            up = nodes[up, N_PARENT]
+            sums[up, SCORE] += score / 2
+            up = nodes[up, N_PARENT]
+            sums[up, SCORE] += score / 6
+    for n in range(len(nodes) - 1, 0, -1):
+        up = nodes[n, N_PARENT]
+        for k in (SUM_MASS, SUM_LINKED, SUM_PROSE, SUM_BLOCKS):
+            sums[up, k] += sums[n, k]
+    best = 0
+    for n in range(len(nodes)):
+        if sums[n, SUM_MASS] > 0:
+            sums[n, SCORE] *= 1 - sums[n, SUM_LINKED] / sums[n, SUM_MASS]
+        if nodes[n, N_OWN] & _COMMENT:
+            sums[n, SCORE] *= 0.3
+        if sums[n, SCORE] > sums[best, SCORE]:
+            best = n
+    above = nodes[best, N_PARENT]
+    for n in range(len(nodes)):
+        bits = around[nodes[n, N_PARENT]] | _BIT_OF[nodes[n, N_TAG]]
+        if n == best:
+            bits |= IN_BEST
+        if n == above:
+            bits |= IN_BEST_PARENT
+        around[n] = bits
+    return measures, sums, around, heading
+
 
 MASS_STEPS = np.array([8, 16, 30, 60, 120, 240, 600], np.float32)
 LINK_STEPS = np.array([0.05, 0.25, 0.5, 0.75, 0.95], np.float32)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.extract.tags import NAMES, TAG
-from curate.extract.tree import END, N_PARENT, N_PRE, N_TAG, NODE, START
+from curate.extract.tags import END, N_PARENT, N_PRE, N_TAG, NAMES, NODE, START, TAG
 from kernel_cache import njit
 
 MAX_INDENT = 8  # of items and quotes within each other; deeper ones look like the eighth

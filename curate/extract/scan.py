@@ -12,14 +12,17 @@ from curate.extract.attributes import SPANS, read_attributes, read_name
 from curate.extract.elements import close_element, close_implied, open_element
 from curate.extract.entities import read_entity
 from curate.extract.metadata import FIELDS, note_script, note_tag, note_title
-from curate.extract.tags import IS_BLOCK, IS_RAW, IS_VOID, KINDS, TAG, look_up
-from curate.extract.tree import (
+from curate.extract.tags import (
     BLOCK_COLUMNS,
     BOLD_BYTES,
     BROKEN,
     CUT,
     END,
     HINTS,
+    IS_BLOCK,
+    IS_RAW,
+    IS_VOID,
+    KINDS,
     LINK_BYTES,
     LINKS,
     MAX_DEPTH,
@@ -48,6 +51,8 @@ from curate.extract.tree import (
     ST_PRE,
     ST_STATE,
     START,
+    TAG,
+    look_up,
 )
 from kernel_cache import njit
 

@@ -16,9 +16,87 @@ from pydantic import Field
 
 from curate.documents.documents import DATE, Documents
 from curate.errors import RunFailed, UsageError
-from curate.extract.resiliparse_text import MAX_DEPTH, TooDeep, depth_of, full_text, main_text
 from curate.steps.contracts import Step
 from curate.text.encoding import decode
+
+MAX_DEPTH = 512  # where browsers stop nesting too (Blink: kMaximumHTMLParserDOMTreeDepth)
+MAX_WORK = 20_000_000  # elements times blocks: about a second of main content at worst
+
+
+class TooDeep(Exception):
+    """A page nested deeper than the limit; carries the depth."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__(f"nested {depth} elements deep")
+        self.depth = depth
+
+
+def nesting(html: str) -> int:
+    """Depth of the page's tree; 0 where it cannot matter.
+
+    The main content mode looks at all that is inside of each `div` and `article`, so nested ones
+    cost time with the square of their number, and a page may be built to stall it
+    (benchmarks/hostile_pages.py). Walking the tree costs more than extraction, so it is done
+    for pages alone that have enough of both for that.
+    """
+    tags = html.count("<")
+    if tags * tags <= MAX_WORK:
+        return 0
+    lower = html.lower()
+    if tags * (lower.count("<div") + lower.count("<article")) <= MAX_WORK:
+        return 0
+    return depth_of(html)
+
+
+def depth_of(html: str) -> int:
+    """Depth of the page's tree."""
+    from resiliparse.parse.html import HTMLTree, traverse_dom
+
+    deepest = 0
+
+    def enter(context: Any) -> None:
+        nonlocal deepest
+        deepest = max(deepest, context.depth)
+
+    document = HTMLTree.parse(html).document
+    if document is not None:
+        traverse_dom(document, enter, lambda context: None)
+    return deepest
+
+
+def main_text(html: str) -> str:
+    """resiliparse's main content mode as DCLM ran it for its pool (Li et al. 2024, section 4.2;
+    mlfoundations/dclm, tools/commoncrawl/process_common_crawl_w_ray.py: main_content=True, the rest
+    the library's defaults, which are written out here so that they stay).
+
+    Raises TooDeep beyond MAX_DEPTH.
+    """
+    depth = nesting(html)
+    if depth > MAX_DEPTH:
+        raise TooDeep(depth)
+    from resiliparse.extract.html2text import extract_plain_text
+
+    text: str = extract_plain_text(
+        html,
+        preserve_formatting=True,
+        main_content=True,
+        list_bullets=True,
+        alt_texts=True,
+        links=False,
+        form_fields=False,
+        noscript=False,
+        comments=True,
+    )
+    return text
+
+
+def full_text(html: str) -> str:
+    """All visible text of the page, menus and footers included."""
+    from resiliparse.extract.html2text import extract_plain_text
+
+    text: str = extract_plain_text(html, preserve_formatting=True, main_content=False)
+    return text
+
 
 # Extractors of other projects that a recipe may name: trafilatura, and jusText.
 #
@@ -109,20 +187,32 @@ class Extract(Step):
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them
 
-    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = "blocks"
+    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
+        "blocks",
+        description="The extractor: blocks is llmcurate's own; resiliparse has the settings of DCLM"
+        " (Li et al. 2024, section 4.2); trafilatura and justext need their libraries; text keeps"
+        " all visible text of a page.",
+    )
     format: Literal["text", "markdown"] = Field(
-        "text", description="of blocks: plain text, or Markdown's headings, tables, quotes and code"
+        "text",
+        description="The format that blocks writes: plain text, or Markdown with headings, tables,"
+        " quotes and code.",
     )
     favor: Literal["balanced", "precision", "recall"] = Field(
-        "balanced", description="of trafilatura"
+        "balanced",
+        description="The choice of trafilatura in doubt: precision drops a passage, recall keeps"
+        " it, balanced does neither.",
     )
     stop_words: str = Field(
-        "all", description="of justext: a language by its English name, such as English, or all"
+        "all",
+        description="The language of justext's stop words by its English name, such as English, or"
+        " all of them.",
     )
     max_html_bytes: int = Field(
         5 << 20,
         ge=1,
-        description="larger pages are dropped: parsed, they take many times their size in memory",
+        description="Pages of more bytes are dropped, since a parsed page takes many times its size"
+        " in memory.",
     )
 
     def identity(self) -> dict[str, Any]:
@@ -197,7 +287,7 @@ class Batch:
         """Text, title, date, author and language by the extractor of our own."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
-        from curate.extract.tree import MAX_ELEMENTS
+        from curate.extract.tags import MAX_ELEMENTS
 
         pages = pa.array(self.pages, pa.large_string())
         result = main_texts(pages, markdown)
@@ -241,6 +331,6 @@ class Batch:
     def _too_many(self, docs: Documents, many: np.ndarray) -> Documents:
         if not many.any():
             return docs
-        from curate.extract.tree import MAX_ELEMENTS
+        from curate.extract.tags import MAX_ELEMENTS
 
         return docs.drop(many, "too_many_elements", self.tags, MAX_ELEMENTS)

@@ -1,7 +1,8 @@
 """C4's page rules (Raffel et al. 2020, section 2.2), as TensorFlow Datasets' code has them.
 
 Source of every constant: tensorflow_datasets/text/c4_utils.py. One thing is ours: sentences are
-counted by an approximation of Punkt (curate/text/sentences.py).
+counted by an approximation of Punkt (curate/text/sentences.py). mC4's rule on paragraphs, and the
+bad word filter, softened by the md5 of the page's URL, are here too.
 """
 
 from __future__ import annotations
@@ -16,20 +17,15 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from curate.documents.cutting import cut
-from curate.documents.documents import Documents, Spans
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.errors import UsageError
 from curate.filters.lists import read_list
 from curate.steps.contracts import Step
 from curate.text.tables import segments
 
-# C4's bad word filter: a list given by path or URL, softened by the md5 of the page's URL.
-#
-# The matching is that of TensorFlow Datasets' `get_badwords_filter_fn`:
-# `(?:\W|^)(word1|word2|...)(?:\W|$)` on the lower-cased page, without the boundaries for
-# Japanese, Thai and Chinese. The words are put into a prefix tree first, which leaves the matches
-# as they are and makes the search tens of times faster.
-
+# Languages whose words are matched without boundaries, as `get_badwords_filter_fn` of c4_utils.py.
 UNBOUNDED = ("ja", "th", "zh")
 
 
@@ -52,7 +48,11 @@ def _pattern(node: dict) -> str:
 
 
 def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
-    """The compiled pattern for lower-cased text; its group 0 is the word that was found."""
+    """The compiled pattern for lower-cased text; its group 0 is the word that matched.
+
+    It matches as `(?:\\W|^)(word1|word2|...)(?:\\W|$)` of c4_utils.py does; the words come from a
+    prefix tree, which makes the search tens of times faster.
+    """
     kept = sorted({w.strip().lower() for w in words} - {""})
     if not kept:
         raise UsageError(f"bad words: no word for language {lang!r} in the list")
@@ -100,16 +100,53 @@ class C4(Step):
 
     name: ClassVar[str] = "c4"
 
-    variant: Literal["tfds"] = "tfds"
-    max_page_chars: int = Field(190_000, ge=0, description="longer pages are dropped")
-    max_word_chars: int = Field(1000, ge=1, description="lines with a longer word are cut")
-    min_words_per_line: int = Field(5, ge=0)
-    min_sentences: int = Field(3, ge=0)
-    require_end_mark: bool = Field(True, description='lines end in . ? ! " and not in ...')
-    badwords: str | None = Field(None, description="path or URL of a word list; none: no rule")
-    badwords_sha256: str | None = None
-    badwords_lang: str = Field("en", description="list for pages whose lang is not known")
-    badwords_fraction: float = Field(1.0, ge=0, le=1, description="share of such pages dropped")
+    variant: Literal["tfds"] = Field(
+        "tfds",
+        description="The reading of the rules: tfds is the code of TensorFlow Datasets.",
+    )
+    max_page_chars: int = Field(
+        190_000,
+        ge=0,
+        description="Pages with more characters are dropped (c4_utils.py).",
+    )
+    max_word_chars: int = Field(
+        1000,
+        ge=1,
+        description="Lines with a word of more characters are cut (c4_utils.py).",
+    )
+    min_words_per_line: int = Field(
+        5,
+        ge=0,
+        description="Lines with fewer words are cut.",
+    )
+    min_sentences: int = Field(
+        3,
+        ge=0,
+        description="Pages with fewer sentences in the lines that stay are dropped (c4_utils.py).",
+    )
+    require_end_mark: bool = Field(
+        True,
+        description='Lines that do not end in . ? ! or ", or that end in ..., are cut (Raffel et'
+        " al. 2020, section 2.2).",
+    )
+    badwords: str | None = Field(
+        None,
+        description="Path or URL of a word list: pages that hold one of its words are dropped;"
+        " none: the rule is skipped.",
+    )
+    badwords_sha256: str | None = Field(
+        None, description="The sha256 of the word list, needed where it is given by URL."
+    )
+    badwords_lang: str = Field(
+        "en", description="The language whose words count for pages without a lang."
+    )
+    badwords_fraction: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="The share of pages with a bad word that is dropped, chosen by the md5 of their"
+        " URL (c4_utils.py).",
+    )
 
     _words: dict[str, re.Pattern[str]] | None = PrivateAttr(default=None)
 
@@ -125,8 +162,7 @@ class C4(Step):
             self._words = patterns(self.badwords, self.badwords_sha256)
 
     def apply(self, docs: Documents) -> Documents:
-        from curate.filters.c4_kernel import SPAN_RULES, judge_lines
-        from curate.filters.c4_rebuild import spans_of_lines
+        from curate.filters.c4_kernel import SPAN_RULES, judge_lines, spans_of_lines
 
         data, offsets = docs.buffers()
         tables = segments(docs)
@@ -175,16 +211,57 @@ class C4(Step):
         return [few, none]
 
     def _drop_badwords(self, docs: Documents, clean: np.ndarray) -> Documents:
-        found: list[str | None] = [None] * len(docs)
+        matches: list[str | None] = [None] * len(docs)
         self.open()
-        known = self._words or {}
+        patterns = self._words or {}
         texts, urls, langs = docs.text, docs.table["url"], docs.table["lang"]
         for row in np.flatnonzero(clean):
             label = langs[int(row)].as_py() or self.badwords_lang
-            pattern = known.get(label.split("-")[0].split("_")[0])
+            pattern = patterns.get(label.split("-")[0].split("_")[0])
             match = pattern.search(texts[int(row)].as_py().lower()) if pattern else None
             url = urls[int(row)].as_py() or ""
             if match and not spared(url, self.badwords_fraction):
-                found[int(row)] = match.group(0)
-        mask = np.array([f is not None for f in found], np.bool_)
-        return docs.drop(mask, "bad_word", detail=found)
+                matches[int(row)] = match.group(0)
+        mask = np.array([m is not None for m in matches], np.bool_)
+        return docs.drop(mask, "bad_word", detail=matches)
+
+
+class C4Paragraphs(Step):
+    """Drops pages with too few long lines (mC4, Xue et al. 2021, section 3.1).
+
+    Source of the constants: tensorflow_datasets/text/c4_utils.py, paragraph_filter. Its
+    "paragraphs" are the lines of `text.split("\\n")`, white space at their ends included.
+    """
+
+    name: ClassVar[str] = "c4_paragraphs"
+
+    min_paragraphs: int = Field(
+        3,
+        ge=0,
+        description="Pages with fewer long lines are dropped (Xue et al. 2021, section 3.1).",
+    )
+    min_chars: int = Field(
+        200,
+        ge=0,
+        description="A line of at least so many characters is a long one (Xue et al. 2021,"
+        " section 3.1).",
+    )
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.filters.repeats import piece_chars
+        from curate.text.lines import newline_lines
+
+        data, _ = docs.buffers()
+        lines = newline_lines(docs)
+        size = lines.end - lines.start
+        # A character has at most four bytes: only lines in between have to be counted.
+        long = size >= 4 * self.min_chars
+        between = np.flatnonzero(~long & (size >= self.min_chars))
+        each = np.arange(len(between) + 1)
+        chars = piece_chars(data, each, lines.start[between], lines.end[between])
+        long[between] = chars >= self.min_chars
+        before = np.concatenate(([0], np.cumsum(long)))
+        count = np.diff(before[lines.rows])
+        docs = docs.annotate("paragraphs", count.astype(np.int32))
+        few = count < self.min_paragraphs
+        return docs.drop(few, "few_paragraphs", count, self.min_paragraphs)

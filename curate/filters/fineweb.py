@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from curate.documents.documents import Documents
@@ -24,19 +25,43 @@ class FineWebQuality(Step):
     name: ClassVar[str] = "fineweb_quality"
     only_measures: ClassVar[bool] = True
 
-    variant: Literal["datatrove", "paper"] = Field("datatrove", description="whose reading")
-    # Penedo et al. 2024, section 3.6; DataTrove 0.10, fineweb_quality_filter.py.
-    min_end_marks: float = Field(0.12, ge=0, description="share of lines that end in a stop mark")
-    max_short_lines: float = Field(0.67, ge=0, description="share of lines")
-    short_line_chars: int = Field(30, ge=0, description="a line up to here is short; paper: below")
-    max_duplicate_chars: float | None = Field(
-        None, ge=0, description="share of characters in copies; none: the variant's, 0.01 or 0.1"
+    variant: Literal["datatrove", "paper"] = Field(
+        "datatrove",
+        description="The reading of the rules: datatrove is DataTrove 0.10's code; paper has the"
+        " limits and comparisons of Penedo et al. 2024, and no rule on newlines.",
     )
-    max_newlines: float = Field(0.3, ge=0, description="newlines a word; not in the paper")
+    min_end_marks: float = Field(
+        0.12,
+        ge=0,
+        description="Documents with a smaller share of lines that end in a stop mark are dropped"
+        " (Penedo et al. 2024, section 3.6).",
+    )
+    max_short_lines: float = Field(
+        0.67,
+        ge=0,
+        description="Documents with a larger share of short lines are dropped (Penedo et al. 2024,"
+        " section 3.6).",
+    )
+    short_line_chars: int = Field(
+        30,
+        ge=0,
+        description="A line of at most so many characters is short, by variant paper one of fewer"
+        " (Penedo et al. 2024, section 3.6).",
+    )
+    max_duplicate_chars: float | None = Field(
+        None,
+        ge=0,
+        description="Documents with a larger share of characters in copies of lines are dropped;"
+        " none: the variant's limit, 0.01 in DataTrove's code and 0.1 in the paper.",
+    )
+    max_newlines: float = Field(
+        0.3,
+        ge=0,
+        description="Documents with more newlines a word are dropped, by variant datatrove alone"
+        " (DataTrove 0.10, fineweb_quality_filter.py).",
+    )
 
     def apply(self, docs: Documents) -> Documents:
-        from curate.filters.fineweb_measures import measured
-
         return decide(measured(docs, self.variant, self.short_line_chars), self.limits())
 
     def limits(self) -> list[Limit]:
@@ -48,12 +73,60 @@ class FineWebQuality(Step):
         def limit(column: str, setting: str, threshold: float, above: bool) -> Limit:
             return Limit(column, column, setting, threshold, above, closed=paper, only="lines")
 
-        found = [
+        limits = [
             Limit("empty", "lines", "", 1, above=False),
             limit("end_marks", "min_end_marks", self.min_end_marks, False),
             limit("short_lines", "max_short_lines", self.max_short_lines, True),
             limit("duplicate_line_chars", "max_duplicate_chars", copies, True),
         ]
         if not paper:
-            found.append(limit("newlines", "max_newlines", self.max_newlines, True))
-        return found
+            limits.append(limit("newlines", "max_newlines", self.max_newlines, True))
+        return limits
+
+
+def measured(docs: Documents, variant: str, short_line_chars: int) -> Documents:
+    """The batch with the columns that the rules look at. variant, short_line_chars: as in the
+    step's settings."""
+    from curate.filters.punctuation import TERMINAL
+    from curate.filters.repeats import duplicates, last_code_points, ratio
+    from curate.filters.tokens import symbol_tokens
+    from curate.text.lines import newline_lines, written_lines
+    from curate.text.unicode import row_chars
+
+    data, offsets = docs.buffers()
+    lines = written_lines(docs, strip=False)
+    number = np.diff(lines.rows)
+    newlines = np.diff(newline_lines(docs).rows) - 1
+    paper = variant == "paper"
+    docs = docs.annotate("lines", number.astype(np.int32))
+    marked = TERMINAL[last_code_points(data, lines.start, lines.end)]
+    docs = docs.annotate("end_marks", ratio(_by_row(lines.rows, marked), number))
+    short = _short(data, lines.start, lines.end, short_line_chars - paper)
+    docs = docs.annotate("short_lines", ratio(_by_row(lines.rows, short), number))
+    copied = duplicates(docs, lines, every=False)[1]
+    share = ratio(copied, row_chars(data, offsets) - newlines)
+    docs = docs.annotate("duplicate_line_chars", share)
+    if not paper:
+        share = ratio(newlines, np.diff(symbol_tokens(docs).rows))
+        docs = docs.annotate("newlines", share)
+    return docs
+
+
+def _by_row(rows: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """int64[rows]: how many of each row's flags are set."""
+    before = np.concatenate(([0], np.cumsum(flags)))
+    counts: np.ndarray = np.diff(before[rows])
+    return counts
+
+
+def _short(data: np.ndarray, start: np.ndarray, end: np.ndarray, most: int) -> np.ndarray:
+    """bool[lines]: lines of at most that many characters."""
+    from curate.filters.repeats import piece_chars
+
+    # A character has at most four bytes: only lines in between have to be counted.
+    size = end - start
+    short: np.ndarray = size <= most
+    between = np.flatnonzero(~short & (size <= 4 * most))
+    each = np.arange(len(between) + 1)
+    short[between] = piece_chars(data, each, start[between], end[between]) <= most
+    return short

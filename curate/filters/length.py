@@ -22,14 +22,21 @@ class DocumentLength(Step):
     name: ClassVar[str] = "document_length"
     only_measures: ClassVar[bool] = True
 
-    unit: Literal["words", "chars", "bytes"] = Field("words", description="what the limits count")
+    unit: Literal["words", "chars", "bytes"] = Field(
+        "words",
+        description="The unit of the limits: words, chars (code points) or bytes of UTF-8.",
+    )
     words: Literal["split", "unicode"] = Field(
         "split",
-        description="split: as str.split(); unicode: the word table, where Chinese, Thai and other"
-        " scripts without spaces count by grapheme cluster",
+        description="The words that are counted: split is Python's str.split(); unicode is the word"
+        " table, where Chinese, Thai and other scripts without spaces count by grapheme cluster.",
     )
-    min: int | None = Field(None, ge=0, description="fewer are too short; none: no limit")
-    max: int | None = Field(None, ge=0, description="more are too long; none: no limit")
+    min: int | None = Field(
+        None, ge=0, description="Documents with fewer units are dropped; none: no limit."
+    )
+    max: int | None = Field(
+        None, ge=0, description="Documents with more units are dropped; none: no limit."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> DocumentLength:

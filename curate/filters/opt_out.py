@@ -142,25 +142,40 @@ class OptOut(Step):
 
     name: ClassVar[str] = "opt_out"
 
-    robots: bool = Field(True, description="robots.txt counts, where an archive has it")
+    robots: bool = Field(True, description="Rules of robots.txt count, where an archive has it.")
     robots_txt: Names = Field(
-        (), description="archives that hold robots.txt (and tdmrep.json): files, folders, patterns"
+        (),
+        description="Archives that hold robots.txt, ai.txt and tdmrep.json: files, folders or"
+        " patterns; none: no rules of sites count.",
     )
-    agents: Names = Field(AGENTS, description="a page that one of them may not have is dropped")
+    agents: Names = Field(
+        AGENTS,
+        description="Names of crawlers: a page that robots.txt denies to one of them is dropped.",
+    )
     signals: Names = Field(
-        ("ai-train",), description="uses that `NAME=no` in a Content-Signal of robots.txt denies"
+        ("ai-train",),
+        description="Uses: a page of a site whose robots.txt says NAME=no in a Content-Signal line"
+        " is dropped (contentsignals.org).",
     )
-    ai_txt: bool = Field(True, description="ai.txt counts, where an archive has it")
+    ai_txt: bool = Field(True, description="Rules of ai.txt count, where an archive has it.")
     unreachable: Literal["allow", "disallow"] = Field(
-        "allow", description="what a robots.txt means that a server answered with an error 5xx"
+        "allow",
+        description="The meaning of a robots.txt that a server answered with an error 5xx: allow"
+        " keeps the site's pages, disallow drops them (RFC 9309, 2.3.1.4).",
     )
-    headers: bool = Field(True, description="X-Robots-Tag counts")
-    meta: bool = Field(True, description="`meta` elements count, of name robots or an agent's")
+    headers: bool = Field(
+        True, description="The HTTP header X-Robots-Tag of the page's response counts."
+    )
+    meta: bool = Field(
+        True,
+        description="The elements meta of the page's head count whose name is robots or an agent.",
+    )
     directives: Names = Field(
         ("noai", "noimageai"),
-        description="words that forbid; none and noindex are about search, and may be added",
+        description="Words in X-Robots-Tag and meta that drop a page; none and noindex are about"
+        " search, and may be added.",
     )
-    tdm: bool = Field(True, description="reservations of the TDM Reservation Protocol count")
+    tdm: bool = Field(True, description="Reservations of the TDM Reservation Protocol (W3C) count.")
 
     _sites: object = PrivateAttr(default=None)
 

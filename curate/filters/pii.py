@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from curate.documents.documents import Documents, Spans
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
 from curate.filters import pii_kernel
 from curate.filters.pii_number import MIN_DIGITS, cards_in, phones_in
 from curate.steps.contracts import Step
@@ -260,15 +261,26 @@ class Pii(Step):
 
     name: ClassVar[str] = "pii"
 
-    emails: bool = True
-    ips: bool = Field(True, description="public IPv4 and IPv6 addresses")
-    phones: bool = Field(False, description="by strict formats")
-    credit_cards: bool = Field(False, description="13 to 16 digits of an issuer with check digit")
-    replacement: Literal["example", "token"] = Field(
-        "example", description="addresses that are nobody's, or |||EMAIL_ADDRESS||| as in Dolma"
+    emails: bool = Field(True, description="E-mail addresses are replaced.")
+    ips: bool = Field(True, description="Public IPv4 and IPv6 addresses are replaced.")
+    phones: bool = Field(
+        False, description="Phone numbers are replaced that stand in a strict format."
     )
-    # Dolma v1.6 drops pages with more than 5.
-    max_found: int | None = Field(None, ge=0, description="more in a document drop it")
+    credit_cards: bool = Field(
+        False,
+        description="Numbers of 13 to 16 digits that begin as an issuer's and have the right check"
+        " digit are replaced (ISO/IEC 7812).",
+    )
+    replacement: Literal["example", "token"] = Field(
+        "example",
+        description="The replacement: example is an address or number that is nobody's, token is"
+        " |||EMAIL_ADDRESS||| and the like, as in Dolma v1.6.",
+    )
+    max_found: int | None = Field(
+        None,
+        ge=0,
+        description="Documents with more matches are dropped (Dolma v1.6: 5); none: no limit.",
+    )
 
     def apply(self, docs: Documents) -> Documents:
         data, offsets = docs.buffers()

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from curate.documents.cutting import cut_marked
 from curate.documents.documents import Documents
-from curate.filters.gopher_quality import ratio
+from curate.filters.repeats import ratio
 from curate.steps.contracts import Step
 from curate.text.lines import newline_lines
 from curate.text.unicode import character_flags
@@ -26,16 +26,49 @@ class RefinedWebLines(Step):
 
     name: ClassVar[str] = "refinedweb_lines"
 
-    variant: Literal["dclm", "paper"] = Field("dclm", description="whose reading")
-    # DCLM, refinedweb.yaml.
-    max_uppercase: float = Field(0.5, ge=0, description="share of a line's characters")
-    max_numeric: float = Field(0.999999, ge=0, description="share of a line's characters")
-    short_line_words: int = Field(10, ge=0, description="longer lines are not edited")
-    # The paper's examples. dclm: a period in a pattern stands for any character, as in its code.
-    anywhere: tuple[str, ...] = Field(("items in cart",), description="cut in short lines")
-    line_ends: tuple[str, ...] = Field(("read more...",), description="cut at their ends")
-    line_starts: tuple[str, ...] = Field(("sign-in",), description="cut at their starts")
-    max_removed_words: float = Field(0.05, ge=0, description="share of the page's words")
+    variant: Literal["dclm", "paper"] = Field(
+        "dclm",
+        description="The reading of the rules: dclm runs them one after the other as DCLM's code"
+        " does; paper judges each line once (Penedo et al. 2023, appendix G.2).",
+    )
+    max_uppercase: float = Field(
+        0.5,
+        ge=0,
+        description="Lines with a larger share of upper-case characters are cut (DCLM,"
+        " refinedweb.yaml).",
+    )
+    max_numeric: float = Field(
+        0.999999,
+        ge=0,
+        description="Lines with a larger share of digits are cut (DCLM, refinedweb.yaml).",
+    )
+    short_line_words: int = Field(
+        10,
+        ge=0,
+        description="Patterns are cut from lines of at most so many words (Penedo et al. 2023,"
+        " appendix G.2).",
+    )
+    anywhere: tuple[str, ...] = Field(
+        ("items in cart",),
+        description="Patterns that are cut anywhere in short lines; by variant dclm a period stands"
+        " for any character (Penedo et al. 2023, appendix G.2).",
+    )
+    line_ends: tuple[str, ...] = Field(
+        ("read more...",),
+        description="Patterns that are cut at the ends of short lines (Penedo et al. 2023,"
+        " appendix G.2).",
+    )
+    line_starts: tuple[str, ...] = Field(
+        ("sign-in",),
+        description="Patterns that are cut at the starts of short lines (Penedo et al. 2023,"
+        " appendix G.2).",
+    )
+    max_removed_words: float = Field(
+        0.05,
+        ge=0,
+        description="Pages that lose a larger share of their words are dropped (Penedo et al. 2023,"
+        " appendix G.2).",
+    )
 
     @field_validator("anywhere", "line_ends", "line_starts")
     @classmethod
@@ -53,7 +86,7 @@ class RefinedWebLines(Step):
         lines = newline_lines(docs)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
         judge = judge_paper if self.variant == "paper" else judge_dclm
-        found = judge(
+        counts = judge(
             data,
             offsets,
             lines.rows,
@@ -67,7 +100,7 @@ class RefinedWebLines(Step):
             _patterns(self.line_starts),
             mark,
         )
-        dropped, edited, words, gone, left = found.T
+        dropped, edited, words, gone, bytes_left = counts.T
         share = ratio(gone, words)
         docs = docs.annotate("words", words.astype(np.int32))
         docs = docs.annotate("lines_cut", dropped.astype(np.int32))
@@ -76,8 +109,8 @@ class RefinedWebLines(Step):
         docs = docs.drop(words == 0, "empty", words, 1)
         much = share > self.max_removed_words
         docs = docs.drop(much, "removed_words", share, self.max_removed_words)
-        docs = docs.drop((left == 0) & (words > 0) & ~much, "nothing_left", left, 1)
-        changed = left < np.diff(offsets)
+        docs = docs.drop((bytes_left == 0) & (words > 0) & ~much, "nothing_left", bytes_left, 1)
+        changed = bytes_left < np.diff(offsets)
         return cut_marked(docs, mark, changed & ~docs.marked(), RULES)
 
 
@@ -92,3 +125,20 @@ def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarra
         # The other letters that match one of ASCII: both i, long s, KELVIN SIGN.
         begins[{b"i": 0xC4, b"s": 0xC5, b"k": 0xE2}.get(pattern[:1], pattern[0])] = True
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), at, begins
+
+
+class NewlineRuns(Step):
+    """Cuts runs of newlines to a length, as DCLM does before it judges a page.
+
+    Source: DCLM, baselines/mappers/modifiers.py, newline_removal_modifier.
+    """
+
+    name: ClassVar[str] = "newline_runs"
+
+    most: int = Field(2, ge=1, description="The newlines in a row that stay (DCLM, modifiers.py).")
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.filters.refinedweb_kernel import long_runs
+
+        mark, rows = long_runs(*docs.buffers(), self.most)
+        return cut_marked(docs, mark, rows & ~docs.marked(), ("newline_run",))

@@ -1,4 +1,4 @@
-"""RefinedWeb's line rules as kernels: classes of characters, words, counters.
+"""RefinedWeb's line rules as kernels: classes of characters, words, counters, runs of newlines.
 
 Readings: DCLM's code runs its rules one after the other over the page, which is stripped between
 them; the paper judges each line once.
@@ -273,3 +273,19 @@ def words_left(data, a, z, mark, base, flags):
             words += (flags[code] & ALNUM) != 0
         outside = (np.int64(_BREAK[b]) & here) | (outside & (here ^ 1))
     return words
+
+
+@njit(cache=True, nogil=True)
+def long_runs(data: np.ndarray, offsets: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """(mark: uint8[bytes], 1 for a newline with `most` others right before it; rows: bool[rows],
+    those with any)."""
+    mark = np.zeros(offsets[-1] - offsets[0], np.uint8)
+    rows = np.zeros(len(offsets) - 1, np.bool_)
+    for row in range(len(rows)):
+        run = 0
+        for at in range(offsets[row], offsets[row + 1]):
+            run = run + 1 if data[at] == 10 else 0
+            if run > most:
+                mark[at - offsets[0]] = 1
+                rows[row] = True
+    return mark, rows

@@ -26,10 +26,15 @@ N_GRAMS = tuple(range(2, 11))
 # GREEDY: from left to right, an n-gram seen before counts and is skipped whole.
 # EVERY: every occurrence of a repeated n-gram, overlaps several times.
 UNION, GREEDY, EVERY = range(3)
-_TOP = 4  # up to here the most frequent n-gram counts, from 5 on the duplicate ones
+TOP = 4  # up to here the most frequent n-gram counts, from 5 on the duplicate ones
 _K1 = np.uint64(0x9E3779B97F4A7C15)
 _K2 = np.uint64(0xD6E8FEB86659FD93)
 _ONE = np.uint64(1)
+
+
+def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """float64[rows]: part / whole; 0 where there is no whole."""
+    return np.divide(part, whole, out=np.zeros(len(part), np.float64), where=whole > 0)
 
 
 @njit(nogil=True)
@@ -126,7 +131,7 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
             where[p] = p
             value[p] = hashes[base + p]
         for n in range(2, 11):
-            if words < n or (held == 0 and n > _TOP):
+            if words < n or (held == 0 and n > TOP):
                 break
             # Those whose (n-1)-grams, here and one word on, both repeat.
             kept = np.int64(0)
@@ -160,7 +165,7 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles):
                 held = kept
             else:
                 held = 0
-            if n <= _TOP:
+            if n <= TOP:
                 best, size_of_best = 1, np.int64(0)
                 if held == 0 and singles:
                     size_of_best = _window(chars, base, n)

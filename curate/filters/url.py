@@ -16,8 +16,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.filters import url_lists
-from curate.filters.url_fold import Folded, fold_all
-from curate.filters.url_words import find_words
+from curate.filters.url_kernel import Folded, find_words, fold_all
 from curate.steps.contracts import Step
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.words import character_tables
@@ -44,16 +43,37 @@ class UrlFilter(Step):
     name: ClassVar[str] = "url_filter"
     only_measures: ClassVar[bool] = True
 
-    domains: Names = Field((), description="files; a domain blocks its subdomains too")
-    hosts: Names = Field((), description="files; a host blocks itself only")
-    urls: Names = Field((), description="files; addresses of pages")
-    banned_words: Names = Field((), description="files; one whole word is enough")
-    soft_words: Names = Field((), description="files; whole words that count together")
-    max_soft_words: int = Field(2, ge=1, description="so many different soft words drop a page")
-    banned_subwords: Names = Field((), description="files; anywhere in a part of the URL")
-    exclude: Names = Field((), description="domains, or @FILE; dropped as `excluded`")
-    allow: Names = Field((), description="domains, or @FILE; never dropped by this step")
-    sha256: dict[str, str] = Field({}, description="of lists given by URL")
+    domains: Names = Field(
+        (), description="Files of domains: pages of a domain and of its subdomains are dropped."
+    )
+    hosts: Names = Field((), description="Files of hosts: pages of exactly this host are dropped.")
+    urls: Names = Field((), description="Files of addresses: these pages are dropped.")
+    banned_words: Names = Field(
+        (), description="Files of words: a page with one as a whole word of its URL is dropped."
+    )
+    soft_words: Names = Field(
+        (),
+        description="Files of words: a page with several of them as whole words of its URL is"
+        " dropped (Penedo et al. 2023, appendix G.1).",
+    )
+    max_soft_words: int = Field(
+        2,
+        ge=1,
+        description="The number of different soft words from which on a page is dropped (Penedo et"
+        " al. 2023, appendix G.1).",
+    )
+    banned_subwords: Names = Field(
+        (), description="Files of words: a page with one anywhere in a part of its URL is dropped."
+    )
+    exclude: Names = Field(
+        (), description="Domains, or @FILE for a file of them, whose pages are dropped as excluded."
+    )
+    allow: Names = Field(
+        (), description="Domains, or @FILE for a file of them, whose pages this step never drops."
+    )
+    sha256: dict[str, str] = Field(
+        {}, description="The sha256 of each list that is given by URL, by that URL."
+    )
 
     _lists: _Lists | None = PrivateAttr(default=None)
 

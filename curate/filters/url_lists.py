@@ -13,8 +13,7 @@ import numpy as np
 
 from curate.errors import UsageError
 from curate.filters.lists import entries, read_list
-from curate.filters.url_fold import Folded, fold_all
-from curate.filters.url_words import Automaton, automaton, normal_word
+from curate.filters.url_kernel import Automaton, Folded, automaton, fold_all, normal_word
 from curate.text.hashing import hash_bytes
 from kernel_cache import njit
 

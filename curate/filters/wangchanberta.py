@@ -18,7 +18,8 @@ import numpy as np
 from pydantic import Field
 
 from curate.documents.cutting import cut
-from curate.documents.documents import Documents, Spans
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import Step
 from curate.text.unicode import row_chars
@@ -139,9 +140,23 @@ class WangchanBERTa(Step):
 
     name: ClassVar[str] = "wangchanberta"
 
-    min_thai_chars: int = Field(1, ge=0, description="fewer Thai characters drop a document")
-    min_thai_share: float = Field(0.0, ge=0, le=1, description="of all characters; theirs: none")
-    join_lines: bool = Field(True, description="newlines become blanks, as theirs")
+    min_thai_chars: int = Field(
+        1,
+        ge=0,
+        description="Documents with fewer Thai characters are dropped (Lowphansirikul et al. 2021,"
+        " section 3.2).",
+    )
+    min_thai_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Documents with a smaller share of Thai characters are dropped; the paper has"
+        " no such limit.",
+    )
+    join_lines: bool = Field(
+        True,
+        description="Newlines become blanks (Lowphansirikul et al. 2021, section 3.2).",
+    )
 
     def apply(self, docs: Documents) -> Documents:
         data, offsets = docs.buffers()

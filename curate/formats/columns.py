@@ -13,10 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.documents.documents import CORE, EDIT, NUMBER, PAYLOAD, REASON_COLUMNS
+from curate.documents.documents import CORE, NUMBER, PAYLOAD
+from curate.documents.edits import EDIT, EDITS
+from curate.documents.rejected import REASON_COLUMNS
 
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
-EXTRA, EDITS = "extra", "edits"
+EXTRA = "extra"
 # Names that this tool's own columns need; an input column of that name gets a prefix.
 TAKEN = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS}
 KINDS: dict[str, pa.DataType] = {

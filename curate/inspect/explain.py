@@ -1,4 +1,4 @@
-"""Why a document was dropped, what was cut from it, and which copy of it stays."""
+"""The account of one document: why it was dropped, its cuts, and the copy of it that stays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.documents.rejected import reasons_of
 from curate.errors import UsageError
 from curate.run.homes import kept_folder
 
@@ -38,7 +39,7 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
                 "status": "kept" if status == "corpus" else "rejected",
                 "url": row.get("url"),
                 "source": row.get("source"),
-                "reasons": row.get("reasons") or [],
+                "reasons": [reason._asdict() for reason in reasons_of(row)],
                 "edits": row.get("edits") or [],
                 "decisions": decisions,
                 "measured": {k: v for k, v in row.items() if "." in k and v is not None},
@@ -61,35 +62,35 @@ def _by_steps(out: Path, row: dict[str, Any]) -> dict[str, list[str]]:
     except UsageError as error:
         return {"recipe": [str(error)]}
     measured = {name.rpartition(".")[0] for name, v in row.items() if "." in name and v is not None}
-    found = {}
+    accounts = {}
     for step in steps:
         if type(step).explain is not Settings.explain and step.label in measured:
             try:
-                found[step.label] = step.explain(row["text"])
+                accounts[step.label] = step.explain(row["text"])
             except UsageError as error:
-                found[step.label] = [f"cannot be explained: {error}"]
-    return found
+                accounts[step.label] = [f"cannot be explained: {error}"]
+    return accounts
 
 
 def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
     """Ids that hold the given text, for a helpful error."""
-    found: list[str] = []
+    matches: list[str] = []
     for status in ("rejected", "corpus"):
         for path in sorted((out / status).glob("part-*.parquet")):
             ids = pq.read_table(path, columns=["id"])["id"]
             hits = ids.filter(pc.match_substring(ids, name))
-            found += hits.slice(0, most).to_pylist()
-            if len(found) >= most:
-                return found[:most]
-    return found
+            matches += hits.slice(0, most).to_pylist()
+            if len(matches) >= most:
+                return matches[:most]
+    return matches
 
 
 def explain(outs: list[Path], name: str) -> dict[str, Any]:
     """The first of the folders that knows the id; UsageError where none does."""
     for out in outs:
-        found = find(out, name)
-        if found is not None:
-            return found
+        account = find(out, name)
+        if account is not None:
+            return account
     near = [n for out in outs[:1] for n in near_ids(out, name)]
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(f"no document {name!r} in {', '.join(str(o) for o in outs[:3])}{hint}")
@@ -121,19 +122,19 @@ def _passage(decision: dict[str, Any], name: str) -> str:
     return f"{which} {keeper} (cluster {decision['cluster']})"
 
 
-def text(found: dict[str, Any], most: int = 40) -> str:
+def text(account: dict[str, Any], most: int = 40) -> str:
     """The explanation for a terminal."""
-    lines = [f"{found['id']}: {found['status']}", f"  url     {found['url'] or '(none)'}"]
-    lines += [f"  source  {found['source'] or '(none)'}", f"  in      {found['out']}"]
-    for reason in found["reasons"]:
-        line = f"  dropped by {reason['step']}.{reason['rule']}"
-        if reason["value"] is not None:
-            line += f": value {_number(reason['value'])}"
-            if reason["threshold"] is not None:
-                line += f", threshold {_number(reason['threshold'])}"
-        lines.append(line + (f" ({reason['detail']})" if reason["detail"] else ""))
-    passages = [d for d in found["decisions"] if d["span_start"] is not None]
-    for d in found["decisions"]:
+    lines = [f"{account['id']}: {account['status']}", f"  url     {account['url'] or '(none)'}"]
+    lines += [f"  source  {account['source'] or '(none)'}", f"  in      {account['out']}"]
+    for reason in reasons_of(account):
+        line = f"  dropped by {reason.name}"
+        if reason.value is not None:
+            line += f": value {_number(reason.value)}"
+            if reason.threshold is not None:
+                line += f", threshold {_number(reason.threshold)}"
+        lines.append(line + (f" ({reason.detail})" if reason.detail else ""))
+    passages = [d for d in account["decisions"] if d["span_start"] is not None]
+    for d in account["decisions"]:
         if d["span_start"] is not None:
             continue
         similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
@@ -151,10 +152,10 @@ def text(found: dict[str, Any], most: int = 40) -> str:
             )
         else:
             lines.append(f"  {d['method']}: the copy that stays of cluster {d['cluster']}")
-    lines += [_passage(d, found["id"]) for d in passages[:most]]
+    lines += [_passage(d, account["id"]) for d in passages[:most]]
     if len(passages) > most:
         lines.append(f"  and {len(passages) - most} more passages (--json shows all)")
-    cuts = [e for e in found["edits"] if e["rule"] != "white_space"]
+    cuts = [e for e in account["edits"] if e["rule"] != "white_space"]
     for edit in cuts[:most]:
         swap = f", replaced by {edit['replacement']!r}" if edit["replacement"] else ""
         lines.append(
@@ -163,12 +164,14 @@ def text(found: dict[str, Any], most: int = 40) -> str:
         )
     if len(cuts) > most:
         lines.append(f"  and {len(cuts) - most} more cuts (--json shows all, white space too)")
-    if found["measured"]:
-        pairs = ", ".join(f"{k} {v}" for k, v in found["measured"].items())
+    if account["measured"]:
+        pairs = ", ".join(f"{k} {v}" for k, v in account["measured"].items())
         lines.append(f"  measured: {pairs}")
-    for step, said in found["explained"].items():
-        lines += [f"  {step}: {line}" for line in said[:1]] + [f"    {line}" for line in said[1:]]
-    if found["text"]:
-        head = " ".join(found["text"][:300].split())
-        lines.append(f"  text: {head}{'...' if len(found['text']) > 300 else ''}")
+    for step, sentences in account["explained"].items():
+        lines += [f"  {step}: {line}" for line in sentences[:1]] + [
+            f"    {line}" for line in sentences[1:]
+        ]
+    if account["text"]:
+        head = " ".join(account["text"][:300].split())
+        lines.append(f"  text: {head}{'...' if len(account['text']) > 300 else ''}")
     return "\n".join(lines)

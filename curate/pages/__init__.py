@@ -1,1 +1,1 @@
-"""HTML pages: charts, differences, style."""
+"""HTML pages: templates, charts, differences of texts."""

@@ -14,7 +14,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 WIDTH, HEIGHT = 460, 150  # in CSS pixels; drawn at this size or smaller
 FONT = 11
@@ -22,7 +25,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24
 # Colours that stand for CSS variables until the SVG is written.
 INK, MUTED, ACCENT, GONE, GRID = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", ACCENT: "accent", GONE: "gone", GRID: "line"}
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "llmcurate",
     "text.parse_math": False,
@@ -38,12 +41,14 @@ def drawn(chart: Chart) -> Chart:
     """A chart that cannot be drawn is a line of text: it must not cost the run its report."""
 
     @wraps(chart)
-    def safe(*args: Any, **named: Any) -> str:
+    def safe(*args: Any, **named: Any) -> Markup:
+        from markupsafe import Markup
+
         try:
-            return chart(*args, **named)
+            return Markup(chart(*args, **named))
         except Exception as error:
-            why = escape(f"{type(error).__name__}: {error}"[:200])
-            return f"<p class=note>This chart could not be drawn ({why}).</p>"
+            reason = escape(f"{type(error).__name__}: {error}"[:200])
+            return Markup(f"<p class=note>This chart could not be drawn ({reason}).</p>")
 
     return safe
 
@@ -54,7 +59,13 @@ def _library() -> Any:
     import matplotlib
     from matplotlib.backends import backend_svg
 
-    return matplotlib, backend_svg
+    # A user's own settings must not change the page; validating all of them anew costs
+    # milliseconds a chart.
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        settings = dict(matplotlib.rcParams)
+    return matplotlib, backend_svg, settings
 
 
 def _figure(height: int = HEIGHT) -> tuple[Any, Any]:
@@ -78,12 +89,11 @@ def _figure(height: int = HEIGHT) -> tuple[Any, Any]:
 
 def _svg(draw: Callable[[], Any], label: str) -> str:
     """The figure that `draw` makes, as an SVG element."""
-    matplotlib, backend = _library()
+    matplotlib, backend, settings = _library()
     out = io.StringIO()
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that its fonts lack: the page's may have it
-        matplotlib.rcdefaults()  # a user's own settings must not change the page
-        matplotlib.rcParams.update(SETTINGS)
+        dict.update(matplotlib.rcParams, settings)
         figure = draw()
         backend.FigureCanvasSVG(figure)
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -109,7 +119,7 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _place(scale: str) -> Callable[[float], float]:
+def _scaling(scale: str) -> Callable[[float], float]:
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
     return lambda v: v
@@ -129,11 +139,11 @@ def _x_ticks(axes: Any, edges: Sequence[float], scale: str, open_end: bool) -> N
         whole = len(edges) > 1 and edges[0] % 1 == 0.5
         locator = MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10])
         values = [float(v) for v in locator.tick_values(low, high) if low <= v <= high]
-    place = _place(scale)
+    scaled = _scaling(scale)
     labels = [short(v) for v in values]
     if open_end:
         values, labels = [*values[:-1], high], [*labels[:-1], f"{short(high)} and more"]
-    axes.set_xticks([place(v) for v in values], labels)
+    axes.set_xticks([scaled(v) for v in values], labels)
     if open_end:
         axes.get_xticklabels()[-1].set_horizontalalignment("right")
 
@@ -158,7 +168,7 @@ def histogram(
     lines: Sequence[tuple[float, str]] = (),
 ) -> str:
     """Documents by value; those marked in the colour of what goes; the threshold as a line, and
-    further lines (where, what is written at it).
+    further lines (value, label).
 
     data: bins.Histogram.dump(). The height is the square root of the number, so that a few
     documents beside many can be seen. only_marked: nothing is known of the others. above: on which
@@ -169,8 +179,8 @@ def histogram(
 
     def draw() -> Any:
         figure, axes = _figure()
-        place = _place(data["scale"])
-        edges = [place(e) for e in data["edges"]]
+        scaled = _scaling(data["scale"])
+        edges = [scaled(e) for e in data["edges"]]
         for values, colour in (
             (counts, GONE),
             ([c - g for c, g in zip(counts, gone, strict=True)], ACCENT),
@@ -183,12 +193,12 @@ def histogram(
         _root_ticks(axes, max(counts, default=0))
         # Between two whole numbers, where the threshold itself is on the side that stays.
         shift = (0.5 if above else -0.5) if data["edges"][0] % 1 == 0.5 and above is not None else 0
-        drawn_at = [(place(v), what, "center") for v, what in lines]
+        drawn_at = [(scaled(v), name, "center") for v, name in lines]
         if len(lines) == 2:  # may stand close together
             drawn_at = [(*drawn_at[0][:2], "right"), (*drawn_at[1][:2], "left")]
         if threshold is not None:
-            drawn_at.append((place(threshold + shift), f"limit {short(threshold)}", "center"))
-        for at, what, side in drawn_at:
+            drawn_at.append((scaled(threshold + shift), f"limit {short(threshold)}", "center"))
+        for at, name, side in drawn_at:
             if not edges[0] <= at <= edges[-1]:
                 continue
             axes.axvline(at, color=INK, linewidth=1.2)
@@ -196,7 +206,7 @@ def histogram(
             axes.text(
                 at,
                 1.03,
-                what,
+                name,
                 transform=axes.get_xaxis_transform(),
                 ha="left" if share < 0.15 else "right" if share > 0.85 else side,
                 va="bottom",
@@ -254,27 +264,27 @@ def yields(
         from matplotlib.ticker import FuncFormatter, MaxNLocator
 
         figure, axes = _figure()
-        place = _place(scale)
-        xs = [place(t) for t, _, _ in points]
+        scaled = _scaling(scale)
+        xs = [scaled(t) for t, _, _ in points]
         sure, most = [s for _, s, _ in points], [m for _, _, m in points]
         axes.fill_between(xs, sure, most, color=GONE, linewidth=0)
         axes.plot(xs, sure, color=ACCENT, linewidth=1.6)
         low, high = points[0][0], points[-1][0]
-        axes.set_xlim(place(low), place(high) if high > low else place(low) + 1)
+        axes.set_xlim(scaled(low), scaled(high) if high > low else scaled(low) + 1)
         _x_ticks(axes, [low, high], scale, False)
         axes.set_ylim(0, max(1.0, max(most) * 1.08))
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
-        inside = sorted((at, what) for at, what in marks if low <= at <= high)
-        for nth, (at, what) in enumerate(inside):
-            axes.axvline(place(at), color=INK, linewidth=1.2)
-            span = place(high) - place(low)
-            share = (place(at) - place(low)) / span if span else 0.0
+        inside = sorted((at, name) for at, name in marks if low <= at <= high)
+        for nth, (at, name) in enumerate(inside):
+            axes.axvline(scaled(at), color=INK, linewidth=1.2)
+            span = scaled(high) - scaled(low)
+            share = (scaled(at) - scaled(low)) / span if span else 0.0
             side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
             if len(inside) == 2:  # may stand close together
                 side = "left" if nth else "right"
             where = axes.get_xaxis_transform()
-            axes.text(place(at), 1.03, what, transform=where, ha=side, va="bottom", color=INK)
+            axes.text(scaled(at), 1.03, name, transform=where, ha=side, va="bottom", color=INK)
         return figure
 
     return _svg(draw, label)
@@ -294,8 +304,8 @@ def heat(labels: Sequence[str], cells: dict[tuple[str, str], float], label: str)
         figure = Figure(figsize=((side + edge) / 100,) * 2, dpi=100)
         share = side / (side + edge)
         axes = figure.add_axes((1 - share, 0, share, share))
-        places = {name: i for i, name in enumerate(labels)}
-        marks = sorted((places[a], places[b], v) for (a, b), v in cells.items() if v > 0)
+        order = {name: i for i, name in enumerate(labels)}
+        marks = sorted((order[a], order[b], v) for (a, b), v in cells.items() if v > 0)
         # A root, so that a few texts beside many can be seen.
         colours = [to_rgba(ACCENT, round(math.sqrt(min(1.0, v)), 3)) for _, _, v in marks]
         squares = [Rectangle((b - 0.5, a - 0.5), 1, 1) for a, b, _ in marks]

@@ -1,16 +1,20 @@
-"""Two texts beside each other, word by word, with what differs marked."""
+"""The difference of two texts, word by word."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
 
-from curate.pages.html import shown
+from curate.pages.html import plain
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 WORDS = 160  # of each text, compared in a time that grows with the square
 BEFORE = 15  # equal words shown before the first difference
-_PIECES = re.compile(r"\S+\s*")
+_WORDS = re.compile(r"\S+\s*")
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,9 @@ class Diff:
     equal: bool
 
 
-def compare(one: str, two: str) -> Diff:
+def compare(first: str, second: str) -> Diff:
     """The difference of two texts; at most WORDS words of each are looked at."""
-    a, b = (_PIECES.findall(t) for t in (one, two))
+    a, b = (_WORDS.findall(t) for t in (first, second))
     same = 0
     for x, y in zip(a, b, strict=False):
         if x.split() != y.split():
@@ -46,29 +50,25 @@ def compare(one: str, two: str) -> Diff:
     return Diff(runs, start > 0, more, equal)
 
 
-def word_diff(one: str, two: str) -> tuple[str, str, bool]:
-    """(HTML of the first text, HTML of the second, whether they are the same).
+def word_diff(first: str, second: str) -> tuple[Markup, Markup, bool]:
+    """(the first text, the second text, whether they are the same).
 
     Words that only the first has are <del>, those that only the second has <ins>.
     """
-    found = compare(one, two)
-    left, right = [], []
-    for a, b, same in found.runs:
-        gone, new = _text(a), _text(b)
-        if same:
-            left.append(gone)
-            right.append(new)
-        else:
-            left.append(f"<del>{gone}</del>" if gone else "")
-            right.append(f"<ins>{new}</ins>" if new else "")
-    before = "\u2026 " if found.begun else ""
-    return (
-        before + "".join(left) + ("\u2026" if found.more[0] else ""),
-        before + "".join(right) + ("\u2026" if found.more[1] else ""),
-        found.equal,
-    )
+    from markupsafe import Markup
+
+    diff = compare(first, second)
+    sides: list[list[str]] = []
+    for nth, tag in enumerate(("<del>{}</del>", "<ins>{}</ins>")):
+        side = ["\u2026 "] if diff.begun else []
+        for *words, same in diff.runs:
+            if text := _text(words[nth]):
+                side.append(text if same else Markup(tag).format(text))
+        sides.append([*side, "\u2026"] if diff.more[nth] else side)
+    left, right = (Markup("").join(side) for side in sides)
+    return left, right, diff.equal
 
 
 def _text(words: list[str]) -> str:
     # A "word" may be a megabyte without white space.
-    return "".join(shown(w.rstrip(), 100) + ("\n" if "\n" in w[-4:] else " ") for w in words)
+    return "".join(plain(w.rstrip(), 100) + ("\n" if "\n" in w[-4:] else " ") for w in words)

@@ -61,15 +61,14 @@ class LanguageModel(Product):
     seed: int = Field(0, ge=0, description="Seed of the training.")
 
     def identity(self) -> dict[str, Any]:
-        from curate.scoring.language.native import need_library
+        from curate.scoring.language.model import need_library
 
         need_library()  # before anything is read
         return super().identity()
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        from curate.scoring.language.examples import labelled
+        from curate.scoring.language.examples import Training, labelled
         from curate.scoring.language.train import train
-        from curate.scoring.language.training import Training
 
         skipped = 0
 
@@ -83,6 +82,7 @@ class LanguageModel(Product):
                     else:
                         skipped += 1
 
-        card = train(examples(), context.out, Training(**self.model_dump(exclude={"column"})))
+        training = Training(**self.model_dump(exclude={"column"}))
+        card = train(examples(), context.out, training, context.call_apart)
         warnings = [f"{skipped} documents have no label or no text"] if skipped else []
         return {"card": card, "warnings": warnings}

@@ -129,7 +129,7 @@ class PerplexityModel(Product):
             except OSError as error:
                 raise UsageError(f"cannot read {self.pieces}: {error.strerror}") from None
         elif self.vocab:
-            from curate.scoring.perplexity.pieces import train_pieces
+            from curate.scoring.perplexity.sentences import train_pieces
 
             pieces = train_pieces(texts, self.variant, self.vocab)
             (context.out / "pieces.model").write_bytes(pieces)

@@ -28,12 +28,10 @@ from curate.disk.atomic import replacing, write_text
 from curate.disk.inside import inside, remove
 from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
+from curate.documents.rejected import FOLDER, emptied, rejected_files
 from curate.pages.html import without_texts
 from curate.refresh.removals import Removals
 from curate.run.ledger import Ledger
-
-# What stays of a rejected document besides numbers: what it was called and why it went.
-STAYS = frozenset(("id", "url", "source", "date", "lang", "step", "rule", "value", "threshold"))
 
 
 @dataclass
@@ -46,30 +44,30 @@ class Scrubbed:
     indexes: tuple[str, ...] = ()
 
 
-def scrub(runs: Iterable[Path], removals: Removals, known: frozenset[str]) -> Scrubbed:
-    """Takes documents out of what these runs keep. known: ids of those that corpora held."""
-    found = Scrubbed()
+def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scrubbed:
+    """Takes documents out of what these runs keep. held: ids of those that corpora held."""
+    scrubbed = Scrubbed()
     searched: set[str] = set()
     for run in runs:
-        ids = known | _rejected_ids(run, removals)
-        mine = _of(run / "ids.parquet", ids)
-        gone = mine | _copies(run, ids)
+        ids = held | _rejected_ids(run, removals)
+        own = _of(run / "ids.parquet", ids)
+        gone = own | _copies(run, ids)
         if not gone:
             continue
         documents = _blank_rejected(run, gone)
         excerpts = _records(run) + _page(run) + _ledger(run)
-        found.documents += documents
-        found.runs += bool(documents or excerpts)
+        scrubbed.documents += documents
+        scrubbed.runs += bool(documents or excerpts)
         searched |= _indexes(run, gone)
-    found.indexes = tuple(sorted(searched))
-    return found
+    scrubbed.indexes = tuple(sorted(searched))
+    return scrubbed
 
 
 def _rejected_ids(run: Path, removals: Removals) -> set[str]:
-    found: set[str] = set()
-    for path in sorted((run / "rejected").glob("part-*.parquet")):
-        found.update(removals.in_part(path, "")["id"].to_pylist())
-    return found
+    ids: set[str] = set()
+    for path in rejected_files(run):
+        ids.update(removals.in_part(path, "")["id"].to_pylist())
+    return ids
 
 
 def _of(path: Path, ids: Iterable[str]) -> set[str]:
@@ -77,12 +75,12 @@ def _of(path: Path, ids: Iterable[str]) -> set[str]:
     if not path.is_file():
         return set()
     wanted = pa.array(sorted(i for i in ids if i is not None), pa.string())
-    found: set[str] = set()
+    present: set[str] = set()
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=["id"], use_threads=False):
-            here = batch.column(0).cast(pa.string())
-            found.update(here.filter(pc.is_in(here, value_set=wanted)).to_pylist())
-    return found
+            column = batch.column(0).cast(pa.string())
+            present.update(column.filter(pc.is_in(column, value_set=wanted)).to_pylist())
+    return present
 
 
 def _copies(run: Path, ids: Set[str]) -> set[str]:
@@ -99,14 +97,14 @@ def _copies(run: Path, ids: Set[str]) -> set[str]:
 def _blank_rejected(run: Path, ids: set[str]) -> int:
     """Empties what these documents said, in rejected/; returns how many said anything. The manifest
     says meanwhile that it does not hold, for one that comes after a kill."""
-    folder, count = inside(run, "rejected"), 0
-    record = folder / MANIFESTS["rejected"]
+    folder, count = inside(run, FOLDER), 0
+    record = folder / MANIFESTS[FOLDER]
     if not record.is_file():
         return 0
     manifest = json.loads(record.read_text(encoding="utf-8"))
     stale = manifest.pop("stale", False)
     for path in sorted(folder.glob("part-*.parquet")):
-        said = _saying(path, ids)
+        said = _count_texts(path, ids)
         if said and not stale:
             stale = True
             write_text(record, json.dumps(manifest | {"stale": True}, indent=1) + "\n")
@@ -128,47 +126,25 @@ def _text_bytes(path: Path) -> int:
         return sum(pc.sum(pc.binary_length(b.column(0))).as_py() or 0 for b in batches)
 
 
-def _saying(path: Path, ids: set[str]) -> int:
+def _count_texts(path: Path, ids: set[str]) -> int:
     """How many of these documents have a text there."""
     wanted = pa.array(sorted(ids), pa.string())
     count = 0
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=["id", "text"], use_threads=False):
-            mine = pc.is_in(batch.column(0).cast(pa.string()), value_set=wanted)
+            matches = pc.is_in(batch.column(0).cast(pa.string()), value_set=wanted)
             length = pc.fill_null(pc.binary_length(batch.column(1)), 0)
-            count += pc.sum(pc.and_(mine, pc.greater(length, 0))).as_py() or 0
+            count += pc.sum(pc.and_(matches, pc.greater(length, 0))).as_py() or 0
     return count
 
 
 def _blank(path: Path, ids: set[str]) -> None:
     wanted = pa.array(sorted(ids), pa.string())
     with pq.ParquetFile(path) as file, writing(path) as writer:
-        schema = file.schema_arrow
-        writer.write(schema.empty_table())
+        writer.write(file.schema_arrow.empty_table())
         for batch in file.iter_batches(use_threads=False):
             table = pa.Table.from_batches([batch])
-            mine = pc.is_in(table["id"].cast(pa.string()), value_set=wanted)
-            for i, column in enumerate(schema):
-                if _says(column):
-                    table = table.set_column(i, column, _emptied(table[column.name], mine))
-            writer.write(table)
-
-
-def _says(column: pa.Field) -> bool:
-    """Whether a column may hold words of a document."""
-    kind = column.type
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return column.name not in STAYS and not (plain or pa.types.is_temporal(kind))
-
-
-def _emptied(values: pa.ChunkedArray, mine: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Nothing where `mine`; text and lists stay what they are, without content."""
-    kind = values.type
-    if pa.types.is_list(kind) or pa.types.is_struct(kind):
-        made = [None if m else v for v, m in zip(values.to_pylist(), mine.to_pylist(), strict=True)]
-        return pa.chunked_array([pa.array(made, kind)])
-    empty = "" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
-    return pc.if_else(mine, pa.scalar(empty, kind), values)
+            writer.write(emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=wanted)))
 
 
 def _records(run: Path) -> int:
@@ -245,16 +221,17 @@ def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
         later = dict(zip(zip(part, n, strict=True), id_, strict=True))
         keys = zip(table["part"].to_pylist(), table["n"].to_pylist(), strict=True)
         names = [later.get(key, name) for key, name in zip(keys, names, strict=True)]
-    mine = pa.chunked_array([pa.array([name in ids for name in names], pa.bool_())])
-    said = pc.sum(pc.and_(mine, pc.greater(pc.binary_length(table["text"]), 0))).as_py()
-    if not said:
+    mask = pa.chunked_array([pa.array([name in ids for name in names], pa.bool_())])
+    with_text = pc.sum(pc.and_(mask, pc.greater(pc.binary_length(table["text"]), 0))).as_py()
+    if not with_text:
         return
     for at, column in enumerate(table.schema):
         if column.name == "text":
-            table = table.set_column(at, column, _emptied(table["text"], mine))
+            texts = pc.if_else(mask, pa.scalar("", column.type), table["text"])
+            table = table.set_column(at, column, texts)
         elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            pairs = zip(table[column.name].to_pylist(), mine.to_pylist(), strict=True)
-            made = pa.array([[] if gone else value for value, gone in pairs], column.type)
-            table = table.set_column(at, column, made)
+            pairs = zip(table[column.name].to_pylist(), mask.to_pylist(), strict=True)
+            without = pa.array([[] if gone else value for value, gone in pairs], column.type)
+            table = table.set_column(at, column, without)
     with replacing(path) as aside:
         pq.write_table(table, aside)

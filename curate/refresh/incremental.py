@@ -95,12 +95,12 @@ def _against(step: Settings, runs: list[Path]) -> Settings:
 
 def described(recipe: Recipe) -> dict[str, Any]:
     """What of a recipe decides which documents stay, as JSON values."""
-    found = {
+    content = {
         "steps": [s.identity() for s in recipe.document_steps],
         "read": recipe.read.model_dump(mode="json"),
         "cuts": sorted(recipe.cuts),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found))
+    plain: dict[str, Any] = json.loads(json.dumps(content))
     return plain
 
 
@@ -110,14 +110,14 @@ def same_recipe(before: dict[str, Any], now: dict[str, Any]) -> None:
         if old == new:
             continue
         if old["label"] != new["label"]:
-            what = f"step {new['label']} stands where {old['label']} was"
+            change = f"step {new['label']} stands where {old['label']} was"
         else:
-            what = f"step {new['label']} has other settings ({_difference(old, new)})"
-        raise UsageError(f"the recipe changed: {what}; {NEW_HOME}")
+            change = f"step {new['label']} has other settings ({_difference(old, new)})"
+        raise UsageError(f"the recipe changed: {change}; {NEW_HOME}")
     more, fewer = now["steps"][len(before["steps"]) :], before["steps"][len(now["steps"]) :]
     if more or fewer:
-        what = f"step {more[0]['label']} is new" if more else f"step {fewer[0]['label']} is gone"
-        raise UsageError(f"the recipe changed: {what}; {NEW_HOME}")
+        change = f"step {more[0]['label']} is new" if more else f"step {fewer[0]['label']} is gone"
+        raise UsageError(f"the recipe changed: {change}; {NEW_HOME}")
     for part in ("read", "cuts"):
         if before[part] != now[part]:
             raise UsageError(f"the recipe changed: `{part}` is another; {NEW_HOME}")

@@ -29,16 +29,16 @@ REMOVED = pa.schema(
 
 def normal_urls(urls: pa.Array) -> pa.Array:
     """`curate.dedup.exact.normal_url` of each."""
-    found = pc.replace_substring_regex(urls, r"https?://(www\.)?", "")
-    found = pc.replace_substring_regex(found, r"\?(utm_|ref|feed)[^\n]*", "")
-    return pc.utf8_rtrim(found, characters="/")
+    normal = pc.replace_substring_regex(urls, r"https?://(www\.)?", "")
+    normal = pc.replace_substring_regex(normal, r"\?(utm_|ref|feed)[^\n]*", "")
+    return pc.utf8_rtrim(normal, characters="/")
 
 
 def hosts(urls: pa.Array) -> pa.Array:
     """Host names in lower case, without user, port and a last dot; null where there is none."""
     pattern = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@]+)"
-    found = pc.struct_field(pc.extract_regex(urls, pattern), "host")
-    return pc.utf8_rtrim(pc.utf8_lower(found), characters=".")
+    names = pc.struct_field(pc.extract_regex(urls, pattern), "host")
+    return pc.utf8_rtrim(pc.utf8_lower(names), characters=".")
 
 
 def normal_domain(text: str) -> str:

@@ -18,14 +18,13 @@ from curate.disk.inside import inside
 from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.inputs import InputPlan, plan_files
-from curate.inspect.report.write import write_records
-from curate.refresh import incremental, keeping, snapshot
+from curate.inspect.report.page import write_records
+from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
-from curate.refresh.inputs import look, same
-from curate.refresh.keeping import PRODUCTS as FOLDER
+from curate.refresh.inputs import Remote, check_unchanged, find_new
 from curate.refresh.outcome import How, Refreshed
-from curate.refresh.remote import Remote
 from curate.refresh.removals import Removals
+from curate.refresh.retention import PRODUCTS as FOLDER
 from curate.refresh.state import Refresh, State
 from curate.run.driver import make_plan, run_planned
 from curate.run.homes import FILE
@@ -123,12 +122,12 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
                 snapshot.folder_of(home, state.current)
             )  # or one line says what to do
         _point_again(state)
-        keeping.tidy(state)  # what a killed one had not yet
+        retention.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
             done.products = folder_of(home, state.current)
             done.built = make(home, state.current, recipe, how)
-        done.removed_snapshots = keeping.prune(state, how)
+        done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
     done.seconds = time.perf_counter() - began
     return done
@@ -139,65 +138,70 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     pending = state.pending()
     if pending and how.abandon:
         say(f"abandoning the unfinished refresh {pending.name}", how.quiet)
-        keeping.drop(state, pending.name)
+        retention.drop(state, pending.name)
         pending = None
     if pending:
         say(f"going on with the unfinished refresh {pending.name}", how.quiet)
         if pending.kind != "forget":
             incremental.same_recipe(pending.plan["recipe"], described)
-            same(_plan(pending).files, recipe.read.fetch)
+            check_unchanged(_plan(pending).files, recipe.read.fetch)
         return _finish(state, pending, recipe, how)
     lineage = state.lineage(state.current)
-    made = [r for r in lineage if r.kind != "forget"]
-    if made and not how.rebuild:
-        incremental.same_recipe(made[-1].plan["recipe"], described)
-    files, columns, known = _new_files(state, made, recipe, inputs, how)
+    earlier = [r for r in lineage if r.kind != "forget"]
+    if earlier and not how.rebuild:
+        incremental.same_recipe(earlier[-1].plan["recipe"], described)
+    files, columns, seen_before = _new_files(state, earlier, recipe, inputs, how)
     if not files:
-        if state.current and _unapplied(state, state.current):
-            return _without(state, state.current, how)
-        return nothing(state, known)
+        if state.current and _has_new_removals(state, state.current):
+            return _forget_from(state, state.current, how)
+        return nothing(state, seen_before)
     plan = plan_files(files, [], recipe.read.partition_bytes)
     plan = replace(plan, columns=join_columns(columns, plan.columns, files[0].path))
     name = _name(state, how.now)
     base = None if how.rebuild else state.current
     # A plan that fails is found out before the refresh counts as begun.
-    _planned(recipe, plan, [] if how.rebuild else made, state.home)
-    what = {"parent": state.current, "inputs": plan.dump(), "recipe": described, "known": known}
-    state.begin(name, "rebuild" if how.rebuild else "run", base, what, files)
-    return _finish(state, _named(state, name), recipe, how)
+    _plan_new(recipe, plan, [] if how.rebuild else earlier, state.home)
+    record = {
+        "parent": state.current,
+        "inputs": plan.dump(),
+        "recipe": described,
+        "known": seen_before,
+    }
+    state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
+    return _finish(state, _refresh_of_name(state, name), recipe, how)
 
 
 def _new_files(
     state: State,
-    made: list[Refresh],
+    earlier: list[Refresh],
     recipe: Recipe,
     inputs: list[str],
     how: How,
     dry: bool = False,
 ) -> tuple[list[Any], dict[str, str], int]:
     """(files to take in, columns of earlier ones, how many inputs are known)."""
-    names = [r.name for r in made]
+    names = [r.name for r in earlier]
     if not inputs and recipe.input:
         inputs = list(recipe.input)
     if not inputs and not how.rebuild:
         raise UsageError("name inputs: files, folders, patterns or lists (*.paths.gz)")
     remote = _remote(recipe, state.home, how, dry)
     if how.rebuild:
-        rel = {f.url or f.path: f.rel for r in made for f in _plan(r).files}
-        found = look([*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote)
-        files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in found.new]
+        rel = {f.url or f.path: f.rel for r in earlier for f in _plan(r).files}
+        inputs_now = find_new([*dict.fromkeys(state.paths(names)), *inputs], {}, remote=remote)
+        files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in inputs_now.new]
         columns: dict[str, str] = {}
     else:
-        found = look(inputs, state.seen(names), how.changed, remote)
-        files = found.new
-        columns = _plan(made[-1]).columns if made else {}
+        inputs_now = find_new(inputs, state.seen(names), how.changed, remote)
+        files = inputs_now.new
+        columns = _plan(earlier[-1]).columns if earlier else {}
     home = state.home.resolve()
     for file in files:
         if "://" not in file.path and home in Path(file.path).resolve().parents:
             raise UsageError(f"input {file.path} lies in HOME {state.home}; name another folder")
-    for notice in found.notices:
+    for notice in inputs_now.notices:
         say(notice, how.quiet)
-    return files, columns, found.known
+    return files, columns, inputs_now.known
 
 
 def _remote(recipe: Recipe, home: Path, how: How, dry: bool) -> Remote | None:
@@ -213,7 +217,7 @@ def _plan(refresh: Refresh) -> InputPlan:
     return InputPlan.load(refresh.plan["inputs"])
 
 
-def _named(state: State, name: str) -> Refresh:
+def _refresh_of_name(state: State, name: str) -> Refresh:
     return next(r for r in state.refreshes() if r.name == name)
 
 
@@ -225,9 +229,9 @@ def nothing(state: State, known: int) -> Refreshed:
     return done
 
 
-def _corpus(found: dict[str, Any]) -> dict[str, Any]:
-    sizes = {name: found[name] for name in ("documents", "text_bytes")}
-    return {**sizes, "ids": snapshot.ids_hash(found)}
+def _corpus(manifest: dict[str, Any]) -> dict[str, Any]:
+    sizes = {name: manifest[name] for name in ("documents", "text_bytes")}
+    return {**sizes, "ids": snapshot.ids_hash(manifest)}
 
 
 def _point_again(state: State) -> None:
@@ -238,17 +242,17 @@ def _point_again(state: State) -> None:
             snapshot.point(state.home, state.current)
 
 
-def _unapplied(state: State, name: str) -> bool:
+def _has_new_removals(state: State, name: str) -> bool:
     """Whether something is to be forgotten that a snapshot may hold."""
-    found = snapshot.manifest(snapshot.folder_of(state.home, name))
-    return bool(found["removals"] < len(state.removals()))
+    manifest = snapshot.manifest(snapshot.folder_of(state.home, name))
+    return bool(manifest["removals"] < len(state.removals()))
 
 
-def _without(state: State, base: str, how: How) -> Refreshed:
+def _forget_from(state: State, base: str, how: How) -> Refreshed:
     """A snapshot of what another holds, without what is to be forgotten."""
     name = _name(state, how.now)
     state.begin(name, "forget", base, {"parent": state.current}, ())
-    return _finish(state, _named(state, name), None, how)
+    return _finish(state, _refresh_of_name(state, name), None, how)
 
 
 def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
@@ -257,13 +261,13 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
     began = time.perf_counter()
     with opened(home) as state:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
-        if state.pending() or state.current is None or not _unapplied(state, state.current):
+        if state.pending() or state.current is None or not _has_new_removals(state, state.current):
             done = nothing(state, 0)
             if state.current:  # an older version left it to the runs
                 done.scrubbed = _scrub(home, state.current, None, Removals.of(state.removals()))
         else:
-            done = _without(state, state.current, how)
-        done.removed_snapshots = keeping.prune(state, how)
+            done = _forget_from(state, state.current, how)
+        done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.standing(home))
     done.seconds = time.perf_counter() - began
     return done
@@ -280,29 +284,31 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
                 f"{home}: the refresh {pending.name} is unfinished: finish it, or --abandon it"
             )
         if name == "parent":
-            known = {r.name: r for r in state.refreshes()}
+            by_name = {r.name: r for r in state.refreshes()}
             now = state.current
-            name = (known[now].plan.get("parent") if now else None) or ""
+            name = (by_name[now].plan.get("parent") if now else None) or ""
             if not name:
                 raise UsageError(f"{home}: there is no snapshot before the current one")
-        here = keeping.in_order(state)
-        if name not in here:
-            raise UsageError(f"{home}: no snapshot {name}; there are {', '.join(here) or 'none'}")
-        if _unapplied(state, name):
-            return _without(state, name, how)
+        standing = retention.in_order(state)
+        if name not in standing:
+            raise UsageError(
+                f"{home}: no snapshot {name}; there are {', '.join(standing) or 'none'}"
+            )
+        if _has_new_removals(state, name):
+            return _forget_from(state, name, how)
         state.set_fact("current", name)
         snapshot.point(home, name)
-        found = _corpus(snapshot.manifest(snapshot.folder_of(home, name)))
-        return Refreshed(home, "rollback", name, corpus=found, snapshots=len(here))
+        corpus = _corpus(snapshot.manifest(snapshot.folder_of(home, name)))
+        return Refreshed(home, "rollback", name, corpus=corpus, snapshots=len(standing))
 
 
-def _planned(recipe: Recipe, plan: InputPlan, made: list[Refresh], home: Path) -> RunPlan:
+def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Path) -> RunPlan:
     """What is run over the new inputs, beside the runs of the lineage."""
-    runs = [run_of(home, r.name) for r in made]
+    runs = [run_of(home, r.name) for r in earlier]
     for run in runs:
         if not (run / IDS).is_file():
             raise RunFailed(f"{run / IDS} is gone: put it back, or --rebuild")
-    texts = json.dumps([[r.name, r.text] for r in made])
+    texts = json.dumps([[r.name, r.text] for r in earlier])
     digest = text_digest(texts)
     ids = EarlierIds(tuple(run / IDS for run in runs), digest)
     return plan_run(incremental.incremental(recipe, runs), plan, ids)
@@ -312,11 +318,11 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     """A refresh that is recorded as begun, to its end, from wherever it stands. recipe: not needed
     to forget."""
     home = state.home
-    made = [r for r in state.lineage(refresh.base) if r.kind != "forget"]
+    earlier = [r for r in state.lineage(refresh.base) if r.kind != "forget"]
     out = run_of(home, refresh.name)
     stage = refresh.name
     if recipe is not None and refresh.kind != "forget":
-        plan = _planned(recipe, _plan(refresh), made, home)
+        plan = _plan_new(recipe, _plan(refresh), earlier, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
             where = (how.engine, how.address, how.exchange)
@@ -337,7 +343,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
             "parent": refresh.plan["parent"],
             "base": refresh.base,
             "made_by": refresh.kind,
-            "recipe": _digest(refresh, made),
+            "recipe": _digest(refresh, earlier),
             "removals": len(entries),
         },
     )
@@ -360,7 +366,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         done.inputs = len(refresh.plan["inputs"]["files"])
         done.totals = json.loads((out / "run.json").read_text(encoding="utf-8"))["totals"]
     state.end(refresh.name, done.json())
-    keeping.tidy(state)
+    retention.tidy(state)
     return done
 
 
@@ -378,15 +384,15 @@ def _superseded(out: Path) -> frozenset[str]:
     """Ids of earlier documents that newer versions among a run's replace."""
     import pyarrow.parquet as pq
 
-    found: set[str] = set()
+    ids: set[str] = set()
     for path in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.OWN}/{SUPERSEDED}")):
-        found.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
-    return frozenset(found)
+        ids.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
+    return frozenset(ids)
 
 
-def _digest(refresh: Refresh, made: list[Refresh]) -> str:
+def _digest(refresh: Refresh, earlier: list[Refresh]) -> str:
     """Of the recipe that made the snapshot's documents."""
-    plan = refresh.plan if "recipe" in refresh.plan else made[-1].plan
+    plan = refresh.plan if "recipe" in refresh.plan else earlier[-1].plan
     return text_digest(json.dumps(plan["recipe"], sort_keys=True))
 
 
@@ -403,21 +409,21 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     """What a refresh would take in, for `--dry-run`."""
     incremental.check(recipe)
     if not (home / FILE).exists():
-        given = inputs or list(recipe.input)
-        found = look(given, {}, remote=_remote(recipe, home, how, True))
-        return _told(found.new, found.known, home)
+        names = inputs or list(recipe.input)
+        new_inputs = find_new(names, {}, remote=_remote(recipe, home, how, True))
+        return _preview_lines(new_inputs.new, new_inputs.known, home)
     with opened(home) as state:
         pending = state.pending()
         if pending:
             return [f"{home}: would go on with the unfinished refresh {pending.name}"]
-        made = [r for r in state.lineage(state.current) if r.kind != "forget"]
-        if made and not how.rebuild:
-            incremental.same_recipe(made[-1].plan["recipe"], incremental.described(recipe))
-        files, _, known = _new_files(state, made, recipe, inputs, how, dry=True)
-        return _told(files, known, home)
+        earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
+        if earlier and not how.rebuild:
+            incremental.same_recipe(earlier[-1].plan["recipe"], incremental.described(recipe))
+        files, _, seen_before = _new_files(state, earlier, recipe, inputs, how, dry=True)
+        return _preview_lines(files, seen_before, home)
 
 
-def _told(files: list[Any], known: int, home: Path) -> list[str]:
+def _preview_lines(files: list[Any], seen_before: int, home: Path) -> list[str]:
     size = sum(f.size for f in files)
-    head = f"{home}: {len(files):,} new inputs, {size:,} bytes; {known:,} are known"
+    head = f"{home}: {len(files):,} new inputs, {size:,} bytes; {seen_before:,} are known"
     return [head, *(f"  {f.path}" for f in files[:20]), *(["  ..."] if len(files) > 20 else [])]

@@ -125,9 +125,9 @@ def _take(
     files.append({**file_record(target), "name": record["name"], "text_bytes": size})
 
 
-def ids_hash(found: dict[str, Any]) -> str:
+def ids_hash(manifest: dict[str, Any]) -> str:
     """The hash of the set of ids, as `kept_ids` of a run."""
-    return total_ids(f["ids"] for f in found["files"].values())
+    return total_ids(f["ids"] for f in manifest["files"].values())
 
 
 def removed(folder: Path) -> frozenset[str]:

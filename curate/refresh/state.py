@@ -47,8 +47,8 @@ class Refresh:
     @cached_property
     def plan(self) -> dict[str, Any]:
         """What decides its bytes."""
-        found: dict[str, Any] = json.loads(self.text)
-        return found
+        plan: dict[str, Any] = json.loads(self.text)
+        return plan
 
 
 class State(Ledger):
@@ -74,28 +74,28 @@ class State(Ledger):
     @property
     def current(self) -> str | None:
         """The snapshot that the next refresh goes on from."""
-        found: str | None = self.fact("current")
-        return None if found is None else checked_name(found, self.path)
+        name: str | None = self.fact("current")
+        return None if name is None else checked_name(name, self.path)
 
     def refreshes(self) -> list[Refresh]:
         """All of them, in the order in which they began."""
         rows = self._db.execute(
             "SELECT name, kind, base, state, plan FROM refreshes ORDER BY number"
         )
-        found = [Refresh(*row) for row in rows]
-        for refresh in found:
+        refreshes = [Refresh(*row) for row in rows]
+        for refresh in refreshes:
             for name in (refresh.name, *([] if refresh.base is None else [refresh.base])):
                 checked_name(name, self.path)
-        return found
+        return refreshes
 
     def lineage(self, name: str | None) -> list[Refresh]:
         """The refreshes that made a snapshot, the first one first."""
-        known = {r.name: r for r in self.refreshes()}
-        found: list[Refresh] = []
+        by_name = {r.name: r for r in self.refreshes()}
+        line: list[Refresh] = []
         while name is not None:
-            found.append(known[name])
-            name = known[name].base
-        return found[::-1]
+            line.append(by_name[name])
+            name = by_name[name].base
+        return line[::-1]
 
     def pending(self) -> Refresh | None:
         """The refresh that began and did not end."""
@@ -140,23 +140,23 @@ class State(Ledger):
 
     def seen(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
         """path or URL -> (state, stamp) of the inputs of these refreshes, the latest of each."""
-        found: dict[str, tuple[str, str]] = {}
+        states: dict[str, tuple[str, str]] = {}
         for name in names:
             rows = self._db.execute(
                 "SELECT path, state, stamp FROM inputs WHERE refresh = ? ORDER BY position", (name,)
             )
-            found |= {path: (state, stamp) for path, state, stamp in rows}
-        return found
+            states |= {path: (state, stamp) for path, state, stamp in rows}
+        return states
 
     def paths(self, names: Iterable[str]) -> list[str]:
         """The inputs of these refreshes in the order in which they were taken in."""
-        found: list[str] = []
+        paths: list[str] = []
         for name in names:
             rows = self._db.execute(
                 "SELECT path FROM inputs WHERE refresh = ? ORDER BY position", (name,)
             )
-            found += [path for (path,) in rows]
-        return found
+            paths += [path for (path,) in rows]
+        return paths
 
     def removals(self) -> list[tuple[str, str]]:
         """(kind, value) of all that is to be forgotten, in the order in which it was said."""

@@ -27,7 +27,7 @@ from curate.disk.database import database, literal
 from curate.disk.digests import file_digest
 from curate.disk.inside import remove
 from curate.disk.parquet_writer import conform, writing
-from curate.documents.documents import REASON_COLUMNS
+from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.cpu_time import cpu_seconds
 
 BATCH_ROWS = 1000
@@ -36,12 +36,10 @@ OTHER_CORPUS = "partner_corpus"
 
 
 def rejected_schema(folders: list[Path]) -> pa.Schema:
-    """All stages' rejected columns: documents and annotations first, reasons last."""
-    schema = pa.unify_schemas(
-        [public(pq.read_schema(part_path(f, 0, "rejected")).empty_table()).schema for f in folders]
+    """The schema of OUT/rejected, which holds the rejected records of all stages."""
+    return joined_schema(
+        [public(pq.read_schema(part_path(f, 0, FOLDER)).empty_table()).schema for f in folders]
     )
-    fields = [f for f in schema if f.name not in REASON_COLUMNS]
-    return pa.schema([*fields, *(schema.field(n) for n in REASON_COLUMNS)])
 
 
 def _copied(source: Path, target: Path) -> dict[str, Any]:
@@ -71,10 +69,10 @@ def _rejected(
     with writing(target) as writer:
         writer.write(schema.empty_table())
         for folder in folders:
-            mine = changed if folder == folders[0] else {}
-            with pq.ParquetFile(part_path(folder, part, "rejected")) as file:
+            own_ids = changed if folder == folders[0] else {}
+            with pq.ParquetFile(part_path(folder, part, FOLDER)) as file:
                 for group in range(file.num_row_groups):
-                    table = with_ids(file.read_row_group(group, use_threads=False), mine)
+                    table = with_ids(file.read_row_group(group, use_threads=False), own_ids)
                     writer.write(conform(public(table), schema))
                     size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
     return {"documents": writer.rows, "text_bytes": size, "sha256": file_digest(target)}
@@ -83,7 +81,7 @@ def _rejected(
 def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
     """What `assemble_partition` reads and writes."""
     part, folders = payload["part"], [Path(f) for f in payload["folders"]]
-    rejected = [str(part_path(folder, part, "rejected")) for folder in folders]
+    rejected = [str(part_path(folder, part, FOLDER)) for folder in folders]
     written = [str(Path(payload[k]) / f"part-{part:05d}.parquet") for k in ("corpus", "rejected")]
     reads = [payload["ids"], *kept_paths(folders[-1], part), *rejected]
     return {"reads": reads, "writes": written}
@@ -134,8 +132,8 @@ def write_decisions(parts: list[Path], out: Path) -> None:
     partner_corpus where one of them was against earlier corpora."""
     named = [OTHER_CORPUS in pq.read_schema(path).names for path in parts]
     selects = []
-    for nth, (path, known) in enumerate(zip(parts, named, strict=True)):
-        corpus = OTHER_CORPUS if known else f"NULL::VARCHAR AS {OTHER_CORPUS}"
+    for nth, (path, has_corpus) in enumerate(zip(parts, named, strict=True)):
+        corpus = OTHER_CORPUS if has_corpus else f"NULL::VARCHAR AS {OTHER_CORPUS}"
         source = f"read_parquet({literal(path)})"
         # What neither goes nor is in a cluster is a measure for the step alone.
         of = f'{source} WHERE "drop" OR cluster IS NOT NULL'

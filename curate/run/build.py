@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from curate.corpus.direct import DirectInput
 from curate.disk.digests import text_digest
 from curate.disk.inside import all_inside, inside, remove, remove_files
+from curate.engines.local import call_apart
 from curate.run.ledger import Ledger
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.steps.contracts import Product, ProductContext
@@ -45,19 +46,19 @@ def build_product(
     product = stage.product
     in_place = getattr(product, "in_place", False)
     folder = out if in_place else stage_folder(out, stage.folder_name)
-    found = ledger.stage_result(stage.key)
+    built = ledger.stage_result(stage.key)
     current = ledger.stage_result(f"published:{product.makes}") or {}
-    if found and _all_there(folder, found["files"], ledger):
-        if current.get("key") == stage.key and _all_there(out, found["files"], ledger):
-            return found
+    if built and _all_there(folder, built["files"], ledger):
+        if current.get("key") == stage.key and _all_there(out, built["files"], ledger):
+            return built
         if not in_place:
             _publish(stage, out, ledger)
-            return found
+            return built
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
     if "corpus" in inputs:  # a product made another corpus of what was there
-        made = stage_folder(out, inputs["corpus"].folder_name)
-        corpus = next(p for p in (made / "mix", made / "corpus") if p.is_dir())
+        maker = stage_folder(out, inputs["corpus"].folder_name)
+        corpus = next(p for p in (maker / "mix", maker / "corpus") if p.is_dir())
     elif product.reads_corpus and not plan.stages:
         direct = DirectInput(plan.inputs, plan.recipe.read)
     say(f"{product.label}: building", quiet)
@@ -78,6 +79,7 @@ def build_product(
             corpus=lambda columns=COLUMNS: (
                 direct.batches(columns) if direct else corpus_batches(corpus, columns)
             ),
+            call_apart=call_apart,
             inputs={k: stage_folder(out, s.folder_name) for k, s in inputs.items()},
             fresh=fresh,
             workers=workers,
@@ -149,11 +151,11 @@ def _all_there(out: Path, files: list[str], ledger: Ledger) -> bool:
 def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
     """Relative paths of all files below root (below the given entries of it)."""
     tops = [root / n for n in names] if names else [root]
-    found = []
+    files: list[str] = []
     for top in tops:
         paths = [top] if top.is_file() else sorted(top.rglob("*"))
-        found += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
-    return [f for f in found if not Path(f).name.startswith(".")]
+        files += [p.relative_to(root).as_posix() for p in paths if p.is_file()]
+    return [f for f in files if not Path(f).name.startswith(".")]
 
 
 def _publish(stage: ProductStage, out: Path, ledger: Ledger) -> None:

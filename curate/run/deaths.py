@@ -1,4 +1,4 @@
-"""What follows the death of a worker: another try, a search for the document, its quarantine.
+"""Deaths of workers: another try, a search for the document, its quarantine.
 
 A signal SIGKILL or SIGTERM comes from outside, most often because memory ran out; it never counts
 against a document, since results must not depend on memory pressure.
@@ -25,7 +25,7 @@ def _killed(where: str, death: Death) -> RunFailed:
     )
 
 
-def once_more(what: str) -> OnDeath:
+def retry_once(work: str) -> OnDeath:
     """For work that touches no document alone: each partition is tried twice."""
     seen: Counter[int] = Counter()
 
@@ -34,14 +34,14 @@ def once_more(what: str) -> OnDeath:
         seen[part] += 1
         if seen[part] > 1:
             if death.status in FROM_OUTSIDE:
-                raise _killed(f"partition {part} of {what}", death)
-            raise RunFailed(f"partition {part} of {what}: a worker died twice ({death.describe()})")
+                raise _killed(f"partition {part} of {work}", death)
+            raise RunFailed(f"partition {part} of {work}: a worker died twice ({death.describe()})")
         return task
 
     return decide
 
 
-def search(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
+def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
     """For documents on their way through a stage: after a death the partition runs again with the
     batch in question document by document; a document that kills its worker there as well is
     quarantined, and the partition runs again without it."""

@@ -54,27 +54,27 @@ def prompt() -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
     over = threading.Event()
 
     def watch() -> None:
-        while number := os.read(told, 1):
+        while number := os.read(read_end, 1):
             if number[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
                 print("stopped; the same command goes on from here", file=sys.stderr, flush=True)
                 os._exit(EXIT_CODE)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     try:
         yield
     finally:
         over.set()
         signal.set_wakeup_fd(before)
-        os.close(tell)
+        os.close(write_end)
         watcher.join()
-        os.close(told)
+        os.close(read_end)
 
 
 Report = Callable[[Outcome, int], None]
@@ -94,7 +94,7 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
         ledger = Ledger(out)
         try:
             with prompt():
-                return _Run(plan, out, options, ledger).go(report)
+                return _Run(plan, out, options, ledger).execute(report)
         finally:
             ledger.close()
     except OSError as error:
@@ -105,24 +105,24 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
 def make_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
     """The stages of a recipe over its inputs."""
     began = cpu_seconds()
-    plan = _made_plan(recipe, inputs)
+    plan = _plan_inputs(recipe, inputs)
     plan.cpu = cpu_seconds() - began
     return plan
 
 
-def _made_plan(recipe: Recipe, inputs: list[str]) -> RunPlan:
-    given = inputs or list(recipe.input)
+def _plan_inputs(recipe: Recipe, inputs: list[str]) -> RunPlan:
+    names = inputs or list(recipe.input)
     if recipe.brings_corpus:
-        if given:
-            raise UsageError(f"recipe {recipe.name} names its own sources: leave {given[0]} out")
+        if names:
+            raise UsageError(f"recipe {recipe.name} names its own sources: leave {names[0]} out")
         return plan_run(recipe, InputPlan((), ()))
-    if not given:
+    if not names:
         raise UsageError(f"recipe {recipe.name} has no input: name files or folders to read")
     if recipe.read.fetch is not None:
         from curate.formats.fetched import local_inputs
 
-        given = local_inputs(given, recipe.read.fetch, quiet=True, dry=False)
-    return plan_run(recipe, plan_inputs(given, recipe.read.partition_bytes))
+        names = local_inputs(names, recipe.read.fetch, quiet=True, dry=False)
+    return plan_run(recipe, plan_inputs(names, recipe.read.partition_bytes))
 
 
 def _check_out(plan: RunPlan, out: Path) -> None:
@@ -157,8 +157,8 @@ def _check_mixed(plan: RunPlan, out: Path) -> None:
         _check_apart(maker.own_files(), out)
     manifest = out / "corpus" / manifests.MANIFESTS["corpus"]
     if makers and (out / "corpus").is_dir() and any((out / "corpus").iterdir()):
-        mine = manifest.is_file() and makers[0].name in json.loads(manifest.read_text("utf-8"))
-        if not mine:
+        ours = manifest.is_file() and makers[0].name in json.loads(manifest.read_text("utf-8"))
+        if not ours:
             raise UsageError(f"{out / 'corpus'} holds another corpus; name another folder as OUT")
 
 
@@ -169,7 +169,7 @@ class _Run:
         self.stages = Stages(plan, out, options, ledger, self.outcome)
         self.parts = len(plan.inputs.partitions)
 
-    def go(self, report: Report) -> Outcome:
+    def execute(self, report: Report) -> Outcome:
         began = time.perf_counter()
         last = self.ledger.last_run()
         if last == (self.plan.digest, True) and self._restore():
@@ -269,7 +269,7 @@ class _Run:
         ]
         results: dict[int, dict[str, Any]] = {}
         with Progress("assemble", self.parts, self.options.quiet) as progress:
-            again = deaths.once_more("the assembly")
+            again = deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
                 results[task["part"]] = result
                 progress.update()

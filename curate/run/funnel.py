@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.disk.units import format_bytes
-from curate.inspect.report.training_data import table
 from curate.mix.table import text as mix_lines
+from curate.pages.html import plain
+from curate.terminal.tables import table
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Row:
 
 def rows(record: dict[str, Any]) -> list[Row]:
     """The steps of all stages in order, the reader and the engine where they dropped anything."""
-    found: list[Row] = []
+    steps: list[Row] = []
     for stage in record["stages"]:
-        left = stage["read"]
+        documents = stage["read"]
         labels = ["read", *stage["steps"], "engine"]
         for label in labels:
             rules = _of_step(stage["primary"], label)
@@ -55,18 +56,24 @@ def rows(record: dict[str, Any]) -> list[Row]:
                 "text_out": stage.get("text_out", {}).get(label),
                 "worked": stage.get("worked", {}).get(label, 0),
             }
-            found.append(Row(label, left, dropped, rules, cut, size, seconds, **volumes))
-            left -= dropped
-    return found
+            steps.append(Row(label, documents, dropped, rules, cut, size, seconds, **volumes))
+            documents -= dropped
+    return steps
 
 
 def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
     """Counts by rule of one step, the largest first."""
-    mine = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
-    return dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
+    of_step = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
+    return dict(sorted(of_step.items(), key=lambda item: (-item[1], item[0])))
 
 
-amount = format_bytes
+def reasons(row: Row, most: int) -> str:
+    """The `most` frequent reasons of a step, and how much it cut."""
+    parts = ", ".join(f"{rule} {n:,}" for rule, n in list(row.rules.items())[:most])
+    if len(row.rules) > most:
+        parts += f" and {len(row.rules) - most} more"
+    cut = f"cut {format_bytes(row.cut_bytes)} of text" if row.cut_bytes else ""
+    return "; ".join(filter(None, (parts, cut)))
 
 
 def text(record: dict[str, Any]) -> str:
@@ -81,15 +88,15 @@ def text(record: dict[str, Any]) -> str:
         )
         if skipped:
             lines.append(f"  skipped: {skipped[:200]}")
-        wide = max([16, *(len(r.step) + 2 for r in rows(record))])
-        lines.append(f"  {'step':<{wide}}{'in':>9}{'dropped':>9}{'out':>9}  reasons")
-        for row in rows(record):
-            reasons = ", ".join(f"{k} {n}" for k, n in list(row.rules.items())[:5])
-            if row.cut_bytes:
-                reasons += f"{'; ' if reasons else ''}cut {format_bytes(row.cut_bytes)} of text"
-            lines.append(
-                f"  {row.step:<{wide}}{row.before:>9}{row.dropped:>9}{row.after:>9}  {reasons}"
-            )
+        lines += table(
+            ("step", "in", "dropped", "out", "reasons"),
+            [
+                [row.step, str(row.before), str(row.dropped), str(row.after), reasons(row, 5)]
+                for row in rows(record)
+            ],
+            left=(0, 4),
+            indent=2,
+        )
         lines.append(
             f"kept {t['kept']} documents ({format_bytes(t['bytes_out'])} of text),"
             f" rejected {t['rejected']}, in {t['seconds']:.1f} s"
@@ -108,9 +115,22 @@ def text(record: dict[str, Any]) -> str:
         if product["makes"] == "corpus":
             lines += mix_lines(product["mix"])
         if product["makes"] == "model":
-            lines += table(product["summary"])
+            lines += held_out_lines(product["summary"])
     lines += [f"note: {n}" for n in record["notices"] if not n.startswith("skipped ")]
     return "\n".join(lines)
+
+
+def held_out_lines(summary: dict[str, Any]) -> list[str]:
+    """A model's loss on held-out text by source; empty where there is one source."""
+    scores = summary.get("held_out_sources") or {}
+    if not scores:
+        return []
+    rows = [
+        [plain(name, 48), str(s["documents"]), f"{s['loss']:.3f}",
+         "-" if s["bits_per_byte"] is None else f"{s['bits_per_byte']:.3f}"]
+        for name, s in scores.items()
+    ]  # fmt: skip
+    return table(("held-out text of", "documents", "loss", "bits/byte"), rows, indent=2)
 
 
 def product_line(product: dict[str, Any]) -> str:

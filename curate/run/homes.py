@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.manifests import MANIFESTS
+from curate.documents.rejected import rejected_files
 from curate.errors import RunFailed, UsageError
 from curate.run.records import read_record
 
@@ -36,8 +37,8 @@ def checked_name(name: object, source: Path) -> str:
 def manifest(folder: Path) -> dict[str, Any]:
     """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
     try:
-        found: dict[str, Any] = json.loads((folder / MANIFESTS["corpus"]).read_text("utf-8"))
-        for name in found["files"]:
+        content: dict[str, Any] = json.loads((folder / MANIFESTS["corpus"]).read_text("utf-8"))
+        for name in content["files"]:
             if not _PART.fullmatch(name):
                 raise ValueError(f"it names {name[:100]!r}")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -45,7 +46,7 @@ def manifest(folder: Path) -> dict[str, Any]:
             f"{folder} has no manifest that can be read ({error}): go back to another snapshot with"
             " --rollback, or --rebuild"
         ) from None
-    return found
+    return content
 
 
 def runs_that_read(home: Path, name: str) -> list[Path]:
@@ -56,8 +57,8 @@ def runs_that_read(home: Path, name: str) -> list[Path]:
     if not (home / FILE).is_file():
         return []
     runs = sorted((p for p in (home / RUNS).glob("[!.]*") if (p / IDS).exists()), reverse=True)
-    mine = [r for r in runs if pq.read_table(r / IDS, filters=[("id", "=", name)]).num_rows]
-    return mine or runs
+    matches = [r for r in runs if pq.read_table(r / IDS, filters=[("id", "=", name)]).num_rows]
+    return matches or runs
 
 
 def current_line(home: Path) -> tuple[Path, list[Path]] | None:
@@ -78,11 +79,11 @@ def current_line(home: Path) -> tuple[Path, list[Path]] | None:
         raise UsageError(f"{home / FILE} cannot be read ({error})") from None
     finally:
         db.close()
-    known = {checked_name(name, home / FILE): (kind, base) for name, kind, base in rows}
+    refreshes = {checked_name(name, home / FILE): (kind, base) for name, kind, base in rows}
     runs: list[Path] = []
     name: str | None = checked_name(link.readlink().name, link)
-    while name is not None and name in known:
-        kind, base = known[name]
+    while name is not None and name in refreshes:
+        kind, base = refreshes[name]
         if kind != "forget":
             runs.insert(0, home / RUNS / name)
         name = base
@@ -119,15 +120,15 @@ class Corpus:
 
     def record(self) -> dict[str, Any]:
         """run.json; of a HOME the last one, with the rules and languages of all."""
-        found = read_record(self.run)
+        total = read_record(self.run)
         for run in self.runs[:-1]:
             other = read_record(run)
-            for mine, its in zip(found["stages"], other["stages"], strict=False):
-                mine["reasons"] = its["reasons"] | mine["reasons"]
-            figures = found.get("figures") or {}
+            for stage, of_run in zip(total["stages"], other["stages"], strict=False):
+                stage["reasons"] = of_run["reasons"] | stage["reasons"]
+            figures = total.get("figures") or {}
             langs = (other.get("figures") or {}).get("languages", {})
-            found["figures"] = figures | {"languages": langs | figures.get("languages", {})}
-        return found
+            total["figures"] = figures | {"languages": langs | figures.get("languages", {})}
+        return total
 
 
 def corpus_of(out: Path) -> Corpus:
@@ -141,7 +142,7 @@ def corpus_of(out: Path) -> Corpus:
         runs, snapshot = [out], out / "corpus"
     else:
         snapshot, runs = line
-    gone = [p for run in runs for p in sorted((run / "rejected").glob("part-*.parquet"))]
+    gone = [p for run in runs for p in rejected_files(run)]
     return Corpus(
         out,
         runs[-1],
@@ -154,8 +155,8 @@ def corpus_of(out: Path) -> Corpus:
 
 
 def _notes(snapshot: Path) -> tuple[str, ...]:
-    found = manifest(snapshot)
-    removed, superseded = found.get("removed", 0), found.get("superseded", 0)
+    content = manifest(snapshot)
+    removed, superseded = content.get("removed", 0), content.get("superseded", 0)
     if not removed and not superseded:
         return ()
     return (

@@ -49,7 +49,7 @@ def _earlier(db: Any, earlier: EarlierIds | None) -> None:
     db.execute("CREATE TABLE before AS SELECT DISTINCT id FROM given SEMI JOIN named USING (id)")
 
 
-def settle_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None) -> int:
+def assign_ids(plan: InputPlan, folder: Path, earlier: EarlierIds | None = None) -> int:
     """Writes folder/ids.parquet, and issued.parquet where runs go on from each other; returns how
     many documents got another id."""
     files = [part_path(folder, p, "ids") for p in range(len(plan.partitions))]

@@ -139,9 +139,9 @@ class Ledger:
 
     def last_run(self) -> tuple[str, bool] | None:
         """(plan hash, finished) of the newest run in this folder."""
-        row = self._db.execute("SELECT plan, done FROM runs ORDER BY number DESC LIMIT 1")
-        found = row.fetchone()
-        return (found[0], bool(found[1])) if found else None
+        rows = self._db.execute("SELECT plan, done FROM runs ORDER BY number DESC LIMIT 1")
+        row = rows.fetchone()
+        return (row[0], bool(row[1])) if row else None
 
     def begin_run(self, plan: str) -> None:
         """Notes a run; an unfinished one of the same plan goes on under its number."""

@@ -157,24 +157,24 @@ def plan_run(
             current.append(step)
     if current or pending:
         close(None)
-    made = _product_stages(recipe, key, len(stages), on_paper)
-    return RunPlan(recipe, inputs, stages, made, earlier)
+    product_stages = _product_stages(recipe, key, len(stages), on_paper)
+    return RunPlan(recipe, inputs, stages, product_stages, earlier)
 
 
 def _product_stages(
     recipe: Recipe, corpus_key: str, start: int, on_paper: bool
 ) -> list[ProductStage]:
     products: list[ProductStage] = []
-    made: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for product in recipe.products:
         needs = (*product.needs, "corpus") if product.reads_corpus else product.needs
-        inputs = {kind: made[kind] for kind in needs if kind in made}
+        inputs = {kind: positions[kind] for kind in needs if kind in positions}
         parents = [products[i].key for i in inputs.values()]
         own = product.reads_corpus and "corpus" not in inputs
         key = ""
         if not on_paper:
             key = _hash(corpus_key if own else "", product.identity(), parents)
-        made[product.makes] = len(products)
+        positions[product.makes] = len(products)
         products.append(ProductStage(start + len(products), key, product, inputs))
     return products
 

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from curate.run import funnel
+from curate.disk.units import format_bytes
 from curate.run.plan import RunPlan, stage_folder
 
 
@@ -52,7 +52,7 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
 def describe(plan: RunPlan, out: Path) -> str:
     """The plan for people: stages, partitions, what is reused."""
     record = plan_record(plan, out)
-    files, parts, size = record["files"], record["partitions"], funnel.amount(record["bytes"])
+    files, parts, size = record["files"], record["partitions"], format_bytes(record["bytes"])
     lines = [f"{plan.recipe.name} -> {out}", f"  input: {files} files, {size}, {parts} partitions"]
     for stage in record["stages"]:
         done = stage["partitions_done"]

@@ -25,13 +25,13 @@ LIBRARIES = (
 
 
 def _versions() -> dict[str, str]:
-    found = {"llmcurate": __version__, "python": platform.python_version()}
+    versions = {"llmcurate": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def record(outcome: Outcome) -> dict[str, Any]:

@@ -44,16 +44,16 @@ def resolve(
         view(db, files)
         named = tuple((index.name, index.own) for index in earlier)
         if not earlier:
-            found = step.resolve(Sketches(db, aside, own, files, run=run))
+            counts = step.resolve(Sketches(db, aside, own, files, run=run))
         else:
             whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet"
-            found = step.resolve(Sketches(db, whole, own, files, named, run))
+            counts = step.resolve(Sketches(db, whole, own, files, named, run))
             if isinstance(step, DedupStep) and step.replaces(step.model_dump()):
-                found["superseded"] = _superseded(db, whole, own / SUPERSEDED)
-            found |= _own_decisions(db, whole, aside, earlier)
+                counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
+            counts |= _own_decisions(db, whole, aside, earlier)
         if isinstance(step, Removal):
-            found["removal"] = _removal(db, aside, size, found.pop("cut", None))
-    return {**found, "seconds": round(time.perf_counter() - began, 3)}
+            counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
+    return {**counts, "seconds": round(time.perf_counter() - began, 3)}
 
 
 def _superseded(db: Any, whole: Path, path: Path) -> int:
@@ -125,19 +125,19 @@ def _removal(db: Any, path: Path, size: tuple[int, int], cut: int | None) -> dic
     return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
 
 
-def guard(step: Settings, found: dict[str, Any]) -> None:
+def guard(step: Settings, counts: dict[str, Any]) -> None:
     """TooMuchGone where a dedup would remove more than its `max_removal`. found: what `resolve`
     returned. The decisions stay, so that a run with a higher limit goes on from them."""
     from curate.dedup.step import Removal
 
-    removal = found.get("removal")
+    removal = counts.get("removal")
     if removal is None or not isinstance(step, Removal):
         return
-    for what in ("documents", "bytes"):
-        part, all_ = removal[what]
+    for unit in ("documents", "bytes"):
+        part, all_ = removal[unit]
         if all_ and part / all_ > step.max_removal:
             stop = TooMuchGone(
-                f"{step.label} would remove {part:,} of {all_:,} {what} ({part / all_:.1%}), more"
+                f"{step.label} would remove {part:,} of {all_:,} {unit} ({part / all_:.1%}), more"
                 f" than max_removal {step.max_removal:g}{removal['most']}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
             )

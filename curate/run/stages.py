@@ -54,7 +54,7 @@ class Stages:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
                 tasks,
-                deaths.search(self.plan, stage, self.options.quiet),
+                deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
                 done[task["part"]] = result
                 self.ledger.commit_part(stage.key, task["part"], result)
@@ -63,22 +63,22 @@ class Stages:
                     sketched[task["part"]] = {}
                 progress.update(note=f"{sum(r['kept'] for r in done.values())} kept")
         if stage.sketch:
-            left: list[Task] = [
+            unsketched: list[Task] = [
                 {"spec": str(spec), "part": p} for p in range(self.parts) if p not in sketched
             ]
-            again = deaths.once_more(stage.folder_name)
+            again = deaths.retry_once(stage.folder_name)
             for task, result in engine.map(
-                "curate.run.worker.partition:sketch_partition", left, again
+                "curate.run.worker.partition:sketch_partition", unsketched, again
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
         clear_temporary(folder)  # what workers that died left
         record = sum_up(stage, [done[p] for p in range(self.parts)])
-        for found in unread:  # of files beside the input
-            record["corrupt"] += found["corrupt"]
-            record["corrupt_examples"] += found["places"]
+        for file in unread:  # of files beside the input
+            record["corrupt"] += file["corrupt"]
+            record["corrupt_examples"] += file["places"]
         if stage.index == 0:
             record["renamed"], record["settle_cpu"] = self._once(
-                stage.key + ":ids", folder / "ids.parquet", lambda: self._settle(folder)
+                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder)
             )
         if stage.sketch:
             from curate.run.resolve import guard
@@ -100,13 +100,13 @@ class Stages:
 
     def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
         """What steps do once for all workers; what could not be read."""
-        found = []
+        results = []
         for step in stage.steps:
             file = step.prepared(folder)
             if file is not None:
                 work = partial(step.prepare, file)
-                found.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
-        return found
+                results.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
+        return results
 
     def _intact(self, key: str, folder: Path, *kinds: str) -> dict[int, dict[str, Any]]:
         """Committed partitions whose files are still there."""
@@ -141,18 +141,18 @@ class Stages:
     def _once(self, key: str, file: Path, work: Callable[[], Any]) -> tuple[Any, float | None]:
         """The recorded result under the key while its file stands, or that of the work; and the
         CPU seconds that it took (None: an older version did it)."""
-        found = self.ledger.stage_result(key)
-        if found is None or not file.exists():
+        entry = self.ledger.stage_result(key)
+        if entry is None or not file.exists():
             began = cpu_seconds()
             value = work()
-            found = {"value": value, "cpu": round(cpu_seconds() - began, 3)}
-            self.ledger.commit_stage(key, found)
-        return found["value"], found.get("cpu")
+            entry = {"value": value, "cpu": round(cpu_seconds() - began, 3)}
+            self.ledger.commit_stage(key, entry)
+        return entry["value"], entry.get("cpu")
 
-    def _settle(self, folder: Path) -> int:
-        from curate.run.ids import settle_ids
+    def _assign_ids(self, folder: Path) -> int:
+        from curate.run.ids import assign_ids
 
-        return settle_ids(self.plan.inputs, folder, self.plan.earlier)
+        return assign_ids(self.plan.inputs, folder, self.plan.earlier)
 
     def _own(self, stage: MapStage) -> Path:
         return inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
@@ -168,16 +168,16 @@ class Stages:
         label = stage.sketch.label
         say(f"{label}: resolving", self.options.quiet)
         before = engine.cpu
-        found = resolve(
+        counts = resolve(
             stage.sketch,
             self._corpus(stage),
             self._own(stage),
             decisions_path(self.out, stage),
             (record["kept"], record["bytes_out"]),
             self.options.count(),
-            lambda function, tasks: engine.map(function, tasks, deaths.once_more(label)),
+            lambda function, tasks: engine.map(function, tasks, deaths.retry_once(label)),
         )
-        return {**found, "tasks_cpu": round(engine.cpu - before, 3)}
+        return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 
     def indexes(self) -> list[indexes.Made]:
         """What the plan's dedups leave for later runs to compare with."""

@@ -40,8 +40,8 @@ class Workspace:
         """Run folders by number, oldest first."""
         if not self.runs.is_dir():
             return []
-        found = [(p, _NUMBERED.match(p.name)) for p in self.runs.iterdir() if p.is_dir()]
-        return sorted((int(m.group(1)), p) for p, m in found if m)
+        folders = [(p, _NUMBERED.match(p.name)) for p in self.runs.iterdir() if p.is_dir()]
+        return sorted((int(m.group(1)), p) for p, m in folders if m)
 
     def newest(self, kind: str) -> tuple[int, Path] | None:
         """(run number, folder) of the newest corpus, tokenizer, shards or model."""
@@ -52,10 +52,10 @@ class Workspace:
 
     def need(self, kind: str, command: str) -> Path:
         """The newest of a kind; UsageError says which command makes one."""
-        found = self.newest(kind)
-        if found is None:
+        newest = self.newest(kind)
+        if newest is None:
             raise UsageError(f"no {kind} in {self.runs} yet: run `{command}` first, or name one")
-        return found[1]
+        return newest[1]
 
     def out_for(self, name: str, digest: str) -> Path:
         """The folder of the newest run of that name with the same plan, else the next number."""
@@ -83,8 +83,8 @@ def _plan_of(run: Path) -> str | None:
 
 def find(start: Path | None = None) -> Workspace | None:
     """The workspace that `start` (default: here) lies in."""
-    here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
+    place = (start or Path.cwd()).resolve()
+    for folder in (place, *place.parents):
         path = folder / FILE
         if path.is_file():
             return _read(path)

@@ -7,7 +7,7 @@ command line are made from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -198,6 +198,11 @@ class CorpusStep(Settings):
         raise NotImplementedError
 
 
+# Calls "module:function" with a payload of JSON values in a process of its own, whose environment
+# has these variables beside this process's; returns what it returns.
+CallApart = Callable[[str, dict[str, Any], Mapping[str, str]], dict[str, Any]]
+
+
 @dataclass
 class ProductContext:
     """The corpus that a product is built from, and its folder."""
@@ -205,6 +210,7 @@ class ProductContext:
     out: Path  # the product's folder, empty or resumed; the run commits it
     # The kept documents in batches: id, source, lang and text, or all columns with corpus(None).
     corpus: Callable[..., Iterator[pa.RecordBatch]]
+    call_apart: CallApart
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
     fresh: bool = False  # the files in `out` are of other settings
     progress: Callable[[dict[str, Any]], None] = lambda event: None

@@ -37,7 +37,7 @@ def reference_page(schema: dict[str, Any]) -> str:
 def _row(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
     value = field.get("default")
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    default = "none" if value is None else f"`{shown}`" if shown else "empty"
+    default = "none" if value is None else f"`{shown}`" if value not in ("", [], {}) else "empty"
     default = default if "default" in field else "required"
     cells = (f"`{name}`", type_text(field, schema), default, field.get("description", ""))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -16,37 +16,41 @@ from typing import Any
 import pytest
 
 from curate.cli import app as cli
-from curate.engines import ahead
+from curate.engines import idle_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """What the command line does and says in the folder cwd, called in this process.
+    """The result of a command line in the folder cwd, called in this process.
 
-    Its workers are processes that end with it; those waiting for other tests' runs are left alone.
+    Its workers are processes that end with it; those that wait for other tests' runs stay alone.
     """
-    said = [io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2)]
-    line = [str(one) for one in arguments if one != "--debug"]
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2)]
+    line = [str(a) for a in arguments if a != "--debug"]
     before = Path.cwd()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said[0]), redirect_stderr(said[1]):
-        patch.setattr(ahead, "_waiting", [])
-        patch.setattr(ahead, "_kept", 0)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(streams[0]),
+        redirect_stderr(streams[1]),
+    ):
+        patch.setattr(idle_workers, "_waiting", [])
+        patch.setattr(idle_workers, "_kept", 0)
         os.chdir(cwd or before)
         try:
             code = cli.invoke(line, debug="--debug" in arguments)
         finally:
             os.chdir(before)
-    out, err = (one.detach().getvalue().decode() for one in said)
+    out, err = (stream.detach().getvalue().decode() for stream in streams)
     return subprocess.CompletedProcess(line, code, out, err)
 
 
 def command_line(*arguments: Any) -> list[str]:
-    """To be started as a process."""
+    """The command line as a process is started with it."""
     return [sys.executable, "-m", "curate.cli.app", *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    """In which processes find this code."""
+    """The environment in which processes find this code."""
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

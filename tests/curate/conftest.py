@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.api import run_recipe
-from curate.engines import ahead
+from curate.engines import idle_workers
 from curate.run.outcome import Options, Outcome
 from curate.steps.recipe import parse
 from tests.curate.command_line import command_line, environment, run_here
@@ -22,7 +22,9 @@ from tests.curate.command_line import command_line, environment, run_here
 SENTENCE = "The river runs past the old mill and nobody works there."
 OUTPUTS = ("corpus", "rejected", "decisions.parquet")
 
-ahead.keep(2)  # the runs of all tests of a process share workers: starting one takes a second
+idle_workers.keep(
+    2
+)  # the runs of all tests of a process share workers: starting one takes a second
 
 
 class Bench:

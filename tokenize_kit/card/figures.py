@@ -38,10 +38,10 @@ class Sample:
         """A text, as valid UTF-8."""
         for first, last in pairwise(_cuts(raw)):
             piece = raw if last - first == len(raw) else raw[first:last]
-            place = xxhash.xxh3_64_intdigest(piece, self.seed)
-            if place >= self._limit:
+            position = xxhash.xxh3_64_intdigest(piece, self.seed)
+            if position >= self._limit:
                 continue
-            heappush(self._heap, (-place, piece))
+            heappush(self._heap, (-position, piece))
             self._room -= len(piece) + _A_PIECE
             while self._room < 0:
                 largest, gone = heappop(self._heap)
@@ -54,7 +54,7 @@ class Sample:
             self.add(data[a:z].tobytes())
 
     def pieces(self) -> list[bytes]:
-        """Those that are kept, by their hashes."""
+        """The kept pieces, in order of their hashes."""
         return [piece for _, piece in sorted(self._heap, reverse=True)]
 
     def texts(self) -> list[str]:
@@ -68,7 +68,7 @@ class Sample:
 
 
 def _cuts(raw: bytes) -> Iterator[int]:
-    """Where pieces begin and end: as long as may be, and between characters."""
+    """The bounds of pieces: as long as possible, and between characters."""
     at = 0
     while at < len(raw):
         yield at

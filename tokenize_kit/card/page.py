@@ -56,7 +56,7 @@ _FIGURES = (
 
 
 def origin(card: dict[str, Any]) -> str:
-    """What it is, in a sentence."""
+    """The origin of the tokenizer, in a sentence."""
     if "trainer" in card:
         sentence = f"Trained by {card['trainer']} on {card['documents']:,} documents"
         return f"{sentence} ({card['bytes']:,} bytes of text)."
@@ -181,7 +181,7 @@ def _list(title: str, lines: list[str]) -> str:
 
 
 def _use(card: dict[str, Any]) -> str:
-    """How to load it: by the file that lies beside the card."""
+    """The ways to load the file that lies beside the card."""
     file, lines = card["file"], []
     if file == "tokenizer.json":
         lines += [
@@ -202,7 +202,7 @@ def _use(card: dict[str, Any]) -> str:
 
 
 def _name(card: dict[str, Any]) -> str:
-    """How a command takes it: ranks by their file and the pattern that they lack."""
+    """The argument of a command: ranks need the pattern that their file lacks."""
     if not card["file"].endswith(".tiktoken"):
         return "FOLDER" if card["file"] == "tokenizer.json" else card["file"]
     return f"{card['file']} --pattern {card.get('pattern') or 'NAME'}"

@@ -144,8 +144,7 @@ class CharBpe:
 
 
 def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
-    """Of a tokenizer.json whose model is a BPE of characters; CannotHold for what merges are not
-    all of."""
+    """The form of a tokenizer.json whose model is a BPE of characters; raises CannotHold."""
     model = parts["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
@@ -167,7 +166,7 @@ def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
 
 
 def char_bpe_from_pieces(form: Pieces) -> CharBpe:
-    """Of a SentencePiece model of the kind bpe."""
+    """The form of a SentencePiece model of the kind bpe."""
     if any(kind == UNUSED for _, _, kind in form.pieces):
         raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
     tokens = {text: n for n, (text, _, kind) in enumerate(form.pieces) if kind == NORMAL}
@@ -308,7 +307,7 @@ class _Letters:
         return np.concatenate(parts).astype(np.int64), of_word[np.concatenate(words)]
 
     def chosen(self, least: int, tokens: int) -> list[str]:
-        """Those that become tokens, by code point."""
+        """The characters that become tokens, by code point."""
         usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
         counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
         return sorted(choose_characters(counts, tokens)[0])
@@ -327,17 +326,17 @@ def _number_characters(
     counts = np.array([count for _, count in ordered], np.int64)
     symbols = np.frombuffer(b"".join(word for word, _ in ordered), np.int32)
     codes = np.array([ord(letter) for letter in first], np.int64)
-    places = np.searchsorted(codes, symbols - size)
+    positions = np.searchsorted(codes, symbols - size)
     letter = symbols >= size
     inside = ~letter
-    candidates = letter & (places < len(codes))
-    inside[candidates] = codes[places[candidates]] == symbols[candidates] - size
+    candidates = letter & (positions < len(codes))
+    inside[candidates] = codes[positions[candidates]] == symbols[candidates] - size
     begins = np.zeros(len(symbols), np.bool_)
     begins[np.cumsum(sizes) - sizes] = True
     begins[1:] |= ~inside[:-1]
     word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
     starts = np.flatnonzero(begins[inside])
-    numbered = np.where(letter, size + places, symbols)[inside].astype(np.int32)
+    numbered = np.where(letter, size + positions, symbols)[inside].astype(np.int32)
     return numbered, np.diff(np.append(starts, len(numbered))), counts[word_of[starts]]
 
 

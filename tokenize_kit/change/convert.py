@@ -125,7 +125,7 @@ def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
-    """How the written file encodes, read anew."""
+    """The encoding of the written file, read anew."""
     if to == "gguf":
         return encoder_of(from_metadata(read_metadata(data)))
     if to == "tiktoken":

@@ -33,26 +33,26 @@ class Checkpoint:
         files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
         if not files or not files[0].is_file():
             raise TokenizerError(f"{path}: no safetensors file", exit_code=2)
-        self._places: dict[str, tuple[Path, int, dict[str, Any]]] = {}
+        self._positions: dict[str, tuple[Path, int, dict[str, Any]]] = {}
         for file in files:
             start, header = _header(file)
             for name, about in header.items():
-                self._places[name] = (file, start, about)
+                self._positions[name] = (file, start, about)
 
     @property
     def names(self) -> list[str]:
         """Names of all tensors, sorted."""
-        return sorted(self._places)
+        return sorted(self._positions)
 
     def kind(self, name: str) -> str:
         """The dtype of a tensor as the file spells it."""
-        return self._places[name][2]["dtype"]
+        return self._positions[name][2]["dtype"]
 
     def matrix(self, name: str) -> np.ndarray:
         """Rows as float32[rows, width], or as uint16 for bfloat16 (`widened` makes it float32)."""
-        if name not in self._places:
+        if name not in self._positions:
             raise TokenizerError(f"{self.path}: no tensor {name!r}", exit_code=2)
-        file, start, about = self._places[name]
+        file, start, about = self._positions[name]
         kind, shape, (a, z) = about["dtype"], about["shape"], about["data_offsets"]
         if kind not in _SIZES or len(shape) != 2:
             raise TokenizerError(

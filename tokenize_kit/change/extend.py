@@ -173,44 +173,44 @@ def extend(
 ) -> dict[str, Any]:
     """Adds up to `tokens` tokens that are learned from texts; writes a folder, returns its card.
 
-    BPE: merges behind the old ones (extend_bpe, char_bpe). Unigram: pieces that it lacks
-    (extend_unigram). New ids begin behind the highest old one, special tokens included; no special
-    token is added. A tenth of the texts, by hash, is not learned from but measured.
-    least: occurrences of a pair that is merged; embeddings: a safetensors file or folder whose
-    tables get rows (embeddings.extended), tensors: their names where they are not the usual ones.
+    BPE: merges behind the old ones (bpe.py). Unigram: pieces that it lacks (`learn_pieces`). New
+    ids begin behind the highest old one, special tokens included; no special token is added. A
+    tenth of the texts, by hash, is not learned from but measured. least: occurrences of a pair that
+    is merged; embeddings: a safetensors file or folder whose tables get rows (embeddings.extended),
+    tensors: their names where they are not the usual ones.
     """
     if tokens < 1:
         raise TokenizerError(f"add {tokens}: give a number from 1", exit_code=2)
     if init not in INITS:
         raise TokenizerError(f"init {init!r}: choose {' or '.join(INITS)}", exit_code=2)
-    opened = open_tokenizer(path)
-    size = _size(opened)
+    original = open_tokenizer(path)
+    size = _size(original)
     tables = read_tables(embeddings, tensors, size) if embeddings else []
-    held = _HeldOut(opened)
-    if isinstance(opened.form, ByteBpe):
-        extension = _extend_bpe(opened, opened.form, held.split(batches), tokens, least)
-    elif isinstance(opened.form, CharBpe):
-        extension = _extend_char_bpe(opened, opened.form, held.split(batches), tokens, least)
+    held = _HeldOut(original)
+    if isinstance(original.form, ByteBpe):
+        extension = _extend_bpe(original, original.form, held.split(batches), tokens, least)
+    elif isinstance(original.form, CharBpe):
+        extension = _extend_char_bpe(original, original.form, held.split(batches), tokens, least)
     else:
-        extension = _extend_unigram(opened, opened.form, held.split(batches), tokens)
+        extension = _extend_unigram(original, original.form, held.split(batches), tokens)
     if not extension.parts:
         raise TokenizerError("the corpus gives no new token: give more text, or another corpus")
     out.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {}
     if tables:
         about["embeddings"] = write_extended(tables, out, size, extension.parts, init, seed)
-    file = out / ("tokenizer.model" if opened.parts is None else "tokenizer.json")
+    file = out / ("tokenizer.model" if original.parts is None else "tokenizer.json")
     write_atomic(file, extension.data)
-    if opened.parts is not None:
-        write_beside(opened, out, Tokenizer.from_file(str(file)), end_token(opened.form))
+    if original.parts is not None:
+        write_beside(original, out, Tokenizer.from_file(str(file)), end_token(original.form))
     notes = list(held.notes)
     if len(extension.parts) < tokens:
         notes.append(f"{len(extension.parts)} tokens instead of {tokens}: the corpus has no more")
     card = {
-        "extended_from": opened.path.name,
-        "source_sha256": opened.sha256,
-        "algorithm": algorithm_name(opened.form),
-        **describe_file(opened.form, file, extension.data),
+        "extended_from": original.path.name,
+        "source_sha256": original.sha256,
+        "algorithm": algorithm_name(original.form),
+        **describe_file(original.form, file, extension.data),
         "vocab": size + len(extension.parts),
         "old_tokens": size,
         "new_tokens": len(extension.parts),
@@ -219,7 +219,7 @@ def extend(
         "least": least if extension.merges is not None else None,
         "documents": held.learned,
         "examples": extension.shown[:20],
-        **held.measured(opened.encode, open_vocabulary(file).encode),
+        **held.measured(original.encode, open_vocabulary(file).encode),
         "measured": measure(file, *held.sample()),
         **about,
         "notes": notes,
@@ -228,23 +228,23 @@ def extend(
     return card
 
 
-def _size(opened: Original) -> int:
+def _size(original: Original) -> int:
     """The highest id and one, added tokens included."""
-    if isinstance(opened.form, ByteBpe | CharBpe):
-        return opened.form.size
-    return len(opened.form.pieces)
+    if isinstance(original.form, ByteBpe | CharBpe):
+        return original.form.size
+    return len(original.form.pieces)
 
 
 class _HeldOut:
     """Divides texts by hash: most are learned from, the others measured; where none are held,
     those that were learned from."""
 
-    def __init__(self, opened: Original) -> None:
+    def __init__(self, original: Original) -> None:
         self._texts: list[bytes] = []
         self._seen: list[bytes] = []
         self._bytes = [0, 0]
-        self._prepared = opened.prepared
-        form = opened.form
+        self._prepared = original.prepared
+        form = original.form
         self._unknown = form.unknown if isinstance(form, Pieces | CharBpe) else None
         self.learned = 0
 
@@ -278,7 +278,7 @@ class _HeldOut:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said of the measured texts."""
+        """Notes of the card on the measured texts."""
         few = "measured on the texts that were learned from: too few to hold some out"
         return [] if self._texts else [few]
 
@@ -326,12 +326,12 @@ def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
 
 
 def _extend_bpe(
-    opened: Original, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
+    original: Original, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
-    assert opened.parts is not None
-    plan = opened.plan()
+    assert original.parts is not None
+    plan = original.plan()
     new, merges = learn_byte_tokens(form, plan, _batches(texts), tokens, least)
-    parts = copy.deepcopy(opened.parts)
+    parts = copy.deepcopy(original.parts)
     for number, token in enumerate(new, form.size):
         parts["model"]["vocab"][to_letters(token)] = number
     parts["model"]["merges"] += [[to_letters(left), to_letters(right)] for left, right in merges]
@@ -343,34 +343,34 @@ def _extend_bpe(
 
 
 def _extend_char_bpe(
-    opened: Original, form: CharBpe, texts: Iterable[str], tokens: int, least: int
+    original: Original, form: CharBpe, texts: Iterable[str], tokens: int, least: int
 ) -> _Extension:
-    new, merges, old = learn_character_tokens(form, opened.words(), texts, tokens, least)
-    if opened.parts is None:
-        pieces = read_form(opened.raw).pieces
+    new, merges, old = learn_character_tokens(form, original.words(), texts, tokens, least)
+    if original.parts is None:
+        pieces = read_form(original.raw).pieces
         last = min((score for _, score, kind in pieces if kind == NORMAL), default=0.0)
-        data = add_pieces(opened.raw, [(text, last - 1 - k) for k, text in enumerate(new)])
+        data = add_pieces(original.raw, [(text, last - 1 - k) for k, text in enumerate(new)])
         return _Extension(data, old, new, len(merges))
-    parts = copy.deepcopy(opened.parts)
+    parts = copy.deepcopy(original.parts)
     parts["model"]["vocab"] |= {text: form.size + k for k, text in enumerate(new)}
     parts["model"]["merges"] += [list(pair) for pair in merges]
     return _Extension(file_with_added(parts, form.added), old, new, len(merges))
 
 
 def _extend_unigram(
-    opened: Original, form: Pieces, texts: Iterable[str], tokens: int
+    original: Original, form: Pieces, texts: Iterable[str], tokens: int
 ) -> _Extension:
     pieces = learn_pieces(form, texts, tokens)
     new = [(text, score) for text, score, _ in pieces]
-    if opened.parts is None:
-        data = add_pieces(opened.raw, new)
+    if original.parts is None:
+        data = add_pieces(original.raw, new)
     else:
-        parts = copy.deepcopy(opened.parts)
+        parts = copy.deepcopy(original.parts)
         vocab = parts["model"]["vocab"]
-        # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
+        # Ids are positions: added tokens that stand behind the vocabulary take theirs in it.
         vocab += [[text, NEVER] for text, _, _ in form.pieces[len(vocab) :]]
         if len(vocab) != len(form.pieces):
-            raise CannotHold(f"{opened.path}: cannot be extended: its ids have gaps")
+            raise CannotHold(f"{original.path}: cannot be extended: its ids have gaps")
         escaped = escapes_spaces(parts)
         vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
         text = json.dumps(renew_runs(parts))

@@ -56,7 +56,7 @@ class Original:
     prepared: Callable[[str], str] | None
 
     def words(self) -> Words:
-        """How a BPE of characters cuts and encodes."""
+        """The function by which a BPE of characters cuts and encodes."""
         assert isinstance(self.form, CharBpe)
         if self.parts is None:
             return words_by_sentencepiece(self.form, self.raw)
@@ -133,17 +133,18 @@ def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
 
 
 def write_beside(
-    opened: Original,
+    original: Original,
     out: Path,
     tokenizer: Tokenizer,
     end: str | None,
     new: np.ndarray | None = None,
 ) -> None:
-    """What transformers reads beside a tokenizer.json: the old one's files, else new ones.
+    """Writes the files that transformers reads beside a tokenizer.json: the old one's files, else
+    new ones.
 
     new: int64[old ids], the new ids of tokens where they changed.
     """
-    folder = opened.path.parent
+    folder = original.path.parent
     if not (folder / _BESIDE[0]).is_file():
         write_transformers(out, tokenizer, end)
         return
@@ -204,7 +205,7 @@ def end_token(form: Form | CharBpe) -> str | None:
 
 
 def algorithm_name(form: Form | CharBpe) -> str:
-    """What it is, as cards name it."""
+    """The name of the algorithm on cards."""
     if isinstance(form, ByteBpe):
         return "byte-level BPE"
     unigram = isinstance(form, Pieces) and form.kind == "unigram"
@@ -214,7 +215,7 @@ def algorithm_name(form: Form | CharBpe) -> str:
 def describe_file(
     form: Form | CharBpe, file: Path, data: bytes, ids: dict[int, int] | None = None
 ) -> dict[str, Any]:
-    """What the card of any tokenizer has: its file, that file's hash, tokens, special tokens.
+    """The entries of every card: its file, that file's hash, tokens, special tokens.
 
     ids: the new ids of old tokens, of those that stay; none: they are as in the form.
     """

@@ -149,7 +149,7 @@ DROPPED = -1
 
 @dataclass
 class _Tally:
-    """What encoding the corpus with both gives; texts: without a token that went."""
+    """Counts of the corpus, encoded by both tokenizers; same: texts whose tokens all stay."""
 
     texts: int = 0
     same: int = 0
@@ -172,42 +172,42 @@ def prune(
     writes a folder with the tokenizer, the map of ids and the card, which is returned.
 
     batches() reads the texts, twice. Bytes, special and added tokens stay, and what the others need
-    (prune_choice). The new tokenizer is tried on the texts before anything is written: those
+    (`choose_tokens`). The new tokenizer is tried on the texts before anything is written: those
     without a token that went have the old ids, through the map. embeddings, tensors: as in extend;
     their rows are cut alike.
     """
     if least < 1 or (most is not None and most < 1):
         raise TokenizerError("min-count, keep-used: give a number from 1", exit_code=2)
-    opened = open_tokenizer(path)
-    form = opened.form
+    original = open_tokenizer(path)
+    form = original.form
     size = len(form.pieces) if isinstance(form, Pieces) else form.size
     tables = read_tables(embeddings, tensors, size) if embeddings else []
     sample = Sample()
-    counts, texts = _count_ids(opened.encode, batches(), size, sample)
+    counts, texts = _count_ids(original.encode, batches(), size, sample)
     if not texts:
         raise TokenizerError("no document with text: give a corpus to prune on", exit_code=2)
     kept = choose_tokens(form, counts, most, least)
     new = np.full(size, DROPPED, np.int64)
     new[kept] = np.arange(len(kept))
-    data = _rewrite(opened, kept, new)
-    name = "tokenizer.model" if opened.parts is None else "tokenizer.json"
+    data = _rewrite(original, kept, new)
+    name = "tokenizer.model" if original.parts is None else "tokenizer.json"
     tally = _Tally()
     with TemporaryDirectory() as folder:
         (Path(folder) / name).write_bytes(data)
         encode = open_vocabulary(Path(folder) / name).encode
-    _compare(opened.encode, encode, batches(), new, tally)
+    _compare(original.encode, encode, batches(), new, tally)
     out.mkdir(parents=True, exist_ok=True)
     file = out / name
     write_atomic(file, data)
-    write_atomic(out / MAP, _id_map(opened, new, counts))
+    write_atomic(out / MAP, _id_map(original, new, counts))
     about: dict[str, Any] = {}
     if tables:
         about["embeddings"] = write_pruned(tables, out, np.array(kept))
-    if opened.parts is not None:
-        write_beside(opened, out, Tokenizer.from_file(str(file)), end_token(form), new)
+    if original.parts is not None:
+        write_beside(original, out, Tokenizer.from_file(str(file)), end_token(form), new)
     card = {
-        "pruned_from": opened.path.name,
-        "source_sha256": opened.sha256,
+        "pruned_from": original.path.name,
+        "source_sha256": original.sha256,
         "algorithm": algorithm_name(form),
         **describe_file(form, file, data, dict(zip(kept, range(len(kept)), strict=True))),
         "old_tokens": size,
@@ -249,9 +249,9 @@ def _compare(
         ids, sizes = old(data, offsets)
         new_ids, lengths = new(data, offsets)
         expected = mapped[ids]
-        places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
+        positions, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
         for (a, z), (b, y) in zip(
-            pairwise(places.tolist()), pairwise(others.tolist()), strict=True
+            pairwise(positions.tolist()), pairwise(others.tolist()), strict=True
         ):
             if DROPPED not in expected[a:z]:
                 tally.same += 1
@@ -266,37 +266,37 @@ def _compare(
         tally.after += len(new_ids)
 
 
-def _rewrite(opened: Original, kept: list[int], new: np.ndarray) -> bytes:
+def _rewrite(original: Original, kept: list[int], new: np.ndarray) -> bytes:
     """The tokenizer's file with tokens that stay; new: int64[old ids], DROPPED for those gone."""
-    if opened.parts is None:
-        return keep_pieces(opened.raw, kept)
-    parts = copy.deepcopy(opened.parts)
+    if original.parts is None:
+        return keep_pieces(original.raw, kept)
+    parts = copy.deepcopy(original.parts)
     model = parts["model"]
-    if isinstance(opened.form, ByteBpe):
+    if isinstance(original.form, ByteBpe):
         vocab = {word: int(new[number]) for word, number in model["vocab"].items()}
         model["vocab"] = {word: number for word, number in vocab.items() if number != DROPPED}
         model["merges"] = [
             [to_letters(left), to_letters(right)]
-            for left, right in opened.form.merges
-            if new[opened.form.tokens[left + right]] != DROPPED
+            for left, right in original.form.merges
+            if new[original.form.tokens[left + right]] != DROPPED
         ]
-    elif isinstance(opened.form, CharBpe):
-        gone = {text for text, number in opened.form.tokens.items() if new[number] == DROPPED}
+    elif isinstance(original.form, CharBpe):
+        gone = {text for text, number in original.form.tokens.items() if new[number] == DROPPED}
         vocab = {text: int(new[number]) for text, number in model["vocab"].items()}
         model["vocab"] = {text: number for text, number in vocab.items() if number != DROPPED}
-        model["merges"] = [list(p) for p in opened.form.merges if "".join(p) not in gone]
+        model["merges"] = [list(p) for p in original.form.merges if "".join(p) not in gone]
     else:
         rows = model["vocab"]
-        # Ids are places: added tokens that stand behind the vocabulary take theirs in it.
-        rows += [[text, NEVER] for text, _, _ in opened.form.pieces[len(rows) :]]
+        # Ids are positions: added tokens that stand behind the vocabulary take theirs in it.
+        rows += [[text, NEVER] for text, _, _ in original.form.pieces[len(rows) :]]
         model["vocab"] = [rows[old] for old in kept]
         model["unk_id"] = int(new[model["unk_id"]])
     for token in parts["added_tokens"]:
         token["id"] = int(new[token["id"]])
     if parts.get("post_processor"):
         parts["post_processor"] = _renumber(parts["post_processor"], new)
-    if isinstance(opened.form, ByteBpe | CharBpe):
-        added = [replace(token, number=int(new[token.number])) for token in opened.form.added]
+    if isinstance(original.form, ByteBpe | CharBpe):
+        added = [replace(token, number=int(new[token.number])) for token in original.form.added]
         return file_with_added(parts, tuple(added))
     renew_runs(parts)
     return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
@@ -315,21 +315,21 @@ def _renumber(step: dict[str, Any], new: np.ndarray) -> dict[str, Any]:
     return step
 
 
-def _id_map(opened: Original, new: np.ndarray, counts: np.ndarray) -> bytes:
+def _id_map(original: Original, new: np.ndarray, counts: np.ndarray) -> bytes:
     """A parquet file: old_id, new_id (null: gone), token, count; a row an old id."""
     words = [""] * len(new)
-    if isinstance(opened.form, ByteBpe):
-        for token, number in opened.form.tokens.items():
+    if isinstance(original.form, ByteBpe):
+        for token, number in original.form.tokens.items():
             words[number] = token.decode("utf-8", "backslashreplace")
-        for added in opened.form.added:
+        for added in original.form.added:
             words[added.number] = added.content
-    elif isinstance(opened.form, CharBpe):
-        for text, number in opened.form.tokens.items():
+    elif isinstance(original.form, CharBpe):
+        for text, number in original.form.tokens.items():
             words[number] = text
-        for number, text in opened.form.others.items():
+        for number, text in original.form.others.items():
             words[number] = text
     else:
-        words = [text for text, _, _ in opened.form.pieces]
+        words = [text for text, _, _ in original.form.pieces]
     table = pa.table(
         {
             "old_id": pa.array(range(len(new)), pa.int32()),

@@ -66,9 +66,9 @@ def compare(
         ids, sizes = before(data, offsets)
         new_ids, lengths = after(data, offsets)
         if len(ids) != len(new_ids) or not (np.array_equal(ids, new_ids)):
-            places, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
+            positions, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
             for row, (a, z) in enumerate(pairwise(offsets.tolist())):
-                was = ids[places[row] : places[row + 1]]
+                was = ids[positions[row] : positions[row + 1]]
                 now = new_ids[others[row] : others[row + 1]]
                 if np.array_equal(was, now):
                     continue

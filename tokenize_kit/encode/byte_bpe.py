@@ -120,7 +120,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
 
 @dataclass(frozen=True)
 class Plan:
-    """What encoding needs: patterns, tables, the tokens that are looked for in the text before
+    """The tables of an encoder: patterns, merges, the tokens that are looked for in the text before
     anything else, and the normal form that a text must have, NFC and the like."""
 
     tables: tuple[Table, ...]
@@ -171,7 +171,7 @@ _NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
 
 def read_plan(parts: dict[str, Any]) -> Plan:
     """The plan of a tokenizer.json that `tokenizers` has read, so that its parts are where they
-    belong; raises NotOurs."""
+    belong; raises Unsupported."""
     form = (parts.get("normalizer") or {}).get("type")
     if form and form not in get_args(NormalForm):
         raise Unsupported(f"the normaliser {form}")

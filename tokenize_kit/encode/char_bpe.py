@@ -57,7 +57,7 @@ _2, _32 = np.uint64(2), np.uint64(32)
 # A token's number: that of its character (0: of one that is in no token), else behind those, by the
 # time of its merge. beside: uint64[]: a bit for every two characters that are neighbours in a
 # token; joins: the same of those between which tokens merge; steps: int32[4 a slot]: of a
-# characters.Trie of numbers the base, parent and token of a slot, in one cache line; tokens:
+# trie.CharacterTrie of numbers the base, parent and token of a slot, in one cache line; tokens:
 # int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for what
 # must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers; ids:
 # int32[numbers]: the last column; dense: the number of the first character of scripts of which
@@ -66,10 +66,10 @@ _2, _32 = np.uint64(2), np.uint64(32)
 CharBpe = namedtuple(
     "CharBpe", "alphabet beside joins steps tokens pairs orderly parts part_ends dense ids"
 )
-# Room for n characters. numbers, places: int32[n + 1], of number_characters; merged, ranks,
+# Room for n characters. numbers, positions: int32[n + 1], of number_characters; merged, ranks,
 # longest: int64[n + 1]; dead: bool[n + 1], all False; near: bool[n + 1]; sums: float32[0], words:
-# for remembered.py.
-Room = namedtuple("Room", "numbers places merged ranks longest dead near sums words")
+# for words.py.
+Room = namedtuple("Room", "numbers positions merged ranks longest dead near sums words")
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     tokens[:, ID], parts, part_ends = _ids(merges, number)
     inner = np.ones(len(data), np.bool_)
     inner[ends[1:] - 1] = False
-    places = np.flatnonzero(inner)
-    beside = _pair_bits(np.stack([data[places], data[places + 1]], axis=1))
+    positions = np.flatnonzero(inner)
+    beside = _pair_bits(np.stack([data[positions], data[positions + 1]], axis=1))
     dense = 1 + sum(character < DENSE for character in characters)
     steps = np.zeros((len(trie.token_at), 4), np.int32)
     steps[:, :2], steps[:, 2] = trie.links, trie.token_at
@@ -170,15 +170,15 @@ def _pair_bits(pairs):
         size *= 2
     bits = np.zeros(size >> 6, np.uint64)
     for k in range(len(pairs)):
-        place, mask = _two_bits(pairs[k, 0], pairs[k, 1])
-        bits[place & np.uint64(len(bits) - 1)] |= mask
+        position, mask = _two_bits(pairs[k, 0], pairs[k, 1])
+        bits[position & np.uint64(len(bits) - 1)] |= mask
     return bits
 
 
 @njit_within
 def _has_pair(bits, left, right):
-    place, mask = _two_bits(left, right)
-    return bits[place & np.uint64(len(bits) - 1)] & mask == mask
+    position, mask = _two_bits(left, right)
+    return bits[position & np.uint64(len(bits) - 1)] & mask == mask
 
 
 @njit(cache=True, nogil=True)
@@ -262,12 +262,12 @@ def _mark_neighbours(bpe, numbers, n, near):
 
 
 @njit_within
-def merge_characters(bpe, fallback, room, n, data, place, out, w):
-    """Writes to out[w:] the ids of room.numbers[:n], characters of data[place:]; returns the new
+def merge_characters(bpe, fallback, room, n, data, position, out, w):
+    """Writes to out[w:] the ids of room.numbers[:n], characters of data[position:]; returns the new
     length."""
     steps, tokens, pairs, ids = bpe.steps, bpe.tokens, bpe.pairs, bpe.ids
-    numbers, places, merged, longest, near = (
-        room.numbers, room.places, room.merged, room.longest, room.near
+    numbers, positions, merged, longest, near = (
+        room.numbers, room.positions, room.merged, room.longest, room.near
     )  # fmt: skip
     if n > 0:
         _mark_neighbours(bpe, numbers, n, near)
@@ -326,7 +326,7 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                 w += 1
                 at += np.int64(tokens[merged[k], LENGTH])
             elif token == LACKING:
-                w = write_fallback(fallback, data, place + np.int64(places[at]), out, w)
+                w = write_fallback(fallback, data, position + np.int64(positions[at]), out, w)
                 at += 1
             else:
                 for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
@@ -336,7 +336,9 @@ def merge_characters(bpe, fallback, room, n, data, place, out, w):
                         w += 1
                         at += np.int64(tokens[bpe.parts[i], LENGTH])
                     else:
-                        w = write_fallback(fallback, data, place + np.int64(places[at]), out, w)
+                        w = write_fallback(
+                            fallback, data, position + np.int64(positions[at]), out, w
+                        )
                         at += 1
         a = z
     return w
@@ -349,7 +351,7 @@ Symbols = namedtuple("Symbols", "first slots symbol_at ids sizes")
 
 
 def make_symbols(ids: dict[bytes, int]) -> Symbols:
-    """Of text to id."""
+    """The table of symbols; ids: text to id."""
     first = np.zeros(256, np.uint8)
     for text in ids:
         first[text[0]] = 1
@@ -360,13 +362,13 @@ def make_symbols(ids: dict[bytes, int]) -> Symbols:
 
 @njit_bare
 def _next_symbol(symbols, data, a, z):
-    """(place, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
+    """(position, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
     if len(symbols.ids):
         for at in range(a, z):
             if symbols.first[data[at]]:
-                place = longest_token(symbols.slots, symbols.symbol_at, data, at, z)
-                if place >= 0:
-                    return at, place
+                position = longest_token(symbols.slots, symbols.symbol_at, data, at, z)
+                if position >= 0:
+                    return at, position
     return z, np.int64(-1)
 
 
@@ -375,7 +377,7 @@ def _encode_word(data, a, z, bpe, symbols, fallback, room, out, w):
     """Appends the ids of data[a:z] to out[:w]; returns the new length."""
     while True:  # what stands before, between and behind symbols
         stop, symbol = _next_symbol(symbols, data, a, z)
-        n = number_characters(bpe.alphabet, data, a, stop, room.numbers, room.places)
+        n = number_characters(bpe.alphabet, data, a, stop, room.numbers, room.positions)
         w = merge_characters(bpe, fallback, room, n, data, a, out, w)
         if symbol < 0:
             return w

@@ -34,7 +34,7 @@ from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import SPACE
-from tokenize_kit.formats.tokenizer_json import Unsupported, panicked
+from tokenize_kit.formats.tokenizer_json import Unsupported, flat_steps, panicked
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}
@@ -45,9 +45,10 @@ _NOWHERE = Crossings(True, True, True)
 
 @dataclass(frozen=True)
 class Preparation:
-    """How text comes to the model. charsmap: of characters; prefix: a space before it; lead: none
-    before one that begins with a space; squeeze: runs of spaces are one; words: whether it is cut
-    before every space; plain: whether a space is no U+2581, and nothing is changed at all."""
+    """The preparation of text for the model. charsmap: of characters; prefix: a space before it;
+    lead: none before one that begins with a space; squeeze: runs of spaces are one; words: whether
+    it is cut before every space; plain: whether a space is no U+2581, and nothing is changed at
+    all."""
 
     charsmap: Charsmap
     prefix: bool = False
@@ -57,18 +58,10 @@ class Preparation:
     plain: bool = False
 
 
-def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
-    if part is None:
-        return []
-    if part["type"] == "Sequence":
-        return [step for child in part[name] for step in _steps(child, name)]
-    return [part]
-
-
 def read_preparation(parts: dict[str, Any]) -> Preparation:
-    """The form of a tokenizer.json; raises NotOurs."""
-    changes = _steps(parts["normalizer"], "normalizers")
-    cuts = _steps(parts["pre_tokenizer"], "pretokenizers")
+    """The form of a tokenizer.json; raises Unsupported."""
+    changes = flat_steps(parts["normalizer"], "normalizers")
+    cuts = flat_steps(parts["pre_tokenizer"], "pretokenizers")
     charsmap = no_charsmap()
     if changes and changes[0]["type"] == "Precompiled":
         charsmap = read_charsmap(base64.b64decode(changes[0]["precompiled_charsmap"] or ""))
@@ -99,7 +92,7 @@ def read_preparation(parts: dict[str, Any]) -> Preparation:
 
 
 def _step_name(step: dict[str, Any]) -> str:
-    """What a step does, where it is one of those that converters write; else its type."""
+    """The action of a step, where it is one that converters write; else its type."""
     kind: str = step["type"]
     if kind == "Prepend" and step["prepend"] == SPACE:
         return "prepend"
@@ -122,7 +115,7 @@ def _step_name(step: dict[str, Any]) -> str:
 
 def has_pieces(parts: dict[str, Any]) -> bool:
     """Whether a tokenizer.json is of this kind, not of bytes as GPT-2 has them."""
-    steps = _steps(parts["pre_tokenizer"], "pretokenizers")
+    steps = flat_steps(parts["pre_tokenizer"], "pretokenizers")
     return parts["model"].get("type") in ("Unigram", "BPE") and not any(
         step["type"] == "ByteLevel" for step in steps
     )
@@ -132,7 +125,7 @@ class PieceEncoder:
     """Encodes rows that are not odd. table: uint8[0x110000] for odd_rows.find_odd, of clusters."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
-        """parts: a tokenizer.json that `tokenizers` has read; raises NotOurs."""
+        """parts: a tokenizer.json that `tokenizers` has read; raises Unsupported."""
         form = read_preparation(parts)
         if any(not token["special"] for token in parts["added_tokens"]):
             raise Unsupported("added tokens that are not special")

@@ -61,20 +61,20 @@ def _fill_joins(data, ends, split, bits):
             else:
                 six &= _SHORT
         bit = mix(six) >> _32
-        place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
-        bits[place] |= _1 << (bit & _63)
+        position = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
+        bits[position] |= _1 << (bit & _63)
 
 
 @njit_within
 def _has_join(bits, six):
     bit = mix(six) >> _32
-    place = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
-    return bits[place] >> (bit & _63) & _1 != 0
+    position = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
+    return bits[position] >> (bit & _63) & _1 != 0
 
 
 @njit_within
 def may_join(bits, data, at):
-    """Whether a merge may have these bytes around the place where it joins; False is certain.
+    """Whether a merge may have these bytes around the position where it joins; False is certain.
 
     Without a branch: the answer is hard to foresee, and what follows does not wait for it.
     """
@@ -129,7 +129,7 @@ def may_follow(tokens, pairs, left, right):
 @njit_bare
 def encode_greedy(greedy, data, a, z, out, dead):
     """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] of room,
-    all False, and left so: places at which no token may follow what is before them.
+    all False, and left so: positions at which no token may follow what is before them.
     """
     slots, token_at, tokens, pairs, joins = greedy
     n = 0
@@ -206,7 +206,7 @@ def derive_merges(data, ends, byte_numbers, pairs, wanted):
 
 
 def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:
-    """What `encode_greedy` needs, or None where it would not give what merging by rank gives.
+    """The tables of `encode_greedy`, or None where it would not give the ids of merging by rank.
 
     tokens: id -> bytes; byte_ids: int64[256]; pairs: merges.pair_table. A token that its own
     bytes do not merge to never appears in any text, and is left out. None where a token is merged

@@ -37,7 +37,7 @@ def load_few(data, i, n):
 
 @njit_within
 def mix(value):
-    """One round that moves every bit of the value."""
+    """A round of mixing that moves every bit of the value."""
     value *= _K1
     value ^= value >> _SHIFT
     value *= _K2

@@ -29,7 +29,7 @@ Pairs = namedtuple("Pairs", "slots bits")
 def pair_table(merges: np.ndarray, ranks: np.ndarray | None = None) -> Pairs:
     """The table of merges: int64[n, 3] of left, right and merged id.
 
-    ranks: int64[n], else a row's place is its rank; of equal pairs the last one counts.
+    ranks: int64[n], else a row's position is its rank; of equal pairs the last one counts.
     """
     size = max(64, len(merges))
     slots = np.zeros((1 << int(3 * size).bit_length(), 2), np.int64)
@@ -97,13 +97,13 @@ def merge_short(pairs, symbols, ranks, n):
 
 @njit_bare
 def _less(ranks, a, b):
-    """Whether the pair at a goes before the one at b: by rank, then by place."""
+    """Whether the pair at a goes before the one at b: by rank, then by position."""
     x, y = ranks[a] >> 32, ranks[b] >> 32
     return x < y or (x == y and a < b)
 
 
 @njit_bare
-def _sift_down(heap, places, ranks, size, k):
+def _sift_down(heap, positions, ranks, size, k):
     item = heap[k]
     while True:
         child = 2 * k + 1
@@ -114,50 +114,50 @@ def _sift_down(heap, places, ranks, size, k):
         if not _less(ranks, heap[child], item):
             break
         heap[k] = heap[child]
-        places[heap[k]] = k
+        positions[heap[k]] = k
         k = child
     heap[k] = item
-    places[item] = k
+    positions[item] = k
 
 
 @njit_bare
-def _sift_up(heap, places, ranks, k):
+def _sift_up(heap, positions, ranks, k):
     item = heap[k]
     while k > 0:
         parent = (k - 1) >> 1
         if not _less(ranks, item, heap[parent]):
             break
         heap[k] = heap[parent]
-        places[heap[k]] = k
+        positions[heap[k]] = k
         k = parent
     heap[k] = item
-    places[item] = k
+    positions[item] = k
 
 
 @njit_bare
-def _move(heap, places, ranks, size, at, rank):
-    """Gives the pair at symbol `at` a new rank, and its place in the heap."""
+def _move(heap, positions, ranks, size, at, rank):
+    """Gives the pair at symbol `at` a new rank, and its position in the heap."""
     before = ranks[at]
     ranks[at] = rank
     if rank >> 32 > before >> 32:
-        _sift_down(heap, places, ranks, size, places[at])
+        _sift_down(heap, positions, ranks, size, positions[at])
     else:
-        _sift_up(heap, places, ranks, places[at])
+        _sift_up(heap, positions, ranks, positions[at])
 
 
 @njit_counted
 def merge_long(pairs, symbols, ranks, n):
-    """`merge_short` with a heap of pairs by rank and place."""
+    """`merge_short` with a heap of pairs by rank and position."""
     ranks[n - 1] = NO_RANK
     for k in range(n - 1):
         ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
-    heap, places = np.empty(n, np.int32), np.empty(n, np.int32)
+    heap, positions = np.empty(n, np.int32), np.empty(n, np.int32)
     following, before = np.empty(n, np.int32), np.empty(n, np.int32)
     for k in range(n):
-        heap[k] = places[k] = k
+        heap[k] = positions[k] = k
         following[k], before[k] = k + 1, k - 1
     for k in range(n // 2, -1, -1):
-        _sift_down(heap, places, ranks, n, k)
+        _sift_down(heap, positions, ranks, n, k)
     while True:
         at = np.int64(heap[0])
         best = ranks[at]
@@ -166,17 +166,17 @@ def merge_long(pairs, symbols, ranks, n):
         gone = np.int64(following[at])
         symbols[at] = best & _ID
         symbols[gone] = -1
-        _move(heap, places, ranks, n, gone, NO_RANK)
+        _move(heap, positions, ranks, n, gone, NO_RANK)
         z = np.int64(following[gone])
         following[at] = z
         if z < n:
             before[z] = at
-            _move(heap, places, ranks, n, at, rank_of(pairs, symbols[at], symbols[z]))
+            _move(heap, positions, ranks, n, at, rank_of(pairs, symbols[at], symbols[z]))
         else:
-            _move(heap, places, ranks, n, at, NO_RANK)
+            _move(heap, positions, ranks, n, at, NO_RANK)
         if at > 0:
             y = np.int64(before[at])
-            _move(heap, places, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
+            _move(heap, positions, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
     count = 0
     for k in range(n):
         if symbols[k] >= 0:

@@ -35,7 +35,7 @@ class Charsmap:
     longest replacement; single: code point to replacement, of keys that are one character;
     begins: int32[1 << 16]: of code points below that, NO_KEY, LOOK for those with which a key
     begins, or, where that character is the only key and what replaces it is short and has neither
-    a space nor U+2581, the place of that in texts."""
+    a space nor U+2581, the position of that in texts."""
 
     units: np.ndarray
     texts: np.ndarray
@@ -46,14 +46,15 @@ class Charsmap:
 
 
 def no_charsmap() -> Charsmap:
-    """One that leaves all as it is."""
+    """A normaliser that leaves every text as it is."""
     none = np.empty(0, np.uint8)
     begins = np.full(1 << 16, NO_KEY, np.int32)
     return Charsmap(np.empty(0, np.uint32), none, np.zeros(1 << 16, np.uint8), 0, {}, begins)
 
 
 def read_charsmap(blob: bytes) -> Charsmap:
-    """Raises NotOurs for an array that leads astray, or ends keys within a character."""
+    """Raises Unsupported for an array with offsets out of range, or one that ends keys within a
+    character."""
     if not blob:
         return no_charsmap()
     size = int.from_bytes(blob[:4], "little")
@@ -82,9 +83,9 @@ def read_charsmap(blob: bytes) -> Charsmap:
 
 def _bases(units: np.ndarray) -> np.ndarray:
     """int64[units]: where children of each unit would be, less their labels."""
-    places = np.arange(len(units))
+    positions = np.arange(len(units))
     offsets = (units >> 10).astype(np.int64) << ((units & 512) >> 6).astype(np.int64)
-    bases: np.ndarray = places ^ offsets
+    bases: np.ndarray = positions ^ offsets
     inner = units & _LABEL <= 0xFF
     if units[0] & 0x1FF or not offsets[0] or np.any((bases[inner] | 0xFF) >= len(units)):
         raise Unsupported("a precompiled normaliser that leads astray")
@@ -102,8 +103,8 @@ _BEHIND[:0x80], _BEHIND[0xC2:0xE0], _BEHIND[0xE0:0xF0], _BEHIND[0xF0:0xF5] = 0, 
 def _keys(
     units: np.ndarray, bases: np.ndarray, texts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[int, int], frozenset[int]]:
-    """(pairs, places of replacements, those of keys that are one character, characters that begin
-    a longer key), of the keys that are UTF-8, breadth first."""
+    """(pairs, positions of replacements, those of keys that are one character, characters that
+    begin a longer key), of the keys that are UTF-8, breadth first."""
     labels = (units & _LABEL).astype(np.int64)
     slots = np.flatnonzero(labels <= 0xFF)
     slots = slots[slots > 0]
@@ -111,7 +112,7 @@ def _keys(
     order = np.argsort(parents, kind="stable")
     slots, parents = slots[order], parents[order]
     pairs = np.zeros((256, 256), np.uint8)
-    places: list[np.ndarray] = []
+    positions: list[np.ndarray] = []
     keys: dict[int, int] = {}
     starts: set[int] = set()
     # Of every path: its unit, bytes that its last character lacks, its first byte, the bytes of its
@@ -136,7 +137,7 @@ def _keys(
         unit, lacking, head, first = unit[real], lacking[real], head[real], first[real]
         single, byte = single[real], byte[real]
         if not len(unit):
-            values = np.concatenate([np.empty(0, np.int64), *places])
+            values = np.concatenate([np.empty(0, np.int64), *positions])
             return pairs.ravel(), values, keys, frozenset(map(_code_point, starts))
         leaf = units[unit] >> 8 & 1 == 1
         value = (units[bases[unit[leaf]]] & 0x7FFFFFFF).astype(np.int64)
@@ -147,8 +148,8 @@ def _keys(
         if depth == 1:
             pairs[head, byte] = 1
         whole = zip(first[leaf & single].tolist(), value[single[leaf]].tolist(), strict=True)
-        keys |= {_code_point(code): place for code, place in whole}
-        places.append(value)
+        keys |= {_code_point(code): position for code, position in whole}
+        positions.append(value)
     raise Unsupported("a precompiled normaliser that does not end")
 
 
@@ -218,19 +219,19 @@ def _character(data, at):
 
 @njit_bare
 def _key(units, data, at, z):
-    """(bytes, place of the replacement) of the longest key that data[at:z] begins with; 0 bytes
+    """(bytes, position of the replacement) of the longest key that data[at:z] begins with; 0 bytes
     for none."""
     size, value, matches = 0, np.int64(0), 0
     unit = units[0]
-    place = np.int64(0)
+    position = np.int64(0)
     for k in range(at, z):
-        place ^= np.int64(unit >> np.uint32(10)) << np.int64((unit & np.uint32(512)) >> 6)
-        place ^= np.int64(data[k])
-        unit = units[place]
+        position ^= np.int64(unit >> np.uint32(10)) << np.int64((unit & np.uint32(512)) >> 6)
+        position ^= np.int64(data[k])
+        unit = units[position]
         if unit & np.uint32(0x800000FF) != np.uint32(data[k]):
             break
         if unit & np.uint32(256):
-            leaf = place ^ (np.int64(unit >> np.uint32(10)) << np.int64((unit & 512) >> 6))
+            leaf = position ^ (np.int64(unit >> np.uint32(10)) << np.int64((unit & 512) >> 6))
             size, value = k + 1 - at, np.int64(units[leaf] & np.uint32(0x7FFFFFFF))
             matches += 1
             if matches == _MOST_MATCHES:

@@ -36,7 +36,7 @@ _DEEPEST = 100  # kMaxBpeResegmentDepth, beyond which an unused piece comes out 
 
 
 def merges_of(model: Model) -> Merges:
-    """The merges of a BPE model; raises NotOurs."""
+    """The merges of a BPE model; raises Unsupported."""
     mergeable = pieces_of(model, (NORMAL, UNUSED))
     scores = np.array([piece.score for piece in model.pieces], np.float32)
     if np.any(np.isnan(scores)):

@@ -79,23 +79,23 @@ def _build(data, ends, ids):
                 starts[n] = k
                 n += 1
         starts[n] = high
-        place, base, vain = cursor, np.int64(0), 0
+        position, base, vain = cursor, np.int64(0), 0
         while True:
-            if place + 512 > size:
+            if position + 512 > size:
                 size *= 2
                 if size > MOST_SLOTS:
                     return slots[:0], token_at[:0]
                 slots, token_at, based = _grown(slots, token_at, based, size)
-            base = place - children[0]
-            free = slots[place] == 0 and not based[base]
+            base = position - children[0]
+            free = slots[position] == 0 and not based[base]
             for k in range(1, n):
                 free = free and slots[base + children[k]] == 0
             if free:
                 break
             vain += 1
-            place += 1
+            position += 1
         if vain > _TRIES:
-            cursor = max(cursor, place - _TRIES)
+            cursor = max(cursor, position - _TRIES)
         based[base] = True
         slots[parent] |= np.uint32(base) << _BASE
         last = max(last, base)
@@ -116,12 +116,12 @@ def longest_token(slots, token_at, data, a, z):
     best = np.uint64(0)
     for k in range(a, z):
         byte = np.uint32(data[np.uint64(k)])
-        place = np.uint64((unit >> _BASE) + byte)
-        unit = slots[place]
+        position = np.uint64((unit >> _BASE) + byte)
+        unit = slots[position]
         if unit & _LABEL != byte | _TAKEN:
             break
         if unit & _TOKEN:
-            best = place
+            best = position
     return np.int64(token_at[best])
 
 
@@ -129,14 +129,14 @@ def longest_token(slots, token_at, data, a, z):
 def token_of(slots, token_at, data, a, z):
     """The token that data[a:z] is, -1 for none."""
     unit = slots[np.uint64(0)]
-    place = np.uint64(0)
+    position = np.uint64(0)
     for k in range(a, z):
         byte = np.uint32(data[np.uint64(k)])
-        place = np.uint64((unit >> _BASE) + byte)
-        unit = slots[place]
+        position = np.uint64((unit >> _BASE) + byte)
+        unit = slots[position]
         if unit & _LABEL != byte | _TAKEN:
             return np.int64(-1)
-    return np.int64(token_at[place])
+    return np.int64(token_at[position])
 
 
 @njit_bare
@@ -163,11 +163,11 @@ def shorter_tokens(slots, token_at, data, ends, ids, count):
     """
     shorter = np.full(count, -1, np.int32)
     for k in range(len(ids)):
-        place = np.int64(0)
+        position = np.int64(0)
         for at in range(ends[k], ends[k + 1] - 1):
-            place = np.int64(slots[place] >> _BASE) + np.int64(data[at])
-            if token_at[place] >= 0:
-                shorter[ids[k]] = token_at[place]
+            position = np.int64(slots[position] >> _BASE) + np.int64(data[at])
+            if token_at[position] >= 0:
+                shorter[ids[k]] = token_at[position]
     return shorter
 
 
@@ -175,7 +175,8 @@ MOST_CHARACTER_SLOTS = 1 << 26
 
 
 # An alphabet is int32[]: the number of a code point c is alphabet[alphabet[c >> 8] + (c & 255)], 0
-# for one that the vocabulary does not have. The places of blocks come first, then the first block.
+# for one that the vocabulary does not have. The positions of blocks come first, then the first
+# block.
 _BLOCKS = 0x1100
 # links: int32[slots, 2]: base of a slot's children, and its parent; a child by number s lies at
 # base + s, those of the root at s. token_at: int32[slots]: the token that ends there, -1 for none.
@@ -257,22 +258,22 @@ def _build_characters(numbers, ends, ids, alphabet):
         starts[n] = high
         base = np.int64(0)
         if depth > 0:
-            place, vain = cursor, 0
+            position, vain = cursor, 0
             while True:
-                if place + alphabet + 1 > len(links):
+                if position + alphabet + 1 > len(links):
                     if 2 * len(links) > MOST_CHARACTER_SLOTS:
                         return none, nothing
                     links, token_at = _resized(links, token_at, 2 * len(links))
-                base = place - children[0]
-                free = links[place, 1] < 0
+                base = position - children[0]
+                free = links[position, 1] < 0
                 for k in range(1, n):
                     free = free and links[base + children[k], 1] < 0
                 if free:
                     break
                 vain += 1
-                place += 1
+                position += 1
             if vain > _TRIES:
-                cursor = max(cursor, place - _TRIES)
+                cursor = max(cursor, position - _TRIES)
             links[parent, 0] = base
         last = max(last, base + children[n - 1])
         for k in range(n):
@@ -287,14 +288,14 @@ def _build_characters(numbers, ends, ids, alphabet):
 
 
 @njit_bare
-def number_characters(alphabet, data, a, z, numbers, places):
-    """Writes to numbers: int32[] those of the characters of data[a:z], to places: int32[] where
+def number_characters(alphabet, data, a, z, numbers, positions):
+    """Writes to numbers: int32[] those of the characters of data[a:z], to positions: int32[] where
     each begins behind a; returns how many."""
     n = np.uint64(0)
     i, end = np.uint64(a), np.uint64(z)
     while i < end:
         b = np.uint64(data[i])
-        places[n] = np.int32(i - np.uint64(a))
+        positions[n] = np.int32(i - np.uint64(a))
         if b < np.uint64(0x80):
             numbers[n] = alphabet[np.uint64(_BLOCKS) + b]
             i += np.uint64(1)

@@ -37,7 +37,7 @@ PENALTY = 10.0  # below the least score, of a character without a piece
 UNKNOWN = -1  # a token, of a character without a piece
 _NOTHING = -np.inf
 
-# alphabet: of characters.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
+# alphabet: of trie.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
 # same memory as float64[2 a slot]: the base of a slot's children, its parent (-1 at the root), the
 # score of the token that ends there, -inf for none; token_at: int32[slots]: that token; longest:
 # characters of the longest one; lacking: the score of a character without a piece; sums:
@@ -47,11 +47,11 @@ _NOTHING = -np.inf
 Unigram = namedtuple(
     "Unigram", "alphabet slots values token_at longest lacking sums rounds exact worst"
 )
-# Room for n characters. numbers, places: int32[n + 1], of number_characters; sums, gaps:
-# float64[n + 1]: of every place the best way's sum, and by how much it is better than the second
+# Room for n characters. numbers, positions: int32[n + 1], of number_characters; sums, gaps:
+# float64[n + 1]: of every position the best way's sum, and by how much it is better than the second
 # best; starts, lasts: int32[n + 1]: where the last token of the best way begins, and its slot,
-# UNKNOWN for none; path, ends: int32[n]; words: of remembered.cut_words.
-Room = namedtuple("Room", "numbers places sums gaps starts lasts path ends words")
+# UNKNOWN for none; path, ends: int32[n]; words: of words.cut_words.
+Room = namedtuple("Room", "numbers positions sums gaps starts lasts path ends words")
 _1, _2 = np.uint64(1), np.uint64(2)
 
 
@@ -165,7 +165,7 @@ _ALWAYS = np.int64((1 << 32) - 1)
 
 @njit_bare
 def _safe_below(margin, n, worst):
-    """How large a sum before a word of n characters may be, so that rounding changes nothing.
+    """The limit of the sum before a word of n characters, below which rounding changes nothing.
 
     Sums below 2**E are rounded by 2**(E - 25) at most, once for each of n tokens at most, on either
     path; twice that much is allowed for. worst: of a Unigram.
@@ -179,7 +179,7 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, room, out, w):
 
     Returns (the new length, the new sum, by how much the path is better, characters).
     """
-    n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.places)
+    n = number_characters(unigram.alphabet, data, a, z, room.numbers, room.positions)
     total = best_path(unigram, rounds, room, n, total)
     first, margin, lacks = trace_path(unigram.token_at, room, n)
     if not lacks:
@@ -192,7 +192,9 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, room, out, w):
             out[w] = room.path[k]
             w += 1
         else:
-            w = write_fallback(fallback, data, a + np.int64(room.places[room.ends[k] - 1]), out, w)
+            w = write_fallback(
+                fallback, data, a + np.int64(room.positions[room.ends[k] - 1]), out, w
+            )
     if not fallback.joined:
         w = join_unknown(fallback.unknown, out, before, w)
     return w, total, margin, n

@@ -26,9 +26,9 @@ _1, _8, _32, _56 = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(56)
 _LOW, _MIX = np.uint64(0xFFFFFFFF), np.uint64(0x9E3779B97F4A7C15)
 _MASK = np.uint64(SLOTS - 1)
 
-# entries: uint64[SLOTS, 4]: the word, or its hash and place in `letters`; its ids, or their place
-# in `ids`, and how many. used: int64[3]: entries, bytes of letters, ids.
-# seen: uint16[SEEN], of words that do not stand in their entry and came once: a part of the hash.
+# entries: uint64[SLOTS, 4]: the word, or its hash and position in `letters`; its ids, or their
+# position in `ids`, and how many. used: int64[3]: entries, bytes of letters, ids. seen:
+# uint16[SEEN], of words that do not stand in their entry and came once: a part of the hash.
 Cache = namedtuple("Cache", "entries letters ids used seen")
 
 
@@ -101,14 +101,14 @@ def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
             used[k] = 0
         slot = first_slot(low, high)
     size = z - a
-    place = np.uint64(0)
+    position = np.uint64(0)
     if size > INLINE:
-        place = np.uint64(used[1])
+        position = np.uint64(used[1])
         for k in range(size):
             letters[used[1] + k] = data[a + k]
         used[1] += size
     if n > 2 or size > INLINE:
-        entries[slot, 2] = np.uint64(used[2]) | place << _32
+        entries[slot, 2] = np.uint64(used[2]) | position << _32
         for k in range(n):
             ids[used[2] + k] = symbols[k]
         used[2] += n
@@ -124,7 +124,7 @@ def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
 
 @njit_within
 def first_slot(low, high):
-    """Where a word is looked for first."""
+    """The slot in which a word is looked up first."""
     return mix(low ^ (high * _MIX)) & _MASK
 
 
@@ -173,7 +173,7 @@ Crossings = namedtuple("Crossings", "before behind between")
 
 
 def crossings(tokens: Iterable[str]) -> Crossings:
-    """Of all tokens that a text may give; a space is a space."""
+    """The crossings of all tokens that a text may give; a space is a space."""
     before = behind = between = False
     for token in tokens:
         if " " in token[1:]:
@@ -186,7 +186,7 @@ def crossings(tokens: Iterable[str]) -> Crossings:
 
 @njit_within
 def word_end(data, a, z, crossed):
-    """The first place behind a at which data[a:z] may be cut."""
+    """The first position behind a at which data[a:z] may be cut."""
     at = a
     while True:
         space = data[at] == _SPACE
@@ -225,14 +225,14 @@ class CachePool:
         self._idle = [new_cache()]
 
     def take(self) -> Cache:
-        """One that no other thread has."""
+        """A cache that no other thread has."""
         try:
             return self._idle.pop()
         except IndexError:
             return new_cache()
 
     def give(self, memory: Cache) -> None:
-        """Takes it back."""
+        """Takes a cache back."""
         self._idle.append(memory)
 
 
@@ -304,8 +304,9 @@ def _width(byte):
 
 
 @njit_bare
-def write_fallback(fallback, data, place, ids, w):
-    """Writes to ids[w:] what the character at data[place:] falls back to; returns the new length.
+def write_fallback(fallback, data, position, ids, w):
+    """Writes to ids[w:] what the character at data[position:] falls back to; returns the new
+    length.
 
     A space stands for U+2581.
     """
@@ -313,14 +314,14 @@ def write_fallback(fallback, data, place, ids, w):
     if len(byte_ids) == 0:
         ids[w] = fallback.unknown
         return w + 1
-    if data[place] == _BLANK:
+    if data[position] == _BLANK:
         ids[w] = byte_ids[0xE2]
         ids[w + 1] = byte_ids[0x96]
         ids[w + 2] = byte_ids[0x81]
         return w + 3
-    width = _width(data[place])
+    width = _width(data[position])
     for i in range(width):
-        ids[w + i] = byte_ids[data[place + i]]
+        ids[w + i] = byte_ids[data[position + i]]
     return w + width
 
 

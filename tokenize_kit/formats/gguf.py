@@ -215,7 +215,7 @@ def to_metadata(form: Form) -> dict[str, Typed]:
 
 def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
     patterns = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
-    # What is cut otherwise on some texts is told by comparing ids (verify.py, `obstacle`).
+    # A comparison of ids shows texts that are cut otherwise (change/verify.py, `obstacle`).
     fit = [*patterns.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
     name = next((n for n, parts in fit if cut_alike(form.parts, parts)), None)
     if name is None:

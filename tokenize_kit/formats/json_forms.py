@@ -29,7 +29,13 @@ from tokenize_kit.formats.forms import (
     Form,
     Pieces,
 )
-from tokenize_kit.formats.tokenizer_json import Unsupported, from_letters, patterns_of, to_letters
+from tokenize_kit.formats.tokenizer_json import (
+    Unsupported,
+    flat_steps,
+    from_letters,
+    patterns_of,
+    to_letters,
+)
 
 
 def is_byte_bpe(parts: dict[str, Any]) -> bool:
@@ -39,19 +45,11 @@ def is_byte_bpe(parts: dict[str, Any]) -> bool:
 
 def normalizers_of(parts: dict[str, Any]) -> list[str]:
     """The kinds of normalisers of a tokenizer.json, one after the other."""
-
-    def kinds(step: dict[str, Any] | None) -> list[str]:
-        if step is None:
-            return []
-        if step["type"] == "Sequence":
-            return [kind for inner in step["normalizers"] for kind in kinds(inner)]
-        return [step["type"]]
-
-    return kinds(parts.get("normalizer"))
+    return [step["type"] for step in flat_steps(parts.get("normalizer"), "normalizers")]
 
 
 def byte_bpe_from_json(parts: dict[str, Any]) -> ByteBpe:
-    """Of a tokenizer.json that `tokenizers` has read; CannotHold names what is no part of the form.
+    """The form of a tokenizer.json that `tokenizers` has read; CannotHold names what it lacks.
 
     A post-processor is left out: it puts tokens around text and changes none of it.
     """
@@ -185,7 +183,7 @@ def _known_characters(model: Pieces) -> str | None:
 def renew_runs(parts: dict[str, Any]) -> dict[str, Any]:
     """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
     runs = _known_characters(pieces_from_json(parts))
-    for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
+    for cut in flat_steps(parts.get("pre_tokenizer"), "pretokenizers"):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
             # Where none are needed any more, one piece: what was cut stays uncut.
             cut["pattern"]["Regex"] = runs or _ALL
@@ -236,7 +234,7 @@ def _bpe(model: Pieces) -> Any:
 
 
 def pieces_from_json(parts: dict[str, Any]) -> Pieces:
-    """Of a tokenizer.json that `tokenizers` has read; CannotHold names what SentencePiece has not.
+    """The pieces of a tokenizer.json that `tokenizers` has read; CannotHold names what they lack.
 
     Read are those that `to_tokenizer` or training here wrote, and those of the usual converters of
     Llama's kind. A post-processor is left out.
@@ -308,7 +306,7 @@ def escapes_spaces(parts: dict[str, Any]) -> bool:
 
 def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
     """(charsmap, squeeze, prefix, whether spaces are U+2581) of a tokenizer.json's first steps."""
-    steps = _flat(parts.get("normalizer"), "normalizers")
+    steps = flat_steps(parts.get("normalizer"), "normalizers")
     charsmap, squeeze, prefix, escaped = b"", False, False, False
     for step in steps:
         kind = step["type"]
@@ -323,7 +321,7 @@ def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
             squeeze = True
         else:
             raise CannotHold(f"no other format has a place for the normaliser {kind}")
-    for cut in _flat(parts.get("pre_tokenizer"), "pretokenizers"):
+    for cut in flat_steps(parts.get("pre_tokenizer"), "pretokenizers"):
         regex = cut.get("pattern", {}).get("Regex")
         if cut["type"] == "Metaspace" and cut["replacement"] == SPACE:
             escaped, prefix = True, prefix or cut["prepend_scheme"] != "never"
@@ -334,17 +332,9 @@ def _preparation(parts: dict[str, Any]) -> tuple[bytes, bool, bool, bool]:
     return charsmap, squeeze, prefix, escaped
 
 
-_TRAINED_HERE = r"\n| +[^ \n]*|[^ \n]+"  # unigram.convert
+_TRAINED_HERE = r"\n| +[^ \n]*|[^ \n]+"  # learn/unigram.py: to_tokenizer_json
 _ALL = r"[\s\S]+"
 _RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
-
-
-def _flat(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
-    if step is None:
-        return []
-    if step["type"] == "Sequence":
-        return [inner for part in step[name] for inner in _flat(part, name)]
-    return [step]
 
 
 def form_from_json(parts: dict[str, Any]) -> Form:

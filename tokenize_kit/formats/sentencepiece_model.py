@@ -29,38 +29,38 @@ def fields(raw: bytes) -> Iterator[tuple[int, int, Any]]:
 
 def fields_with_ends(raw: bytes) -> Iterator[tuple[int, int, Any, int]]:
     """Fields as `fields` gives them, and where each of them ends."""
-    place = 0
-    while place < len(raw):
-        tag, place = _read_varint(raw, place)
+    position = 0
+    while position < len(raw):
+        tag, position = _read_varint(raw, position)
         wire = tag & 7
         value: Any
         if wire == NUMBER:
-            value, place = _read_varint(raw, place)
+            value, position = _read_varint(raw, position)
         elif wire == BYTES:
-            size, place = _read_varint(raw, place)
-            value, place = raw[place : place + size], place + size
+            size, position = _read_varint(raw, position)
+            value, position = raw[position : position + size], position + size
         elif wire == FOUR:
-            value, place = raw[place : place + 4], place + 4
+            value, position = raw[position : position + 4], position + 4
         elif wire == EIGHT:
-            value, place = raw[place : place + 8], place + 8
+            value, position = raw[position : position + 8], position + 8
         else:
-            raise NotAModel(f"a field of an unknown kind at byte {place}")
-        if place > len(raw):
+            raise NotAModel(f"a field of an unknown kind at byte {position}")
+        if position > len(raw):
             raise NotAModel("it ends within a field")
         if wire == FOUR:
             value = struct.unpack("<f", value)[0]
-        yield tag >> 3, wire, value, place
+        yield tag >> 3, wire, value, position
 
 
-def _read_varint(raw: bytes, place: int) -> tuple[int, int]:
+def _read_varint(raw: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
-    while place < len(raw) and shift < 70:
-        byte = raw[place]
+    while position < len(raw) and shift < 70:
+        byte = raw[position]
         value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, place
-    raise NotAModel(f"a number without an end at byte {place}")
+            return value, position
+    raise NotAModel(f"a number without an end at byte {position}")
 
 
 def _varint(value: int) -> bytes:
@@ -96,7 +96,7 @@ _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 
 @dataclass(frozen=True)
 class Piece:
-    """A row of the vocabulary; its place in the file is its id. score: as float32 has it."""
+    """A row of the vocabulary; its position in the file is its id. score: as float32 has it."""
 
     text: str
     score: float
@@ -105,7 +105,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Model:
-    """What a model file says of encoding. charsmap: the precompiled normaliser, or empty;
+    """The part of a model file that encoding needs. charsmap: the precompiled normaliser, or empty;
     begin, end, pad: ids, -1 for none."""
 
     pieces: tuple[Piece, ...]
@@ -170,11 +170,11 @@ def piece_message(piece: Piece) -> bytes:
 def with_pieces(raw: bytes, pieces: Sequence[Piece]) -> bytes:
     """The file with these pieces for its own; all else stays as it is."""
     parts = [field_bytes(_PIECES, piece_message(piece)) for piece in pieces]
-    place = 0
+    position = 0
     for field, wire, _, end in fields_with_ends(raw):
         if field != _PIECES or wire != BYTES:
-            parts.append(raw[place:end])
-        place = end
+            parts.append(raw[position:end])
+        position = end
     return b"".join(parts)
 
 

@@ -49,8 +49,8 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
         if not line.strip():
             continue
         try:
-            spelled, place = line.split()
-            token, rank = base64.b64decode(spelled, validate=True), int(place)
+            spelled, position = line.split()
+            token, rank = base64.b64decode(spelled, validate=True), int(position)
         except (ValueError, binascii.Error):
             raise ValueError(f"line {number} is not a token in base64 and its rank") from None
         if not token or not 0 <= rank < LARGEST:
@@ -65,7 +65,7 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
 
 
 def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
-    """Of tiktoken's ranks; pattern: one of ranks.NAMES.
+    """The form of tiktoken's ranks; pattern: one of PATTERN_NAMES.
 
     A token's merge is of the two parts that lower ranks make of it. One of which they make more is
     had from a piece of text that is the token, and by no merge. Raises ValueError for other files.
@@ -82,7 +82,7 @@ def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
 
 
 def _merge(ranks: dict[bytes, int], token: bytes, below: int) -> list[bytes]:
-    """What merges of ranks below a number make of a token, the lowest first."""
+    """The parts of a token after merges of ranks below a number, the lowest first."""
     parts = [bytes([byte]) for byte in token]
     while len(parts) > 1:
         ranks_of_pairs = [ranks.get(a + b, below) for a, b in pairwise(parts)]

@@ -19,6 +19,16 @@ class Unsupported(ValueError):
     """Why a tokenizer is left to the library: the feature, named."""
 
 
+def flat_steps(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+    """The steps of a normaliser or pre-tokeniser, one after the other; name: the key of the list in
+    a Sequence."""
+    if step is None:
+        return []
+    if step["type"] == "Sequence":
+        return [inner for part in step[name] for inner in flat_steps(part, name)]
+    return [step]
+
+
 def patterns_of(step: dict[str, Any] | None) -> list[str]:
     """Patterns of a pre-tokeniser that ends in ByteLevel, in order."""
     if step is None:
@@ -55,8 +65,8 @@ _OTHERS = [byte for byte in range(256) if byte not in set(_PRINTABLE)]
 LETTERS = [""] * 256  # of each byte
 for _byte in _PRINTABLE:
     LETTERS[_byte] = chr(_byte)
-for _place, _byte in enumerate(_OTHERS):
-    LETTERS[_byte] = chr(256 + _place)
+for _position, _byte in enumerate(_OTHERS):
+    LETTERS[_byte] = chr(256 + _position)
 _BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 # The order in which `tokenizers` numbers them: by code point of the letter.
 ORDER = sorted(range(256), key=LETTERS.__getitem__)

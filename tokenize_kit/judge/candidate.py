@@ -29,7 +29,7 @@ _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types
 
 @njit(nogil=True)
 def _varint(data, at):
-    """(value, place behind it); the place is -1 where the message ends within it."""
+    """(value, position behind it); the position is -1 where the message ends within it."""
     value, shift = np.int64(0), np.int64(0)
     while at < len(data) and shift < 63:
         byte = np.int64(data[at])
@@ -43,7 +43,7 @@ def _varint(data, at):
 
 @njit(nogil=True)
 def _skip(data, at, wire):
-    """The place behind a field's value; -1 for a value that is none."""
+    """The position behind a field's value; -1 for a value that is none."""
     if wire == _NUMBER:
         return _varint(data, at)[1]
     if wire == _EIGHT:
@@ -57,12 +57,12 @@ def _skip(data, at, wire):
 
 
 @njit(cache=True, nogil=True)
-def piece_places(message):
+def piece_spans(message):
     """int64[pieces, 2]: first byte and the one behind the last; message: uint8[].
 
     A row of -1 ends what a message of another form gives.
     """
-    places = np.empty((len(message) // 2 + 1, 2), np.int64)
+    positions = np.empty((len(message) // 2 + 1, 2), np.int64)
     count = 0
     at = 0
     while at < len(message):
@@ -81,14 +81,14 @@ def piece_places(message):
                     stop, at = _varint(message, at)
                 else:
                     at = _skip(message, at, tag & 7)
-            places[count] = begin, stop
+            positions[count] = begin, stop
             count += 1
         elif at >= 0:
             at = _skip(message, at, tag & 7)
         if at < 0 or at > len(message):
-            places[count - 1 if count else 0] = -1, -1
-            return places[: max(count, 1)]
-    return places[:count]
+            positions[count - 1 if count else 0] = -1, -1
+            return positions[: max(count, 1)]
+    return positions[:count]
 
 
 class Ranks:
@@ -132,7 +132,7 @@ _ROWS = 256  # texts given to a library at once
 
 
 class Candidate(Protocol):
-    """What a judge asks of a tokenizer. Special tokens never come out of text."""
+    """A tokenizer to compare. Special tokens never come out of text."""
 
     path: str
     engine: str  # what encodes: llmcurate, tokenizers, sentencepiece
@@ -185,10 +185,10 @@ def _in_bytes(
     starts, ends = [], []
     for (a, z), row in zip(pairwise(offsets.tolist()), spans, strict=True):
         heads = np.flatnonzero((data[a:z] & 0xC0) != 0x80)
-        places = np.append(heads, z - a) + a
+        positions = np.append(heads, z - a) + a
         characters = np.array(row, np.int64).reshape(-1, 2).clip(0, len(heads))
-        starts.append(places[characters[:, 0]])
-        ends.append(places[characters[:, 1]])
+        starts.append(positions[characters[:, 0]])
+        ends.append(positions[characters[:, 1]])
     none = np.empty(0, np.int64)
     return np.concatenate([none, *starts]), np.concatenate([none, *ends])
 
@@ -291,12 +291,14 @@ class SentencePiece:
         parts = [np.empty((0, 2), np.int64)]
         for text, start in zip(texts_of(data, offsets), offsets.tolist(), strict=False):
             message = self._model.encode(text, out_type="serialized_proto")
-            own = piece_places(np.frombuffer(message, np.uint8))
+            own = piece_spans(np.frombuffer(message, np.uint8))
             parts.append(np.where(own < 0, own, own + start))
-        places = np.concatenate(parts)
-        if len(places) != len(ids) or (len(places) and places.min() < 0):
-            raise TokenizerError(f"{self.path}: SentencePiece said nothing of where tokens are")
-        return places[:, 0], places[:, 1]
+        positions = np.concatenate(parts)
+        if len(positions) != len(ids) or (len(positions) and positions.min() < 0):
+            raise TokenizerError(
+                f"{self.path}: SentencePiece gives no spans of its tokens; report this"
+            )
+        return positions[:, 0], positions[:, 1]
 
     def decode(self, ids: list[int]) -> str:
         return self._model.decode(ids)

@@ -21,7 +21,7 @@ def gini(values: Sequence[float]) -> float | None:
     if count < 2 or not total:
         return None
     ordered = enumerate(sorted(values), 1)
-    return sum((2 * place - count - 1) * value for place, value in ordered) / (count * total)
+    return sum((2 * position - count - 1) * value for position, value in ordered) / (count * total)
 
 
 def add_gini(result: dict[str, Any], others: str) -> None:

@@ -49,7 +49,7 @@ def letter_kinds() -> np.ndarray:
 
 @njit(nogil=True, inline="always")
 def _words_code_point(data, i):
-    """(code point, bytes) at a place of valid UTF-8."""
+    """(code point, bytes) at a position of valid UTF-8."""
     b = np.int64(data[i])
     if b < 0x80:
         return b, 1
@@ -114,7 +114,8 @@ def count_words(data, offsets, kinds, starts, ends, sizes):
 
 # A token is unreachable where its text, encoded, does not give it back (Land and Bartolo 2024,
 # "Fishing for Magikarp", section 3.1). Its neighbours may matter, so it is tried alone, behind
-# short texts and before a rare character, and what comes out in any of these places is reachable.
+# short texts and before a rare character, and what comes out in any of these positions is
+# reachable.
 
 LONGEST = 10  # tokens listed
 SAMPLES = 20  # unreachable tokens listed
@@ -126,7 +127,7 @@ _BADS = (_BAD, to_letters(_BAD.encode()))
 
 @dataclass
 class Vocabulary:
-    """Of the tokens that are not special. texts: what each stands for within a text; parts: ids of
+    """The tokens that are not special. texts: the text of each within a text; parts: ids of
     tokens that hold no whole characters, as bytes; unreachable: ids, whole tokens only."""
 
     texts: dict[int, str] = field(default_factory=dict)
@@ -354,8 +355,8 @@ class Tally:
 
 
 def _counts_before(marks: np.ndarray) -> np.ndarray:
-    """int[n + 1]: how many are set before each place; in 32 bits where that is enough, for a text
-    may be a long one."""
+    """int[n + 1]: how many are set before each position; in 32 bits where that is enough, for a
+    text may be a long one."""
     counts = np.zeros(len(marks) + 1, np.int32 if len(marks) < 1 << 31 else np.int64)
     np.cumsum(marks, out=counts[1:])
     return counts
@@ -370,7 +371,7 @@ def _difference(first: str, second: str) -> int:
 
 
 def _code_point(text: str, at: int) -> str:
-    """What stands at a place, by its number: two spaces may look the same."""
+    """The code point at a position, as a number: two spaces may look the same."""
     return f"U+{ord(text[at]):04X}" if at < len(text) else "the end"
 
 

@@ -23,7 +23,7 @@ from tokenize_kit.learn.options import TrainingOptions
 _PLANES = ((0xF0000, 0xFFFE), (0x100000, 0xFFFE))  # private use: first code point, how many
 MOST_SYMBOLS = sum(size for _, size in _PLANES)
 _LONGEST = 512  # symbols of a piece at most in SentencePiece
-_WORD = 60_000  # symbols of a word: SentencePiece counts places in 16 bits
+_WORD = 60_000  # symbols of a word: SentencePiece counts positions in 16 bits
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _join(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
-    """What `learn_merges` learns from; of WordCounts.words()."""
+    """The text of `learn_merges`, laid out from WordCounts.words()."""
     from tokenize_kit.learn.words import lay_out
 
     return lay_out(letters, ends, counts, _byte_ids())
@@ -95,7 +95,7 @@ def learn_merges(
     least: int = LEAST,
     longest: int = LONGEST,
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by place).
+    """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by position).
 
     text: of lay_out_words, which is merged in; tokens: how many at most; banned: never made; least:
     the count under which no pair is merged; longest: bytes of a token at most.

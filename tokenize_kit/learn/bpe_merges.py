@@ -1,15 +1,15 @@
 """Learning merges from word counts: the most frequent pair, again and again.
 
 The merges are those of `tokenizers`' BpeTrainer, its order of equals included (the smaller pair of
-ids first), with counts in 64 bits. Like it, a pair waits in a heap with the places where it came
+ids first), with counts in 64 bits. Like it, a pair waits in a heap with the positions where it came
 up; its count there may be out of date and is looked up again when its turn comes.
 
 What makes it quick: a pair's count is at its highest when the later of its two tokens is made, and
 only falls from there. So pairs that begin below a threshold are forgotten, and the text is looked
-through for them with a lower one, should no other pair be left (bpe_scan.py). The few that are kept
-stand in a small table, and what stands beside a new token is counted in an array by the neighbour's
-id. Only where a merge spells a token that another one has made before can pairs grow later; all
-pairs with such a token are kept.
+through for them with a lower one, should no other pair be left (bpe_pairs.py). The few that are
+kept stand in a small table, and what stands beside a new token is counted in an array by the
+neighbour's id. Only where a merge spells a token that another one has made before can pairs grow
+later; all pairs with such a token are kept.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _ALL, _ONCE = np.int64(-1), np.int64(1)
 
 # The neighbours of the tokens that one merge makes. A neighbour's code is its number, on the right
 # + half of the codes; the new token itself stands on the left always. sums: int64[codes, 2]:
-# weights, places; less: what of the weights is taken back; touched: codes; event, place: codes and
-# first cells of all pairs that came up.
-Beside = namedtuple("Beside", "sums less touched event place")
+# weights, positions; less: what of the weights is taken back; touched: codes; event, position:
+# codes and first cells of all pairs that came up.
+Beside = namedtuple("Beside", "sums less touched event position")
 
 
 def learn(text, bases, most, least, longest, banned, banned_ends):
     """Merges: int64[n, 3] of left, right and merged id.
 
-    text: bpe_text.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
+    text: words.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
     bases included; least: the count under which nothing is merged; longest: symbols of a token at
     most, 2 or more; banned: int32[], banned_ends: int64[n + 1]: tokens as symbols that no merge may
     make. A merge that spells a token that another one has made gives that token, and counts as a
@@ -131,21 +131,21 @@ def _add_token(letters, ends, a, b, new):
 
 
 @njit(nogil=True)
-def _all_in_words(cells, lengths, places, a, b):
-    """All places of a pair in the words that have these."""
-    positions, done = [np.int32(0) for _ in range(0)], 0
-    for place in places:
-        at = np.int64(place)
+def _all_in_words(cells, lengths, positions, a, b):
+    """All positions of a pair in the words that have these."""
+    matches, done = [np.int32(0) for _ in range(0)], 0
+    for position in positions:
+        at = np.int64(position)
         if at < done:
             continue
         while cells[at - 1] != -1:
             at -= 1
         while cells[at] >= 0:
             if cells[at] == a and cells[at + lengths[a]] == b:
-                positions.append(np.int32(at))
+                matches.append(np.int32(at))
             at += lengths[cells[at]]
         done = int(at)
-    return np.array(positions, np.int32)
+    return np.array(matches, np.int32)
 
 
 @njit(nogil=True)
@@ -160,9 +160,24 @@ def _subtract(sums, less, touched, touches, code, weight):
 
 @njit(nogil=True)
 def _merge_pair(
-    cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n, a, b, new
+    cells,
+    lengths,
+    blocks,
+    bounds,
+    values,
+    sums,
+    less,
+    touched,
+    event,
+    position,
+    where,
+    n,
+    a,
+    b,
+    new,
 ):
-    """Merges a pair at its places, as far as it is still there, and counts what stands beside."""
+    """Merges a pair at its positions, as far as it is still there, and counts what stands
+    beside."""
     first, second, width = lengths[a], lengths[b], len(less) // 2
     touches, left_again, right_again = np.int64(0), np.int64(0), np.int64(0)
     events = 0
@@ -181,7 +196,7 @@ def _merge_pair(
                 touches += 1
             sums[left, 0] += weight
             sums[left, 1] += 1
-            event[events], place[events] = left, at - lengths[left]
+            event[events], position[events] = left, at - lengths[left]
             events += 1
             if left == new:
                 left_again += weight
@@ -192,7 +207,7 @@ def _merge_pair(
                 touches += 1
             sums[code, 0] += weight
             sums[code, 1] += 1
-            event[events], place[events] = code, at
+            event[events], position[events] = code, at
             events += 1
             if right == new:
                 right_again += weight
@@ -209,9 +224,9 @@ def _count_neighbours(
     touched, sums, less, lengths, again, table, keys, count, waiting, n, pair, new, threshold,
     longest,
 ):  # fmt: skip
-    """(entries, places) that a turn adds; less: from here on the pair of a code, or -1."""
+    """(entries, positions) that a turn adds; less: from here on the pair of a code, or -1."""
     a, b, width = pair >> 32, pair & 0xFFFFFFFF, len(less) // 2
-    more, places = 0, 0
+    more, positions = 0, 0
     for k in range(n[TOUCHED]):
         code = np.int64(touched[k])
         other = code if code < width else code - width
@@ -234,17 +249,17 @@ def _count_neighbours(
         if p >= 0 and fits and sums[code, 1] and count[p] > 0:
             less[code] = p
             more += 1
-            places += sums[code, 1]
-    return more, places
+            positions += sums[code, 1]
+    return more, positions
 
 
 @njit(nogil=True)
-def _fill_positions(event, place, less, starts, sizes, where, n):
-    """Puts the places of new entries where they belong; less: the entry of a code, or -1."""
+def _fill_positions(event, position, less, starts, sizes, where, n):
+    """Puts the positions of new entries where they belong; less: the entry of a code, or -1."""
     for k in range(n[EVENTS]):
         e = less[event[k]]
         if e >= 0:
-            where[starts[e] + sizes[e]] = place[k]
+            where[starts[e] + sizes[e]] = position[k]
             sizes[e] += 1
 
 
@@ -252,35 +267,35 @@ def _fill_positions(event, place, less, starts, sizes, where, n):
 def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
     """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
     cells, lengths, blocks, bounds, values, _ = text
-    sums, less, touched, event, place = beside
+    sums, less, touched, event, position = beside
     pair, start, size = entries.key[entry], entries.start[entry], entries.size[entry]
     a, b = pair >> 32, pair & 0xFFFFFFFF
     where = entries.where[start : start + size]
     if pairs.waiting[entries.pair[entry]] > 1:
-        # Another entry of the pair waits, and its places in these words are merged now, too.
+        # Another entry of the pair waits, and its positions in these words are merged now, too.
         where = _all_in_words(cells, lengths, where, a, b)
-    event, place = enlarged(event, 2 * len(where)), enlarged(place, 2 * len(where))
+    event, position = enlarged(event, 2 * len(where)), enlarged(position, 2 * len(where))
     _merge_pair(
-        cells, lengths, blocks, bounds, values, sums, less, touched, event, place, where, n,
+        cells, lengths, blocks, bounds, values, sums, less, touched, event, position, where, n,
         a, b, new,
     )  # fmt: skip
     _drop_entry(entries, pairs, n, entry)
     pairs = room_for_pairs(pairs, n[PAIRS] + n[TOUCHED])
-    more, places = _count_neighbours(
+    more, positions = _count_neighbours(
         touched, sums, less, lengths, again, pairs.table, pairs.key, pairs.count, pairs.waiting, n,
         pair, new, threshold, longest,
     )  # fmt: skip
     if more:
-        entries = room_for_entries(entries, n, more, places)
+        entries = room_for_entries(entries, n, more, positions)
         for k in range(n[TOUCHED]):
             code = touched[k]
             if less[code] >= 0:
                 less[code] = add_pair_entry(entries, pairs, n, less[code], sums[code, 1])
-        _fill_positions(event, place, less, entries.start, entries.size, entries.where, n)
+        _fill_positions(event, position, less, entries.start, entries.size, entries.where, n)
     for k in range(n[TOUCHED]):
         code = touched[k]
         sums[code, 0] = sums[code, 1] = less[code] = 0
-    return pairs, entries, Beside(sums, less, touched, event, place)
+    return pairs, entries, Beside(sums, less, touched, event, position)
 
 
 @njit(nogil=True)

@@ -20,12 +20,12 @@ FREE = np.int64(-1)
 # table: int64[slots, 2]: a pair (left << 32 | right) and its number, by which key, count and
 # waiting (how many entries of it wait) are indexed.
 Pairs = namedtuple("Pairs", "table key count waiting")
-# Entries: the number of a pair, the pair, its count when last looked up, its places in `where`,
+# Entries: the number of a pair, the pair, its count when last looked up, its positions in `where`,
 # which lie there in the order of entries. heap: entries that wait.
 Entries = namedtuple("Entries", "pair key count start size heap where")
-# n: int64[7], how many there are: pairs, entries, entries in the heap, places, places of entries
-# that wait; and of one turn neighbours and occurrences.
-PAIRS, ENTRIES, HEAP, PLACES, LIVE, TOUCHED, EVENTS = range(7)
+# n: int64[7], how many there are: pairs, entries, entries in the heap, positions, positions of
+# entries that wait; and of one turn neighbours and occurrences.
+PAIRS, ENTRIES, HEAP, POSITIONS, LIVE, TOUCHED, EVENTS = range(7)
 
 
 @njit(nogil=True)
@@ -112,18 +112,18 @@ def room_for_pairs(pairs, size):
 
 
 @njit(nogil=True)
-def room_for_entries(entries, n, more, places):
-    """Entries with room for more of them, with so many places; half of the places that lie there
-    being of no use, they go."""
+def room_for_entries(entries, n, more, positions):
+    """Entries with room for more of them, with so many positions; half of the positions that lie
+    there being of no use, they go."""
     pair, key, count, start, size, heap, where = entries
     need = n[ENTRIES] + more
-    if n[PLACES] + places > len(where):
-        if 2 * n[LIVE] < n[PLACES]:
-            kept = np.empty((n[LIVE] + places) * 3 // 2 + 16, where.dtype)
-            n[PLACES] = _compact(where, kept, start, size, n[ENTRIES])
+    if n[POSITIONS] + positions > len(where):
+        if 2 * n[LIVE] < n[POSITIONS]:
+            kept = np.empty((n[LIVE] + positions) * 3 // 2 + 16, where.dtype)
+            n[POSITIONS] = _compact(where, kept, start, size, n[ENTRIES])
             where = kept
         else:
-            where = enlarged(where, n[PLACES] + places)
+            where = enlarged(where, n[POSITIONS] + positions)
     return Entries(
         enlarged(pair, need), enlarged(key, need), enlarged(count, need), enlarged(start, need),
         enlarged(size, need), enlarged(heap, need), where,
@@ -154,13 +154,14 @@ def add_pair(table, keys, count, waiting, n, key, occurrences):
 
 
 @njit(nogil=True)
-def add_entry(pair, key, count, start, size, heap, waiting, n, p, tokens, occurrences, places):
-    """The number of an entry that waits from now on, its places to be filled in; there is room."""
+def add_entry(pair, key, count, start, size, heap, waiting, n, p, tokens, occurrences, positions):
+    """The number of an entry that waits from now on, its positions to be filled in; there is
+    room."""
     e = n[ENTRIES]
     n[ENTRIES] += 1
-    pair[e], key[e], count[e], start[e], size[e] = p, tokens, occurrences, n[PLACES], 0
-    n[PLACES] += places
-    n[LIVE] += places
+    pair[e], key[e], count[e], start[e], size[e] = p, tokens, occurrences, n[POSITIONS], 0
+    n[POSITIONS] += positions
+    n[LIVE] += positions
     waiting[p] += 1
     k = n[HEAP]
     n[HEAP] += 1
@@ -236,7 +237,7 @@ def _next_pair(cells, lengths, at):
 
 @njit(nogil=True)
 def _fill_sketch(cells, lengths, blocks, bounds, values, sketch):
-    """Occurrences of pairs by the last bits of a hash: no pair has more than its place says."""
+    """Occurrences of pairs by the last bits of a hash: no pair has more than its position says."""
     at, behind = _next_pair(cells, lengths, np.int64(0))
     while at >= 0:
         key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[behind]))
@@ -246,7 +247,7 @@ def _fill_sketch(cells, lengths, blocks, bounds, values, sketch):
 
 @njit(nogil=True)
 def _candidate(cells, lengths, at, behind, only, longest, sketch, threshold):
-    """The pair at a place, or -1 where it is not looked for."""
+    """The pair at a position, or -1 where it is not looked for."""
     a, b = np.int64(cells[at]), np.int64(cells[behind])
     key = a << 32 | b
     if lengths[a] + lengths[b] > longest or (only >= 0 and a != only and b != only):
@@ -261,7 +262,8 @@ def _count_pairs(
     cells, lengths, blocks, bounds, values, kept, sketch, threshold, only, longest,
     at, table, sums, keys, count,
 ):  # fmt: skip
-    """(place, pairs found) where there is no room for another pair, or at the end of the text."""
+    """(position, pairs found) where there is no room for another pair, or at the end of the
+    text."""
     at, behind = _next_pair(cells, lengths, at)
     while at >= 0:
         key = _candidate(cells, lengths, at, behind, only, longest, sketch, threshold)
@@ -284,7 +286,7 @@ def _count_pairs(
 def _fill_positions(
     cells, lengths, kept, sketch, threshold, only, longest, first, first_entry, starts, sizes, where
 ):
-    """Puts the places of pairs from number `first` on into their entries."""
+    """Puts the positions of pairs from number `first` on into their entries."""
     at, behind = _next_pair(cells, lengths, np.int64(0))
     while at >= 0:
         key = _candidate(cells, lengths, at, behind, only, longest, sketch, threshold)
@@ -322,13 +324,13 @@ def scan(text, pairs, entries, n, threshold, only, longest):
             grown[k, 0], grown[k, 1] = sums[k, 0], sums[k, 1]
         sums = grown
         table = larger_table(table, len(keys))
-    many, places = np.int64(0), np.int64(0)
+    many, positions = np.int64(0), np.int64(0)
     for k in range(count):
         if sums[k, 0] >= threshold:
             many += 1
-            places += sums[k, 1]
+            positions += sums[k, 1]
     pairs = room_for_pairs(pairs, n[PAIRS] + many)
-    entries = room_for_entries(entries, n, many, places)
+    entries = room_for_entries(entries, n, many, positions)
     first, first_entry = n[PAIRS], n[ENTRIES]
     for k in range(count):
         if sums[k, 0] >= threshold:
@@ -342,8 +344,8 @@ def scan(text, pairs, entries, n, threshold, only, longest):
 
 
 @njit(nogil=True)
-def add_pair_entry(entries, pairs, n, p, places):
+def add_pair_entry(entries, pairs, n, p, positions):
     return add_entry(
         entries.pair, entries.key, entries.count, entries.start, entries.size, entries.heap,
-        pairs.waiting, n, p, pairs.key[p], pairs.count[p], places,
+        pairs.waiting, n, p, pairs.key[p], pairs.count[p], positions,
     )  # fmt: skip

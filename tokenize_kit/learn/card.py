@@ -74,7 +74,8 @@ _NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
 
 
 class Reading(Protocol):
-    """What was read: documents, bytes, a hash of all texts, and some of them to measure on."""
+    """The texts of a training: documents, bytes, a hash of all of them, and a sample to measure
+    on."""
 
     documents: int
     bytes: int
@@ -92,7 +93,7 @@ class Trained:
 
 
 def describe_cutting(options: TrainingOptions) -> dict[str, Any]:
-    """How the text was cut, for the card."""
+    """The entries of the card about the cutting of text."""
     pattern, name = options.cutting, options.pattern_name
     kept = options.model == "bpe" and options.lossless  # it has no place for normal forms
     gguf = pattern.gguf if kept else None
@@ -255,7 +256,7 @@ def _trainer(learner: str) -> str:
 
 
 def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, Any]) -> list[str]:
-    """Where so small a vocabulary holds fewer characters than were asked for."""
+    """A warning where the vocabulary holds fewer characters than were asked for."""
     coverage = details.get("character_coverage")
     if coverage is None or coverage >= options.coverage:
         return []

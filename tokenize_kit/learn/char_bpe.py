@@ -31,7 +31,7 @@ class CharacterWords:
     counts: np.ndarray
 
     def frequencies(self) -> Counter[str]:
-        """How often every character occurs, in whole numbers of 64 bits."""
+        """Occurrences of every character, in 64 bits."""
         codes, numbers = np.unique(self.codes, return_inverse=True)
         sums = np.zeros(len(codes), np.int64)
         np.add.at(sums, numbers, np.repeat(self.counts, np.diff(self.ends)))
@@ -39,7 +39,8 @@ class CharacterWords:
 
 
 def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
-    """Of WordCounts.words(): letters: uint8[], whole UTF-8 characters; ends: int64[words + 1]."""
+    """The characters of WordCounts.words(). letters: uint8[], whole UTF-8 characters; ends:
+    int64[words + 1]."""
     codes = np.frombuffer(letters.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
     begins = np.append(0, np.cumsum(letters & 0xC0 != 0x80))
     return CharacterWords(codes, begins[ends], counts)
@@ -69,19 +70,21 @@ BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
     """The words as numbers of the kept characters, cut where a character is not one of them.
 
-    kept: sorted by code point; a character's number is its place there.
+    kept: sorted by code point; a character's number is its position there.
     """
     codes = np.array([ord(c) for c in kept], np.uint32)
-    places = np.searchsorted(codes, words.codes)
-    inside = places < len(codes)
-    inside[inside] = codes[places[inside]] == words.codes[inside]
+    positions = np.searchsorted(codes, words.codes)
+    inside = positions < len(codes)
+    inside[inside] = codes[positions[inside]] == words.codes[inside]
     begins = np.zeros(len(words.codes), np.bool_)
     begins[words.ends[:-1][words.ends[:-1] < len(words.codes)]] = True
     begins[1:] |= ~inside[:-1]  # behind a rare character a word begins anew
     starts = np.flatnonzero(begins[inside])
     word_of = np.repeat(np.arange(len(words.counts)), np.diff(words.ends))[inside]
     sizes = np.diff(np.append(starts, np.count_nonzero(inside)))
-    return Words(places[inside].astype(np.int32), sizes, words.counts[word_of[starts]], len(codes))
+    return Words(
+        positions[inside].astype(np.int32), sizes, words.counts[word_of[starts]], len(codes)
+    )
 
 
 def character_numbers(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from tokenizers import normalizers
 
 from tokenize_kit.errors import TokenizerError
+from tokenize_kit.formats.sentencepiece_model import BYTES, fields
 from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
 
 # Unicode normal forms before the text is cut, in training as in the tokenizer. NFC and NFKC are
@@ -24,7 +25,7 @@ NORMAL: tuple[Normal, ...] = get_args(Normal)
 
 
 def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
-    """What a tokenizer.json has as its normaliser; None for `none`."""
+    """The normaliser of a tokenizer.json; None for `none`."""
     if name == "none":
         return None
     if name == "nfc":
@@ -39,34 +40,9 @@ def _table(rule: str) -> bytes:
     import sentencepiece
 
     model = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_model_proto()
-    return _field(_field(model, 3), 2)
-
-
-def _field(message: bytes, wanted: int) -> bytes:
-    """A field of bytes in a protobuf message."""
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
-        if tag & 7 == 2:
-            size, place = _varint(message, place)
-            if tag >> 3 == wanted:
-                return message[place : place + size]
-            place += size
-        elif tag & 7 == 0:
-            _, place = _varint(message, place)
-        else:
-            place += 8 if tag & 7 == 1 else 4
-    raise ValueError(f"no field {wanted}")
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
+    (spec,) = (value for number, wire, value in fields(model) if (number, wire) == (3, BYTES))
+    (rules,) = (value for number, wire, value in fields(spec) if (number, wire) == (2, BYTES))
+    return rules
 
 
 Newlines = Literal["single", "runs"]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kernel_cache import njit
 from tokenize_kit.encode.hashing import hash_bytes, mix
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import usage_error
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.weights import Weights, parse_weights, tempered
 
@@ -63,7 +63,7 @@ class Mixture:
 
     @property
     def scale(self) -> int:
-        """What a document of weight 1 counts."""
+        """The count of a document of weight 1."""
         return self.weights.scale if self.weights else 1
 
     def _values(self, batch: pa.RecordBatch) -> list[str]:
@@ -75,7 +75,9 @@ class Mixture:
             column = batch.column(self.column).cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             kind = batch.column(self.column).type
-            raise _wrong(f"the column {self.column!r} holds {kind}, no names to weigh by") from None
+            raise usage_error(
+                f"the column {self.column!r} holds {kind}, no names to weigh by"
+            ) from None
         return [value or NO_VALUE for value in column.to_pylist()]
 
     def _census(self) -> None:
@@ -107,7 +109,7 @@ class Mixture:
 
     def _check_column(self) -> None:
         if self.column and not self._found_column:
-            raise _wrong(f"no document has a column {self.column!r} to weigh by")
+            raise usage_error(f"no document has a column {self.column!r} to weigh by")
 
     def documents(self) -> Iterator[tuple[str, int]]:
         """(text, weight times `scale`) of every document in the sample; those of weight 0 are
@@ -129,7 +131,7 @@ class Mixture:
                     yield text, weight
         self._check_column()
         if self.weights and self.read and not any(map(self.weights.times, self.read)):
-            raise _wrong("weights: every document has weight 0")
+            raise usage_error("weights: every document has weight 0")
 
     def card(self) -> dict[str, Any]:
         """`sample` and `mixture` of the card; None where there is none."""
@@ -174,12 +176,8 @@ def _limit(hashes: np.ndarray, sizes: np.ndarray, most: int) -> np.uint64:
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     fitting = last[ends[last] <= most]
     if not len(fitting) or not ends[fitting[-1]]:
-        raise _wrong(
+        raise usage_error(
             f"sample-bytes {most}: too few for the documents of this corpus, ask for at least"
             f" {ends[last][np.argmax(ends[last] > 0)]}"
         )
     return np.uint64(ordered[fitting[-1]])
-
-
-def _wrong(message: str) -> TokenizerError:
-    return TokenizerError(message, exit_code=2)

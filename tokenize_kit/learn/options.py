@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import usage_error
 from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
 from tokenize_kit.learn.cutting import (
     MOST_SPACES,
@@ -54,29 +54,34 @@ def reserved(number: int) -> str:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Raises TokenizerError (exit code 2) where an option or two together make no sense.
+    """The options of a training; `None` stands for the default of the model or the pattern.
 
-    model, backend: what is learned and by which learner; none: the first of BACKENDS.
-    sizes: tokens wanted, special and reserved ones included; several are learned at once.
-    pattern: a name of PATTERNS; none: o200k, metaspace for char-bpe, bert for wordpiece. digits:
-    none: the pattern's own, and single where no pattern is named (wordpiece: free).
-    special_tokens: the first ends documents. reserved: so many tokens
-    `<|reserved_0|>`, ... behind them; pad_to: and as many at the end as make the vocabulary a
-    multiple of it. min_frequency: occurrences of a pair that is merged; max_token_length: bytes,
-    characters for char-bpe and wordpiece. character_coverage: share of the text whose characters
-    are tokens; none: 0.9995, 1 for wordpiece.
+    model               The model that is learned. backend             The learner of the model; the
+    default is the first of BACKENDS. sizes               The vocabularies wanted, in tokens,
+    special and reserved ones included; all of them are learned at once. pattern             A name
+    of PATTERNS, by which text is cut; the default is o200k, metaspace for char-bpe and bert for
+    wordpiece. regex               Regular expressions that cut the text in place of a named
+    pattern, one after the other. graphemes           Whether the pattern `graphemes` cuts the text.
+    digits              The rule for digits; the default is that of a named pattern, else single
+    (wordpiece: free). forbid              Strings that no token spans: no token holds a part of one
+    with other text. newlines            `single` makes each newline a piece, `runs` those in a row.
+    space_runs          The longest run of spaces, in spaces, that is a token; 0 for none, 2 to 512.
+    script_boundaries   Whether no token spans two scripts. dictionary          A file of words into
+    which Thai, Lao, Khmer and Burmese are cut in training. space_token         A token that every
+    space becomes. normalise           The Unicode normal form that text is brought to first.
+    chat_template       A Jinja file that is copied into tokenizer_config.json. special_tokens
+    The special tokens; the first one ends documents. reserved            The number of tokens
+    `<|reserved_0|>`, ... behind the special ones. pad_to              A number of tokens, 1 to
+    4096; reserved tokens at the end make the vocabulary a multiple of it. min_frequency       The
+    least number of occurrences of a pair that is merged. max_token_length    The longest token, in
+    bytes (char-bpe, wordpiece: in characters). character_coverage  The share of the text, above 0
+    and up to 1, whose characters are tokens; the default is 0.9995, and 1 for wordpiece.
+    sample_bytes        The bytes of text that are read at most, drawn by a hash of the text. seed
+    The seed of the sample. weights             Weights of documents by a column's values, as
+    `lang=th:3,en:0.5`. temperature         The temperature of weights by size (Arivazhagan et al.
+    2019), from 0.1. by                  The column of the temperature; the default is `lang`.
 
-    regex: expressions of your own in place of a named pattern, one after the other. graphemes: the
-    pattern of that name. forbid: strings that no token holds a part of together with other text;
-    newlines: `single`: each is a piece, `runs`: those in a row are; none: as the pattern says.
-    space_runs: runs of 2 to so many spaces are a token each; script_boundaries: no token spans two.
-
-    dictionary: a file of words into which Thai, Lao, Khmer and Burmese are cut in training;
-    space_token: every space becomes this token. normalise: Unicode's form before all else;
-    chat_template: a file that goes into tokenizer_config.json.
-
-    sample_bytes: text that is read at most, drawn by hash with `seed`; weights: how often documents
-    count, as `lang=th:3,en:0.5`; or temperature, by the column `by` (none: lang).
+    Raises TokenizerError (exit code 2) for an option, or two together, that make no sense.
     """
 
     model: Model = "bpe"
@@ -108,26 +113,26 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
-            raise _wrong(f"model {self.model!r}: choose {_or(MODELS)}")
+            raise usage_error(f"model {self.model!r}: choose {_or(MODELS)}")
         self._check_backend()
         if self.digits is not None and self.digits not in DIGITS:
-            raise _wrong(f"digits {self.digits!r}: choose {_or(DIGITS)}")
+            raise usage_error(f"digits {self.digits!r}: choose {_or(DIGITS)}")
         if self.pattern is not None and self.pattern not in PATTERNS:
-            raise _wrong(f"pattern {self.pattern!r}: choose {_or(tuple(PATTERNS))}")
+            raise usage_error(f"pattern {self.pattern!r}: choose {_or(tuple(PATTERNS))}")
         if self.reserved < 0:
-            raise _wrong(f"reserved {self.reserved}: give a number from 0")
+            raise usage_error(f"reserved {self.reserved}: give a number from 0")
         if not 1 <= self.pad_to <= MOST_PADDING:
-            raise _wrong(f"pad-to {self.pad_to}: give a number from 1 to {MOST_PADDING}")
+            raise usage_error(f"pad-to {self.pad_to}: give a number from 1 to {MOST_PADDING}")
         if self.min_frequency < 1:
-            raise _wrong(f"min-frequency {self.min_frequency}: give a number from 1")
+            raise usage_error(f"min-frequency {self.min_frequency}: give a number from 1")
         if self.max_token_length is not None and self.max_token_length < 2:
-            raise _wrong(f"max-token-length {self.max_token_length}: give 2 bytes or more")
+            raise usage_error(f"max-token-length {self.max_token_length}: give 2 bytes or more")
         if self.character_coverage is not None and not 0 < self.character_coverage <= 1:
-            raise _wrong(
+            raise usage_error(
                 f"character-coverage {self.character_coverage}: give a share above 0, up to 1"
             )
         if self.normalise not in NORMAL:
-            raise _wrong(f"normalise {self.normalise!r}: choose {_or(NORMAL)}")
+            raise usage_error(f"normalise {self.normalise!r}: choose {_or(NORMAL)}")
         self._check_cutting()
         self._check_mixture()
         self._check_model()
@@ -141,11 +146,11 @@ class TrainingOptions:
             return
         backends = BACKENDS[self.model]
         if self.backend not in get_args(Backend):
-            raise _wrong(f"backend {self.backend!r}: choose {_or(get_args(Backend))}")
+            raise usage_error(f"backend {self.backend!r}: choose {_or(get_args(Backend))}")
         if self.backend not in backends:
-            raise _wrong(f"backend {self.backend}: {self.model} is learned by {_or(backends)}")
+            raise usage_error(f"backend {self.backend}: {self.model} is learned by {_or(backends)}")
         if self.backend == "sentencepiece" and self.min_frequency != 2:
-            raise _wrong("min-frequency: SentencePiece has none; use backend own")
+            raise usage_error("min-frequency: SentencePiece has none; use backend own")
         if self.backend == "tokenizers":
             excluded = {
                 "dictionary": self.dictionary is not None,
@@ -155,33 +160,39 @@ class TrainingOptions:
             }
             for name, is_given in excluded.items():
                 if is_given:
-                    raise _wrong(f"{name}: not with backend tokenizers; use own")
+                    raise usage_error(f"{name}: not with backend tokenizers; use own")
 
     def _check_cutting(self) -> None:
         named = [n for n, v in (("pattern", self.pattern), ("regex", self.regex)) if v]
         named += ["graphemes"] if self.graphemes and self.pattern != "graphemes" else []
         if len(named) > 1:
-            raise _wrong(f"{' and '.join(named)}: give one of them")
+            raise usage_error(f"{' and '.join(named)}: give one of them")
         if self.regex and self.digits is not None:
-            raise _wrong("digits: regex says how numbers are cut; leave it out")
+            raise usage_error("digits: regex says how numbers are cut; leave it out")
         if self.regex:
             own_pattern(self.regex)
         if self.pattern_name == "graphemes" and self.script_boundaries:
-            raise _wrong("script-boundaries: a cluster may hold two scripts; leave out graphemes")
+            raise usage_error(
+                "script-boundaries: a cluster may hold two scripts; leave out graphemes"
+            )
         if self.pattern_name == "graphemes" and self.digits == "triples-right":
-            raise _wrong("digits triples-right: not with graphemes; use triples, single or free")
+            raise usage_error(
+                "digits triples-right: not with graphemes; use triples, single or free"
+            )
         if self.newlines is not None and self.newlines not in NEWLINES:
-            raise _wrong(f"newlines {self.newlines!r}: choose {_or(NEWLINES)}")
+            raise usage_error(f"newlines {self.newlines!r}: choose {_or(NEWLINES)}")
         if self.space_runs and not 2 <= self.space_runs <= MOST_SPACES:
-            raise _wrong(f"space-runs {self.space_runs}: give a number from 2 to {MOST_SPACES}")
+            raise usage_error(
+                f"space-runs {self.space_runs}: give a number from 2 to {MOST_SPACES}"
+            )
         if self.space_token is not None and self.space_runs:
-            raise _wrong("space-token and space-runs: give one of them")
+            raise usage_error("space-token and space-runs: give one of them")
         if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
-            raise _wrong("forbid: give each string once, and none that is empty")
+            raise usage_error("forbid: give each string once, and none that is empty")
 
     def _check_model(self) -> None:
         if self.model == "bpe" and self.character_coverage is not None:
-            raise _wrong("character-coverage: bpe has all bytes and covers everything")
+            raise usage_error("character-coverage: bpe has all bytes and covers everything")
         if self.model == "wordpiece":
             excluded = {
                 "pattern": self.pattern not in (None, "bert"),
@@ -193,15 +204,15 @@ class TrainingOptions:
             }
             for name, is_given in excluded.items():
                 if is_given:
-                    raise _wrong(f"{name}: wordpiece is cut as BERT cuts; leave it out")
+                    raise usage_error(f"{name}: wordpiece is cut as BERT cuts; leave it out")
         if self.model not in ("wordpiece", "unigram") and self.pattern == "bert":
-            raise _wrong("pattern bert: only for wordpiece, which leaves white space out")
+            raise usage_error("pattern bert: only for wordpiece, which leaves white space out")
 
     def _check_unigram(self) -> None:
         if self.normalise == "nfc":
-            raise _wrong("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+            raise usage_error("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
         if self.digits not in (None, "single"):
-            raise _wrong("unigram splits digits one by one: use digits single")
+            raise usage_error("unigram splits digits one by one: use digits single")
         excluded = {
             "pattern": self.pattern not in (None, "metaspace"),  # SentencePiece's own
             "regex": bool(self.regex),
@@ -215,23 +226,23 @@ class TrainingOptions:
         }
         for name, is_given in excluded.items():
             if is_given:
-                raise _wrong(f"{name}: not for unigram; use bpe or char-bpe")
+                raise usage_error(f"{name}: not for unigram; use bpe or char-bpe")
 
     def _check_mixture(self) -> None:
         if self.sample_bytes is not None and self.sample_bytes < 1:
-            raise _wrong(f"sample-bytes {self.sample_bytes}: give a number from 1")
+            raise usage_error(f"sample-bytes {self.sample_bytes}: give a number from 1")
         if not 0 <= self.seed < 2**63:
-            raise _wrong(f"seed {self.seed}: give a number from 0")
+            raise usage_error(f"seed {self.seed}: give a number from 0")
         if self.weights is not None:
             parse_weights(self.weights)
             if self.temperature is not None:
-                raise _wrong("weights and temperature: give one of them")
+                raise usage_error("weights and temperature: give one of them")
         if self.temperature is not None and not 0.1 <= self.temperature < math.inf:
-            raise _wrong(
+            raise usage_error(
                 f"temperature {self.temperature}: give a number from 0.1; 1 changes nothing"
             )
         if self.by is not None and self.temperature is None:
-            raise _wrong("by: only with temperature")
+            raise usage_error("by: only with temperature")
 
     def _check_special(self) -> None:
         tokens = self.special_tokens
@@ -239,35 +250,37 @@ class TrainingOptions:
             tokens = BERT_TOKENS
             object.__setattr__(self, "special_tokens", tokens)
         if self.model == "wordpiece" and UNKNOWN not in tokens:
-            raise _wrong(f"special tokens: wordpiece needs {UNKNOWN}")
+            raise usage_error(f"special tokens: wordpiece needs {UNKNOWN}")
         if not tokens or tokens[0] not in END_OF_TEXT:
-            raise _wrong(
+            raise usage_error(
                 f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}"
             )
         if self.space_token is not None:
             tokens = (*tokens, self.space_token)
         if len(set(tokens)) != len(tokens):
-            raise _wrong("special tokens: give each once")
+            raise usage_error("special tokens: give each once")
         for token in tokens:
             if len(token) < 2 or not token.isascii() or not token.isprintable() or " " in token:
-                raise _wrong(
+                raise usage_error(
                     f"special token {token!r}: use two or more printable ASCII characters, no space"
                 )
             if self.model != "bpe" and _BYTE_PIECE.fullmatch(token):
-                raise _wrong(f"special token {token!r}: that is the token of a byte")
+                raise usage_error(f"special token {token!r}: that is the token of a byte")
             if _RESERVED.fullmatch(token):
-                raise _wrong(f"special token {token!r}: that is a reserved one's, use reserved")
+                raise usage_error(
+                    f"special token {token!r}: that is a reserved one's, use reserved"
+                )
 
     def _check_sizes(self) -> None:
         if not self.sizes:
-            raise _wrong("vocab: give at least one size")
+            raise usage_error("vocab: give at least one size")
         if len(set(self.sizes)) != len(self.sizes):
-            raise _wrong("vocab: give each size once")
+            raise usage_error("vocab: give each size once")
         runs = max(0, self.space_runs - 1)
         least = _FIXED[self.model] + len(self.first_tokens) + runs + 1
         for size in self.sizes:
             if size < least:
-                raise _wrong(f"vocab {size}: ask for {least} or more")
+                raise usage_error(f"vocab {size}: ask for {least} or more")
 
     @property
     def first_tokens(self) -> tuple[str, ...]:
@@ -295,8 +308,8 @@ class TrainingOptions:
 
     @property
     def banned(self) -> tuple[str, ...]:
-        """What no merge may spell: special tokens, forbidden strings, runs of spaces (which have
-        merges of their own)."""
+        """The strings that no merge may spell: special tokens, forbidden strings, runs of spaces
+        (which have merges of their own)."""
         runs = (" " * k for k in range(2, self.space_runs + 1))
         return (*self.first_tokens, *self.padding, *self.forbid, *runs)
 
@@ -313,7 +326,7 @@ class TrainingOptions:
 
     @property
     def cutting(self) -> Pattern:
-        """How text is cut: the pattern with its rule for digits, and what is around it."""
+        """The pattern with its rule for digits, and the parts before and behind it."""
         name = self.pattern_name
         if self.regex:
             pattern = own_pattern(self.regex)
@@ -335,10 +348,6 @@ class TrainingOptions:
             return "own"
         named = "graphemes" if self.graphemes else self.pattern
         return named or _PATTERN_OF.get(self.model, DEFAULT_PATTERN)
-
-
-def _wrong(message: str) -> TokenizerError:
-    return TokenizerError(message, exit_code=2)
 
 
 def _or(names: tuple[str, ...]) -> str:

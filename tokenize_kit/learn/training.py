@@ -1,4 +1,4 @@
-"""Train a tokenizer and write it with a card that says how it was made."""
+"""The training of tokenizers, each written with a card of how it was made."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stages:
         self._report = report
         self._began = self._said = time.monotonic()
 
-    def going_on(self, documents: int, size: int) -> None:
+    def progress(self, documents: int, size: int) -> None:
         """So much has been read so far."""
         if self._report and (now := time.monotonic()) - self._said >= _EVERY:
             self._said = now
@@ -82,7 +82,7 @@ class Counted:
             self.sample.add(raw)
             self.digest = (self.digest + xxhash.xxh3_128_intdigest(raw)) % (1 << 128)
             self.bytes += len(raw)
-            self.stages.going_on(self.documents, self.bytes)
+            self.stages.progress(self.documents, self.bytes)
             yield text, weight
         self.stages.done(f"read {self.bytes / 1e6:,.1f} MB in {self.documents:,} documents")
 
@@ -128,7 +128,7 @@ def train_on_corpus(
     """As `train_tokenizers`, on documents: ``batches()`` reads all of them, in any order.
 
     Columns: text, and the one that the options' weights go by. For BPE the same documents in any
-    order give the same tokens. report: is told what was done and the seconds it took.
+    order give the same tokens. report: called with each stage and its seconds.
     """
     from tokenize_kit.learn.mixture import Mixture
 

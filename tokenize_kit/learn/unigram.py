@@ -49,7 +49,8 @@ _NEVER = -1e6
 
 @dataclass
 class Corpus:
-    """What was spilled for the trainer: ``lines`` of text and how often each character occurs.
+    """The file of lines for the trainer: the number of ``lines``, and how often each character
+    occurs.
 
     weighted: a line has a tab and how often it counts at its end; space: the token that spaces
     became, at which lines are cut.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tokenize_kit.errors import TokenizerError
+from tokenize_kit.errors import usage_error
 
 GRAIN, MOST = 1000, 1000  # weights are whole thousandths, 1000 at most
 OTHERS = "*"
@@ -34,7 +34,7 @@ def parse_weights(text: str) -> Weights:
     """`lang=th:3,en:0.5,*:1`; raises TokenizerError (exit code 2) naming what cannot be read."""
     column, equals, rest = text.partition("=")
     if not column or not equals:
-        raise _wrong(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
+        raise usage_error(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
     weights: dict[str, Fraction] = {}
     for part in rest.split(","):
         value, colon, number = part.rpartition(":")
@@ -43,15 +43,15 @@ def parse_weights(text: str) -> Weights:
         except (ValueError, ZeroDivisionError):
             colon = ""
         if not colon or not value or "/" in number:
-            raise _wrong(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
+            raise usage_error(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
         if not 0 <= weight <= MOST or GRAIN % weight.denominator:
-            raise _wrong(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
+            raise usage_error(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
         if value in weights:
-            raise _wrong(f"weights: {value!r} stands twice")
+            raise usage_error(f"weights: {value!r} stands twice")
         weights[value] = weight
     others = weights.pop(OTHERS, Fraction(1))
     if not any((*weights.values(), others)):
-        raise _wrong("weights: not all of them can be 0")
+        raise usage_error("weights: not all of them can be 0")
     return Weights(column, weights, others)
 
 
@@ -70,7 +70,3 @@ def tempered(column: str, sizes: dict[str, int], temperature: float) -> Weights:
             weight = math.exp(min(power, math.log(MOST)))
             weights[value] = max(Fraction(round(weight * GRAIN), GRAIN), Fraction(1, GRAIN))
     return Weights(column, weights)
-
-
-def _wrong(message: str) -> TokenizerError:
-    return TokenizerError(message, exit_code=2)

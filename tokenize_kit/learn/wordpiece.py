@@ -47,18 +47,18 @@ def number_words(words: CharacterWords, kept: list[str]) -> tuple[Words, list[st
     kept: sorted by code point.
     """
     codes = np.array([ord(c) for c in kept], np.uint32)
-    places = np.searchsorted(codes, words.codes)
-    inside = places < len(codes)
-    inside[inside] = codes[places[inside]] == words.codes[inside]
+    positions = np.searchsorted(codes, words.codes)
+    inside = positions < len(codes)
+    inside[inside] = codes[positions[inside]] == words.codes[inside]
     sizes = np.diff(words.ends)
     whole = np.add.reduceat(~inside, words.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
-    symbols = places[np.repeat(whole, sizes)]
+    symbols = positions[np.repeat(whole, sizes)]
     sizes = sizes[whole]
     within = np.ones(len(symbols), np.bool_)
     within[(np.cumsum(sizes) - sizes).astype(np.int64)] = False
     behind, numbers = np.unique(symbols[within], return_inverse=True)
     symbols[within] = len(kept) + numbers
-    bases = [*kept, *(_WITHIN + kept[place] for place in behind.tolist())]
+    bases = [*kept, *(_WITHIN + kept[position] for position in behind.tolist())]
     return Words(symbols.astype(np.int32), sizes, words.counts[whole], len(bases)), bases
 
 

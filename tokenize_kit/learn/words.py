@@ -125,7 +125,7 @@ def _count(data, ends, at, start, weight, slots, hashes, counts, word_ends, lett
     return at, start, used
 
 
-BLOCK = np.int64(6)  # bits of a place within the block of cells that it lies in
+BLOCK = np.int64(6)  # bits of a position within the block of cells that it lies in
 
 # cells: int32[]: words with -1 before, between and behind; a token's number stands in its first and
 # its last cell, the second of two merged begins with -2. lengths: int32[]: cells of each token.
@@ -161,8 +161,8 @@ def lay_out(
     sorted_weights = weights[words]
     first = np.flatnonzero(np.diff(sorted_weights, prepend=-1))
     cells, bounds = _cells(symbols, ends, words, numbers, first, total)
-    places = np.arange(0, total, 1 << BLOCK)
-    blocks = np.maximum(np.searchsorted(bounds, places, side="right") - 1, 0).astype(np.int32)
+    positions = np.arange(0, total, 1 << BLOCK)
+    blocks = np.maximum(np.searchsorted(bounds, positions, side="right") - 1, 0).astype(np.int32)
     pairs = int(np.dot(sorted_weights, sizes - 1))
     return Text(cells, np.zeros(0, np.int32), blocks, bounds, sorted_weights[first], pairs)
 
@@ -177,8 +177,8 @@ def _cells(symbols, ends, words, numbers, first, total):
         if k < len(first) and first[k] == w:
             bounds[k] = at
             k += 1
-        for place in range(ends[words[w]], ends[words[w] + 1]):
-            cells[at] = numbers[symbols[place]]
+        for position in range(ends[words[w]], ends[words[w] + 1]):
+            cells[at] = numbers[symbols[position]]
             at += 1
         at += 1
     bounds[k] = total
@@ -187,7 +187,7 @@ def _cells(symbols, ends, words, numbers, first, total):
 
 @njit_within
 def weight_at(blocks, bounds, values, at):
-    """Of the word that a cell is of."""
+    """The weight of the word that a cell belongs to."""
     k = np.int64(blocks[at >> BLOCK])
     while at >= bounds[k + 1]:
         k += 1

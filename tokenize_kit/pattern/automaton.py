@@ -1,10 +1,10 @@
 """A pattern's tree as a table: class of the next code point -> next state, match or not.
 
 Alternatives are tried in order, as a backtracking engine does, not for the longest match. So a
-state is the ordered list of the places in the pattern that are still alive (Pike's threads), and a
-match ends all places behind it. Whether a place ahead of a look-ahead is alive is known only with
-the next code point: states hold look-aheads and matches as they are, and the table is asked with
-the class of the next code point whether the text before it matches.
+state is the ordered list of the positions in the pattern that are still alive (Pike's threads), and
+a match ends all positions behind it. Whether a position ahead of a look-ahead is alive is known
+only with the next code point: states hold look-aheads and matches as they are, and the table is
+asked with the class of the next code point whether the text before it matches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tokenize_kit.pattern.parse import (
     right_groups,
 )
 
-MAX_PLACES = 20_000
+MAX_POSITIONS = 20_000
 MAX_STATES = 4_000
 MAX_SETS = 60
 _PAGE = 256
@@ -55,7 +55,8 @@ class Table:
 
     @property
     def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int, int]:
-        """What scan.py's kernels take: tables without rows, states by where their row begins."""
+        """The tables that scan.py's kernels take: without rows, states by the start of their
+        row."""
         columns = self.steps.shape[1]
         flat = (self.steps >> 1).astype(np.uint32) * 2 * columns | self.steps & 1
         blocks = self.blocks.reshape(-1)
@@ -63,17 +64,17 @@ class Table:
 
 
 class _Program:
-    """Places of a pattern: (kind, set or target, negative or second target)."""
+    """Positions of a pattern: (kind, set or target, negative or second target)."""
 
     def __init__(self) -> None:
-        self.places: list[tuple[int, int, int]] = []
+        self.positions: list[tuple[int, int, int]] = []
         self.sets: list[np.ndarray] = []
 
     def add(self, kind: int, a: int = 0, b: int = 0) -> int:
-        if len(self.places) >= MAX_PLACES:
-            raise UnsupportedPattern(f"a pattern of more than {MAX_PLACES} places")
-        self.places.append((kind, a, b))
-        return len(self.places) - 1
+        if len(self.positions) >= MAX_POSITIONS:
+            raise UnsupportedPattern(f"a pattern of more than {MAX_POSITIONS} positions")
+        self.positions.append((kind, a, b))
+        return len(self.positions) - 1
 
     def set(self, members: np.ndarray) -> int:
         for number, other in enumerate(self.sets):
@@ -105,9 +106,9 @@ class _Program:
             self.emit(part)
             if not last:
                 ends.append(self.add(_JUMP))
-                self.places[split] = (_SPLIT, split + 1, len(self.places))
+                self.positions[split] = (_SPLIT, split + 1, len(self.positions))
         for end in ends:
-            self.places[end] = (_JUMP, len(self.places), 0)
+            self.positions[end] = (_JUMP, len(self.positions), 0)
 
     def repeat(self, node: Repeat) -> None:
         for _ in range(node.least):
@@ -116,7 +117,7 @@ class _Program:
             split = self.add(_SPLIT)
             self.emit(node.part)
             self.add(_JUMP, split)
-            self.places[split] = (_SPLIT, split + 1, len(self.places))
+            self.positions[split] = (_SPLIT, split + 1, len(self.positions))
             self.guard(node)
             return
         splits = []
@@ -125,10 +126,10 @@ class _Program:
             self.emit(node.part)
         over = self.add(_JUMP) if splits and node.possessive else -1
         for split in splits:
-            self.places[split] = (_SPLIT, split + 1, len(self.places))
+            self.positions[split] = (_SPLIT, split + 1, len(self.positions))
         self.guard(node)
         if over >= 0:
-            self.places[over] = (_JUMP, len(self.places), 0)
+            self.positions[over] = (_JUMP, len(self.positions), 0)
 
     def guard(self, node: Repeat) -> None:
         """A possessive repetition ends only where no further copy follows."""
@@ -149,30 +150,30 @@ def _classes(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _States:
-    """Ordered lists of live places, numbered as they are met."""
+    """Ordered lists of live positions, numbered as they are met."""
 
     def __init__(self, program: _Program, kinds: np.ndarray) -> None:
         self.program, self.kinds = program, kinds
         self.numbers: dict[tuple[int, ...], int] = {(): 0}
         self.lists: list[tuple[int, ...]] = [()]
 
-    def number(self, places: tuple[int, ...]) -> int:
-        if places not in self.numbers:
+    def number(self, positions: tuple[int, ...]) -> int:
+        if positions not in self.numbers:
             if len(self.lists) >= MAX_STATES:
                 raise UnsupportedPattern(f"a pattern of more than {MAX_STATES} states")
-            self.numbers[places] = len(self.lists)
-            self.lists.append(places)
-        return self.numbers[places]
+            self.numbers[positions] = len(self.lists)
+            self.lists.append(positions)
+        return self.numbers[positions]
 
-    def reach(self, place: int, positions: list[int], seen: set[int]) -> None:
-        """Appends the places that wait for a character, a look or are the match, in order."""
-        stack = [place]
+    def reach(self, position: int, positions: list[int], seen: set[int]) -> None:
+        """Appends the positions that wait for a character, a look or are the match, in order."""
+        stack = [position]
         while stack:
             at = stack.pop()
             if at in seen:
                 continue
             seen.add(at)
-            kind, a, b = self.program.places[at]
+            kind, a, b = self.program.positions[at]
             if kind == _SPLIT:
                 stack += [b, a]
             elif kind == _JUMP:
@@ -180,10 +181,10 @@ class _States:
             else:
                 positions.append(at)
 
-    def step(self, places: tuple[int, ...], kind: int) -> tuple[bool, tuple[int, ...]]:
-        """Of a state and the class of the next code point (-1: the end of text): whether the text
-        before it matches, and the places alive behind it."""
-        waiting = list(reversed(places))
+    def step(self, positions: tuple[int, ...], kind: int) -> tuple[bool, tuple[int, ...]]:
+        """The step of a state and the class of the next code point (-1: the end of text): whether
+        the text before it matches, and the positions alive behind it."""
+        waiting = list(reversed(positions))
         passed: set[int] = set()
         following: list[int] = []
         seen: set[int] = set()
@@ -192,13 +193,13 @@ class _States:
             if at in passed:
                 continue
             passed.add(at)
-            kind_of_place, number, negative = self.program.places[at]
-            if kind_of_place == _MATCH:
+            kind_of_position, number, negative = self.program.positions[at]
+            if kind_of_position == _MATCH:
                 return True, tuple(following)
             inside = kind >= 0 and bool(self.kinds[kind, number])
-            if kind_of_place == _CHARS and inside:
+            if kind_of_position == _CHARS and inside:
                 self.reach(at + 1, following, seen)
-            elif kind_of_place == _LOOK and inside != bool(negative):
+            elif kind_of_position == _LOOK and inside != bool(negative):
                 ahead: list[int] = []
                 self.reach(at + 1, ahead, set())
                 waiting += reversed(ahead)
@@ -216,10 +217,10 @@ def _compile(pattern: str, dialect: Dialect) -> Table:
     states.number(tuple(first))
     rows: list[list[int]] = []
     while len(rows) < len(states.lists):
-        places = states.lists[len(rows)]
+        positions = states.lists[len(rows)]
         row = []
         for kind in [*range(len(kinds)), -1]:
-            matches, following = states.step(places, kind)
+            matches, following = states.step(positions, kind)
             row.append(2 * states.number(following) + matches)
         rows.append(row)
     if any(step & 1 for step in rows[1]):

@@ -28,20 +28,22 @@ _SPACES += [0x202F, 0x205F, 0x3000]
 
 @lru_cache(maxsize=1)
 def categories() -> np.ndarray:
-    """uint8[0x110000]: each code point's category as a place in NAMES; surrogates count as Cn."""
+    """uint8[0x110000]: each code point's category as a position in NAMES; surrogates count as
+    Cn."""
     return _by_code_point(CATEGORY_RUNS)
 
 
 @lru_cache(maxsize=1)
 def scripts() -> np.ndarray:
-    """uint8[0x110000]: each code point's script as a place in SCRIPTS; surrogates are Unknown."""
+    """uint8[0x110000]: each code point's script as a position in SCRIPTS; surrogates are
+    Unknown."""
     return _by_code_point(SCRIPT_RUNS)
 
 
 def _by_code_point(packed: str) -> np.ndarray:
     runs = zlib.decompress(base64.b85decode(packed))
     values = np.empty(CODE_POINTS, np.uint8)
-    at = place = 0
+    at = position = 0
     while at < len(runs):
         value, length, shift = runs[at], 0, 0
         while True:
@@ -51,8 +53,8 @@ def _by_code_point(packed: str) -> np.ndarray:
             if runs[at] < 0x80:
                 break
         at += 1
-        values[place : place + length] = value
-        place += length
+        values[position : position + length] = value
+        position += length
     return values
 
 

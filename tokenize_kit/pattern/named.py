@@ -39,10 +39,10 @@ def script_rows() -> tuple[list[list[int]], np.ndarray]:
 
     States: 0 none, 1 at the beginning, 2 in what all scripts share, 3 + k in a script.
     """
-    places = [SCRIPTS.index(name) for name in _ORDER]
+    positions = [SCRIPTS.index(name) for name in _ORDER]
     class_of = np.zeros(len(SCRIPTS), np.uint8)  # 0: shared
-    class_of[places] = np.arange(1, len(places) + 1)
-    count = len(places)
+    class_of[positions] = np.arange(1, len(positions) + 1)
+    count = len(positions)
     begin = [2 * 2, *(2 * (3 + k) for k in range(count)), 0]
     shared = [2 * 2 + 1, *(2 * (3 + k) + 1 for k in range(count)), 1]
     rows = [[0] * (count + 2), begin, shared]
@@ -218,7 +218,7 @@ PATTERNS: dict[str, Pattern] = {
         (o200k(_RULES["triples"]),),
         "tiktoken_ext/openai_public.py",
         "triples",
-        _whole(o200k),  # llama.cpp's gpt-4o cuts otherwise: change/gguf_vocabulary.py
+        _whole(o200k),  # llama.cpp's gpt-4o cuts otherwise: formats/gguf.py
     ),
     "llama3": Pattern(
         (_llama3(_RULES["triples"]),),

@@ -17,7 +17,7 @@ _LOW = np.uint64(0x3F)
 
 @njit(nogil=True, inline="always")
 def class_at(data, at, table):
-    """(class: uint64, bytes) of the code point at a place of valid UTF-8."""
+    """(class: uint64, bytes) of the code point at a position of valid UTF-8."""
     b = np.uint64(data[np.uint64(at)])
     if b < np.uint64(0x80):
         return np.uint64(table[1][b]), 1

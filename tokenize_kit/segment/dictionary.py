@@ -88,7 +88,8 @@ def read_dictionary(path: Path) -> Dictionary:
 
 @njit(nogil=True)
 def _kind_at(data, at, kinds):
-    """Of the character at a place of valid UTF-8; those that are not three bytes are outside."""
+    """The kind of the character at a position of valid UTF-8; only those of three bytes are
+    inside."""
     if data[at] & 0xF0 != 0xE0:
         return np.uint8(0)
     code = (data[at] & 0x0F) << 12 | (data[at + 1] & 0x3F) << 6 | data[at + 2] & 0x3F

@@ -37,7 +37,7 @@ class Encoded:
 
     @property
     def bytes(self) -> int:
-        """Of the texts."""
+        """Bytes of the texts."""
         return int(self.table["bytes"].to_numpy().sum())
 
     def take(self, order: np.ndarray) -> Encoded:
@@ -52,13 +52,13 @@ class Encoded:
 def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The stretches of tokens that begin there, one after the other."""
     before = np.cumsum(lengths) - lengths
-    places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    gathered: np.ndarray = tokens[places]
+    positions = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    gathered: np.ndarray = tokens[positions]
     return gathered
 
 
 def concatenate(parts: list[Encoded]) -> Encoded:
-    """All of them as one."""
+    """All parts as one."""
     if len(parts) == 1:
         return parts[0]
     table = pa.concat_tables([part.table for part in parts]).combine_chunks()
@@ -78,9 +78,9 @@ def add_edges(
     ends = np.cumsum(lengths)
     text = np.ones(int(lengths.sum()), np.bool_)
     tokens = np.empty(len(text), dtype)
-    for token, places in ((begin, ends - lengths), (end, ends - 1)):
+    for token, positions in ((begin, ends - lengths), (end, ends - 1)):
         if token is not None:
-            text[places] = False
-            tokens[places] = token
+            text[positions] = False
+            tokens[positions] = token
     tokens[text] = ids
     return tokens, lengths

@@ -122,7 +122,7 @@ def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
-    """Of JSON text, as lists of JSON lines come."""
+    """The ranges of JSON text, as lists of JSON lines come."""
     ranges: list[tuple[int, int, int]] = []
     whole = np.zeros(len(column), np.bool_)
     for row, value in enumerate(column.to_pylist()):
@@ -138,14 +138,14 @@ def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
         for pair in parsed:
             if isinstance(pair, dict) and len(pair) == 2:
                 pair = [*pair.values()]
-            if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_place, pair))):
+            if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_position, pair))):
                 raise _mask_error(texts, row, name, f"{json.dumps(pair)[:40]} is no [start, end)")
             ranges.append((row, *pair))
     rows, starts, ends = np.array(ranges, np.int64).reshape(-1, 3).T
     return Ranges(rows, starts, ends, whole)
 
 
-def _is_place(value: Any) -> bool:
+def _is_position(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62
 
 
@@ -153,9 +153,9 @@ def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.n
     """(starts, ends) in bytes of `texts.data`."""
     rows, chars = np.tile(ranges.rows, 2), np.append(ranges.starts, ranges.ends)
     order = np.lexsort((chars, rows))
-    places = np.empty(len(rows), np.int64)
-    places[order] = _places(texts.data, texts.offsets, rows[order], chars[order])
-    starts, ends = np.split(places, 2)
+    positions = np.empty(len(rows), np.int64)
+    positions[order] = _positions(texts.data, texts.offsets, rows[order], chars[order])
+    starts, ends = np.split(positions, 2)
     wrong = np.flatnonzero((starts < 0) | (ends < 0) | (starts > ends))
     if len(wrong):
         k = int(wrong[0])
@@ -165,10 +165,10 @@ def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.n
 
 
 @njit(cache=True, nogil=True)
-def _places(data, offsets, rows, chars):
+def _positions(data, offsets, rows, chars):
     """int64[]: where in data the characters of these numbers begin, the end of a text for the
     number behind its last one, -1 for others. Ordered by row, then by number."""
-    places = np.full(len(rows), -1, np.int64)
+    positions = np.full(len(rows), -1, np.int64)
     k = 0
     while k < len(rows):
         row = rows[k]
@@ -178,14 +178,14 @@ def _places(data, offsets, rows, chars):
         for at in range(offsets[row], offsets[row + 1]):
             if data[at] & 0xC0 != 0x80:
                 while k < len(rows) and rows[k] == row and chars[k] == number:
-                    places[k] = at
+                    positions[k] = at
                     k += 1
                 number += 1
         while k < len(rows) and rows[k] == row:
             if chars[k] == number:
-                places[k] = offsets[row + 1]
+                positions[k] = offsets[row + 1]
             k += 1
-    return places
+    return positions
 
 
 def _mask_error(texts: Texts, row: int, name: str, reason: str) -> TokenizerError:

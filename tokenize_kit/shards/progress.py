@@ -28,7 +28,8 @@ Checkpoint = Callable[[], tuple[dict[str, Any], list[Path]]]
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the input, behind so many documents. digest: a hash of the batches they are in."""
+    """A position in the input, behind so many documents. digest: a hash of the batches they are
+    in."""
 
     documents: int = 0
     digest: str = ""
@@ -42,7 +43,8 @@ class InputChanged(Exception):
 
 
 class Progress:
-    """place: where to go on; state: what the writers of files said there, by their names."""
+    """position: where to resume; state: the states of the writers of files there, by their
+    names."""
 
     def __init__(
         self, folder: Path, identity: dict[str, Any], say: Callable[[str], None] | None = None
@@ -50,15 +52,15 @@ class Progress:
         """folder: of the files under way; emptied where it holds nothing to go on from. identity:
         what the files depend on beside the documents, as JSON values."""
         self.folder, self._identity = folder, json.loads(json.dumps(identity))
-        self.place = BEGIN
+        self.position = BEGIN
         self.state: dict[str, Any] = {}
         self._all = self._since = 0
         say = say or (lambda line: None)
         _unlink(folder)
         why = self._resume()
-        if self.place.documents:
+        if self.position.documents:
             say(
-                f"{self.place.documents:,} documents were encoded before it was stopped, and are"
+                f"{self.position.documents:,} documents were encoded before it was stopped, and are"
                 " not encoded again"
             )
             return
@@ -85,20 +87,20 @@ class Progress:
                 if (self.folder / name).stat().st_size < size:
                     return f"{name} of the run that was stopped is cut short"
             state, read = saved["state"], int(saved["read"])
-            place = Position(int(saved["documents"]), str(saved["digest"]))
+            position = Position(int(saved["documents"]), str(saved["digest"]))
         except FileNotFoundError as error:
             lost = Path(error.filename).name
             return "" if lost == NAME else f"{lost} of the run that was stopped is not there"
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return "what the run that was stopped has left cannot be read"
-        self.place, self.state, self._all = place, state, read
+        self.position, self.state, self._all = position, state, read
         return ""
 
     def passed(
-        self, place: Position, size: int, files: dict[str, Checkpoint], last: bool = False
+        self, position: Position, size: int, files: dict[str, Checkpoint], last: bool = False
     ) -> None:
-        """So many bytes of text, up to that place, have been written; saves where it is time to,
-        and at the last place, where there is as much as that in all.
+        """So many bytes of text, up to that position, have been written; saves where it is time to,
+        and at the last position, where there is as much as that in all.
 
         files: brings what is written to disk and returns (a state, JSON values; the files that it
         stands for), by a name under which `state` has it afterwards.
@@ -107,9 +109,9 @@ class Progress:
         self._since += size
         worth = 1 if last and self._all >= EVERY else max(EVERY, self._all // _PART)
         if self._since >= worth:
-            self._save(place, files)
+            self._save(position, files)
 
-    def _save(self, place: Position, files: dict[str, Checkpoint]) -> None:
+    def _save(self, position: Position, files: dict[str, Checkpoint]) -> None:
         state: dict[str, Any] = {}
         sizes: dict[str, int] = {}
         for name, checkpoint in files.items():
@@ -119,8 +121,8 @@ class Progress:
             sync(self.folder / folder)
         saved = {
             "identity": self._identity,
-            "documents": place.documents,
-            "digest": place.digest,
+            "documents": position.documents,
+            "digest": position.digest,
             "read": self._all,
             "files": sizes,
             "state": state,

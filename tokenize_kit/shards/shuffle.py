@@ -124,7 +124,7 @@ class Shuffle:
         self._written += len(run.tokens)
 
     def documents(self) -> Iterator[Encoded]:
-        """All of them in the drawn order, some millions of tokens at a time."""
+        """All documents in the drawn order, some millions of tokens at a time."""
         with ExitStack() as stack:
             files = [
                 pa.ipc.open_file(stack.enter_context(pa.memory_map(str(self._path(number)))))
@@ -133,9 +133,9 @@ class Shuffle:
             numbers = [_buckets(file) for file in files]
             for bucket in range(1 << _BITS):
                 batches = [
-                    file.get_batch(int(place))
+                    file.get_batch(int(position))
                     for file, buckets in zip(files, numbers, strict=True)
-                    for place in np.flatnonzero(buckets == bucket)
+                    for position in np.flatnonzero(buckets == bucket)
                 ]
                 if batches:
                     yield from self._bucket(pa.Table.from_batches(batches))

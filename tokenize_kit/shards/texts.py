@@ -18,15 +18,15 @@ NAMES = ("id", "source", "lang")
 
 @dataclass(frozen=True)
 class Texts:
-    """Some documents. names: id, source, lang (string); data: uint8[], read only, and
-    offsets: int64[rows + 1]: their texts, valid UTF-8; column: one more, that was asked for; place:
+    """Some documents. names: id, source, lang (string); data: uint8[], read only, and offsets:
+    int64[rows + 1]: their texts, valid UTF-8; column: one more, that was asked for; position:
     behind the last of them."""
 
     names: pa.Table
     data: np.ndarray
     offsets: np.ndarray
     column: pa.Array | None = None
-    place: Position = BEGIN
+    position: Position = BEGIN
 
     def size(self) -> int:
         """Bytes of text."""
@@ -37,9 +37,9 @@ def texts_of(
     batches: Iterable[pa.RecordBatch], column: str | None = None, start: Position = BEGIN
 ) -> Iterator[Texts]:
     """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
-    missing), and one more by name. start: a place to which documents are passed over; InputChanged
-    where they are others. Raises ``TokenizerError`` for a missing column, a null text, and text
-    that is not UTF-8."""
+    missing), and one more by name. start: a position to which documents are passed over;
+    InputChanged where they are others. Raises ``TokenizerError`` for a missing column, a null text,
+    and text that is not UTF-8."""
     hashed, before = xxhash.xxh3_128(), 0
     for batch in batches:
         for name in ("id", "text", *([column] if column else [])):
@@ -67,9 +67,9 @@ def texts_of(
         while first < len(text):
             last = int(np.searchsorted(offsets, offsets[first] + PIECE_BYTES, "right"))
             last = min(max(last, first + 1), len(text))
-            part, place = slice(first, last), Position(number + last, digest)
+            part, position = slice(first, last), Position(number + last, digest)
             more = own[part] if own is not None else None
-            yield Texts(names[part], data, offsets[first : last + 1], more, place)
+            yield Texts(names[part], data, offsets[first : last + 1], more, position)
             first = last
     if before < start.documents:
         raise InputChanged

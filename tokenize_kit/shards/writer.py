@@ -1,4 +1,4 @@
-"""Encode documents into token shards, the folder a trainer reads.
+"""The writer of token shards: documents encoded into the folder that a trainer reads.
 
 tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
@@ -8,7 +8,7 @@ tokenizer.json           the tokenizer that made them (or tokenizer.model, token
 manifest.json            counts and checksums; written last, so its presence means all is there
 val/                     the same of the documents held out, where some are
 
-Other trainers' formats put other files in the place of .bin and .idx (shard_formats.py).
+Other trainers' formats put other files in the place of .bin and .idx (shard_files.py).
 """
 
 from __future__ import annotations
@@ -92,14 +92,17 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What shards hold and how they lie.
+    """The content and the format of shards.
 
-    shard_tokens: of a shard at most, but for a longer document. append_eos, prepend_bos: whether
-    the tokenizer's end-of-text token ends each document, and its beginning-of-text token begins it.
-    val_fraction: the share of documents held out, by hash of their ids. shuffle: the seed of an
-    order that depends on it and the ids alone; None keeps the order of the input. pattern: how text
-    is cut, by name, for a tokenizer that is a file of ranks. loss_mask: the column that says which
-    tokens count in training (loss_mask.py).
+    shard_tokens   The tokens of a shard at most, but for a longer document.
+    append_eos     Whether the tokenizer's end-of-text token ends each document.
+    prepend_bos    Whether the tokenizer's beginning-of-text token begins each document.
+    val_fraction   The share of documents that is held out, by hash of their ids.
+    shuffle        The seed of an order that depends on it and the ids alone; None keeps the order
+                   of the input.
+    form           The format of the files (shard_files.py).
+    pattern        The name of the pattern that cuts text, for a tokenizer that is a file of ranks.
+    loss_mask      The column that says which tokens count in training (loss_mask.py).
     """
 
     shard_tokens: int = 100_000_000
@@ -144,7 +147,7 @@ def encode_shards(
 
     tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
     encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
-    say: is told whether a run that was stopped is gone on with, or why not.
+    say: called with a line on whether a stopped run resumes, or why not.
 
     A document is never split over shards. The bytes written depend on the documents, the tokenizer
     and the layout alone, not on how documents come in batches, on ``workers``, nor on how often a
@@ -163,7 +166,7 @@ def encode_shards(
     progress = Progress(out / ".shards.partial", identity, say)
     aside = progress.folder
     try:
-        documents = _encoded(batches, vocabulary, layout, dtype, workers, progress.place)
+        documents = _encoded(batches, vocabulary, layout, dtype, workers, progress.position)
         sides = _write(documents, progress, layout, dtype)
         manifest = _manifests(sides, vocabulary, layout, aside)
         _commit(progress, out, manifest)
@@ -202,7 +205,7 @@ def _encoded(
             edges = (begin is not None, end is not None)
             mask = mask_of(texts, column, candidate, ids, counts, *edges)
         table = pa.table({**columns, **sizes}, schema=DOCUMENTS)
-        return Encoded(tokens, table, mask), texts.place
+        return Encoded(tokens, table, mask), texts.position
 
     threads = workers if vocabulary.threads else 1
     most = 2 * threads * PIECE_BYTES
@@ -241,7 +244,7 @@ def _write(
         sides.append(Side(folder, "val", *rest, state.get("val")))
     bound = np.uint64(int(layout.val_fraction * 2.0**64))
     try:
-        for part, place in documents:
+        for part, position in documents:
             size = part.bytes
             if layout.val_fraction:
                 chosen = keys(part.table["id"]) < bound
@@ -249,7 +252,7 @@ def _write(
                 part = part.take(np.flatnonzero(~chosen)) if chosen.any() else part
             sides[0].add(part)
             if layout.shuffle is None:
-                progress.passed(place, size, {side.name: side.checkpoint for side in sides})
+                progress.passed(position, size, {side.name: side.checkpoint for side in sides})
     finally:
         for side in sides:
             side.close()
@@ -277,16 +280,16 @@ def _shuffled(
     """The documents in the drawn order. They wait on disk, and there they are saved; from there the
     shards are written anew."""
     shuffle = Shuffle(progress.folder / "spill", seed, dtype, masked, progress.state.get("spill"))
-    place = progress.place
+    position = progress.position
     try:
-        for part, place in documents:
+        for part, position in documents:
             shuffle.add(part)
-            progress.passed(place, part.bytes, {"spill": shuffle.checkpoint})
-        progress.passed(place, 0, {"spill": shuffle.checkpoint}, last=True)
+            progress.passed(position, part.bytes, {"spill": shuffle.checkpoint})
+        progress.passed(position, 0, {"spill": shuffle.checkpoint}, last=True)
     finally:
         shuffle.close()
     for part in shuffle.documents():
-        yield part, place
+        yield part, position
 
 
 def _manifests(

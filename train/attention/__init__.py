@@ -1,8 +1,7 @@
 """Attention behind one function, ``attend(q, k, v, mask)``, over several back ends."""
 
-from train.attention.attend import attend, prepare
 from train.attention.backends import BACKENDS, Backend
-from train.attention.choice import check_name
+from train.attention.choice import attend, check_name, prepare
 from train.attention.mask import Alibi, Mask, Relative, positions_of
 
 __all__ = [

@@ -44,19 +44,19 @@ def lengths_of(mask: Mask) -> Lengths | None:
         return None
     if "_lengths" not in mask.__dict__:
         mask.__dict__["_lengths"] = _lengths(documents)
-    found: Lengths | None = mask.__dict__["_lengths"]
-    return found
+    lengths: Lengths | None = mask.__dict__["_lengths"]
+    return lengths
 
 
 def _lengths(documents: Tensor) -> Lengths | None:
     rows, length = documents.shape
-    found = []
+    lengths = []
     for row in documents:
         fresh = (torch.nonzero(row[1:] != row[:-1])[:, 0] + 1).tolist()
         if len(fresh) + 1 != len(torch.unique(row)):
             return None  # an id that comes again is one document to a mask
-        found.append(tuple(b - a for a, b in pairwise([0, *fresh, length])))
-    return tuple(found) if sum(map(len, found)) * SHORTEST <= rows * length else None
+        lengths.append(tuple(b - a for a, b in pairwise([0, *fresh, length])))
+    return tuple(lengths) if sum(map(len, lengths)) * SHORTEST <= rows * length else None
 
 
 def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
@@ -68,7 +68,7 @@ def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
         parts = zip(*(x[None].split(sizes, dim=2) for x in row), strict=True)
         out = [F.scaled_dot_product_attention(a, b, c, is_causal=True) for a, b, c in parts]
         # The kernel's own order in memory, heads inside, which is that of the next product.
-        rows.append(torch.cat([one.transpose(1, 2) for one in out], dim=1))
+        rows.append(torch.cat([piece.transpose(1, 2) for piece in out], dim=1))
     return torch.cat(rows).transpose(1, 2)
 
 

@@ -65,23 +65,23 @@ class Sampler:
         """The rows of one source that stand at these places of its epochs, one after the other."""
         rows = self.rows.sources[source]
         epochs, inside = np.divmod(places, rows.count)
-        found = np.empty(len(places), np.int64)
+        ordered = np.empty(len(places), np.int64)
         for epoch in np.unique(epochs):
-            here = epochs == epoch
+            in_epoch = epochs == epoch
             what = (rows.shards.fingerprint, rows.context, rows.packing)
             key = key_of("order", self.seed, int(epoch), *what)
-            found[here] = permuted(inside[here], rows.count, key)
-        return found
+            ordered[in_epoch] = permuted(inside[in_epoch], rows.count, key)
+        return ordered
 
     def row_numbers(self, step: int) -> list[int]:
         """The rows of step 0, 1, ..., source by source; a batch may reach over the end of an
         epoch."""
         before, after = self.taken(step), self.taken(step + 1)
-        found: list[int] = []
+        numbers: list[int] = []
         for number, (base, skip) in enumerate(zip(self.bases, self.skip, strict=True)):
             places = np.arange(before[number] + skip, after[number] + skip)
-            found += [base + int(row) for row in self.order(self.sources[number], places)]
-        return found
+            numbers += [base + int(row) for row in self.order(self.sources[number], places)]
+        return numbers
 
     def batch(self, step: int) -> Batch:
         return self.rows.batch(self.row_numbers(step))
@@ -89,11 +89,11 @@ class Sampler:
     def documents(self, step: int) -> dict[int, int]:
         """The documents that step trains on, by number, and how many tokens of each; in the
         batch's order."""
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for row in self.row_numbers(step):
             for document, _, taken in self.rows.spans(row):
-                found[document] = found.get(document, 0) + taken
-        return found
+                counts[document] = counts.get(document, 0) + taken
+        return counts
 
     def document_ids(self, step: int) -> list[str]:
         """The ids of the documents that step trains on, each once, in the batch's order."""
@@ -160,20 +160,20 @@ class Feed:
     def _pack(self) -> None:
         """The rows of each stage, those of equal shape once, and their samplers."""
         places: dict[tuple[str, int, str], int] = {}
-        found: list[Rows] = []
+        packed: list[Rows] = []
         for config, sources in zip(self.stages, self.wanted, strict=True):
             for source in sources:
                 key = (source.shards, config.context, config.packing)
                 if key not in places:
-                    places[key] = len(found)
-                    found.append(self._rows(*key))
-        self.rows = Mixture(found)
+                    places[key] = len(packed)
+                    packed.append(self._rows(*key))
+        self.rows = Mixture(packed)
         self.samplers: list[Sampler] = []
-        self.taken = [0] * len(found)
+        self.taken = [0] * len(packed)
         for config, sources in zip(self.stages, self.wanted, strict=True):
             chosen = [places[source.shards, config.context, config.packing] for source in sources]
             shares = shares_of(
-                sources, [found[k] for k in chosen], steps=config.steps, batch=config.rows
+                sources, [packed[k] for k in chosen], steps=config.steps, batch=config.rows
             )
             sampler = Sampler(
                 self.rows,
@@ -212,8 +212,10 @@ class Feed:
         return sum(
             (
                 Fraction(taken, rows.count)
-                for mine, rows, taken in zip(self.paths, self.rows.sources, self.taken, strict=True)
-                if mine == path
+                for source_path, rows, taken in zip(
+                    self.paths, self.rows.sources, self.taken, strict=True
+                )
+                if source_path == path
             ),
             Fraction(0),
         )
@@ -273,18 +275,18 @@ class Feed:
 
     def notices(self) -> list[str]:
         """The summary in lines, to be read before training."""
-        found = self.summary()
-        lines = list(found["notes"])
-        for stage in found["stages"]:
+        figures = self.summary()
+        lines = list(figures["notes"])
+        for stage in figures["stages"]:
             for label, part in stage["sources"].items():
-                where = f"{stage['name']}, {label}" if len(found["stages"]) > 1 else label
+                where = f"{stage['name']}, {label}" if len(figures["stages"]) > 1 else label
                 lines.append(
                     f"{where}: {part['packing']}, {part['documents']:,} documents, "
                     f"{part['tokens']:,} tokens in {part['rows']:,} rows of {stage['context']}; "
                     f"{100 * part['used']:.1f} % used, {part['padded']:,} padded, "
                     f"{part['split']:,} documents split, {part['cropped']} tokens cropped"
                 )
-        for label, source in found["sources"].items():
+        for label, source in figures["sources"].items():
             again = source["repeated_tokens"]
             lines.append(
                 f"{label}: {source['epochs']:.2f} epochs of {source['unique_tokens']:,} tokens"
@@ -295,11 +297,11 @@ class Feed:
 
 def _sources(shards: Path | None, stage: TrainConfig) -> tuple[Source, ...]:
     """What a stage trains on: its sources, or the run's; raises where nothing says it."""
-    found = stage.sources or ((Source(shards=str(shards)),) if shards is not None else ())
-    if not found:
+    wanted = stage.sources or ((Source(shards=str(shards)),) if shards is not None else ())
+    if not wanted:
         raise TrainError("give a folder of shards, or sources", exit_code=2)
-    paths = [source.shards for source in found]
+    paths = [source.shards for source in wanted]
     for path in paths:
         if paths.count(path) > 1:
             raise TrainError(f"source {path} is given twice: add up its amounts", exit_code=2)
-    return found
+    return wanted

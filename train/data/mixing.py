@@ -31,8 +31,8 @@ def counts(shares: Sequence[int], rows: int) -> list[int]:
     if len(shares) == 1:
         return [rows]
     middle = len(shares) // 2
-    left, total = sum(shares[:middle]), sum(shares)
-    due = (2 * rows * left + total) // (2 * total) if total else 0
+    before, total = sum(shares[:middle]), sum(shares)
+    due = (2 * rows * before + total) // (2 * total) if total else 0
     return counts(shares[:middle], due) + counts(shares[middle:], rows - due)
 
 
@@ -107,13 +107,13 @@ class Mixture:
         self, documents: list[int], ask: Callable[[Shards, list[int]], list[str]]
     ) -> list[str]:
         """Of each document what its shards say; they are asked once."""
-        found: dict[int, str] = {}
+        answers: dict[int, str] = {}
         for source in self.sources:
             first, last = source.first, source.first + source.shards.documents
-            mine = [d for d in documents if first <= d < last and d not in found]
-            said = ask(source.shards, [document - first for document in mine])
-            found |= dict(zip(mine, said, strict=True))
-        return [found[document] for document in documents]
+            own = [d for d in documents if first <= d < last and d not in answers]
+            values = ask(source.shards, [document - first for document in own])
+            answers |= dict(zip(own, values, strict=True))
+        return [answers[document] for document in documents]
 
     def batch(self, rows: list[int]) -> Batch:
         """As ``Rows.batch``."""

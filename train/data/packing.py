@@ -130,8 +130,8 @@ class BestFit:
         spans = []
         for place in self.items[start : int(self.row_ends[packed])]:
             length = int(self.length[place])
-            left = length % self.context
-            spans.append((int(place), length - left, left))
+            remainder = length % self.context
+            spans.append((int(place), length - remainder, remainder))
         return spans
 
     def split(self) -> int:

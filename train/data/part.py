@@ -87,11 +87,11 @@ def scan(tokens: npt.NDArray[Any], foreign: Foreign, name: str) -> tuple[Ints, I
     if foreign.end_of_text is None:
         note = f"{name}: no index, so it is one document; give end_of_text to find its documents"
         return np.zeros(min(total, 1), np.int64), np.full(min(total, 1), total, np.int64), note
-    found = [
+    parts = [
         np.flatnonzero(tokens[first : first + _SCAN] == foreign.end_of_text) + first + 1
         for first in range(0, total, _SCAN)
     ]
-    ends = np.concatenate([np.zeros(0, np.int64), *found])
+    ends = np.concatenate([np.zeros(0, np.int64), *parts])
     if total and (not len(ends) or ends[-1] != total):
         ends = np.append(ends, total)
     note = f"{name}: no index, documents end at token {foreign.end_of_text}"

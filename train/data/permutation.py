@@ -35,12 +35,12 @@ def permuted(places: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray
     half = max(2, ((count - 1).bit_length() + 1) // 2)
     mask, bits = np.uint64((1 << half) - 1), np.uint64(half)
     keys = scatter(np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(key))
-    found = places.astype(np.uint64)
-    outside = np.ones(len(found), dtype=bool)
+    positions = places.astype(np.uint64)
+    outside = np.ones(len(positions), dtype=bool)
     while outside.any():
-        left, right = found[outside] >> bits, found[outside] & mask
+        high, right = positions[outside] >> bits, positions[outside] & mask
         for turn in keys:
-            left, right = right, left ^ (scatter(right + turn) & mask)
-        found[outside] = left << bits | right
-        outside = found >= count
-    return found.astype(np.int64)
+            high, right = right, high ^ (scatter(right + turn) & mask)
+        positions[outside] = high << bits | right
+        outside = positions >= count
+    return positions.astype(np.int64)

@@ -28,12 +28,12 @@ class Ahead(Generic[Data]):
     def __call__(self, step: int) -> Data:
         early, self._early = self._early, None
         if early is not None and early[0] == step:
-            found = early[1].result()
+            value = early[1].result()
         else:
-            found = self._make(step)
+            value = self._make(step)
         if step + 1 < self._last:
             self._early = (step + 1, self._pool.submit(self._make, step + 1))
-        return found
+        return value
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)

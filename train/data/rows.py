@@ -146,13 +146,13 @@ class Rows:
                 part = self.shards.document(document)[first : first + taken]
                 if int(part.min()) < 0 or int(part.max()) >= self.shards.vocab_size:
                     raise self._outside(document)
-                here = slice(filled, filled + taken)
-                targets[line, here] = part
+                target = slice(filled, filled + taken)
+                targets[line, target] = part
                 inputs[line, filled] = self._before(place, first)
                 inputs[line, filled + 1 : filled + taken] = part[:-1]
-                documents[line, here] = self.first + document
+                documents[line, target] = self.first + document
                 if self.masked:
-                    skipped[here] = ~self.shards.counted(document)[first : first + taken]
+                    skipped[target] = ~self.shards.counted(document)[first : first + taken]
                 filled += taken
             targets[line, skipped] = IGNORED
         return Batch(

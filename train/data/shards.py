@@ -93,7 +93,7 @@ class Shards:
         wanted = np.asarray(indices, dtype=np.int64)
         shard = self.shard[wanted]
         first = np.searchsorted(self.shard, np.arange(len(self.parts)))
-        found = [""] * len(indices)
+        texts = [""] * len(indices)
         for number in np.unique(shard):
             part = self.parts[number]
             places = np.flatnonzero(shard == number)
@@ -105,8 +105,8 @@ class Shards:
             else:
                 values = [f"{part.name}:{row}" if name == "id" else "" for row in rows]
             for place, value in zip(places, values, strict=True):
-                found[place] = "" if value is None else str(value)
-        return found
+                texts[place] = "" if value is None else str(value)
+        return texts
 
 
 def read_column(table: Path, name: str) -> pa.ChunkedArray:
@@ -198,11 +198,11 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         if verify and sha256(folder / name) != digest:
             raise TrainError(f"{folder / name}: not what the manifest says; encode again")
     masked = "loss_mask" in manifest
-    found = own.files(set(files))
+    listed = own.files(set(files))
     if form in ("nanogpt", "olmo"):
-        found = nanogpt.files(set(files)) if form == "nanogpt" else olmo.files(set(files))
+        listed = nanogpt.files(set(files)) if form == "nanogpt" else olmo.files(set(files))
     parts = []
-    for name in found:
+    for name in listed:
         table = _table(folder, name)
         for needed in [table, *_beside(folder / name, form, masked)]:
             if needed.name not in files:
@@ -232,10 +232,10 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
 
 def _beside(path: Path, form: str, masked: bool) -> list[Path]:
     """The files that go with one of tokens."""
-    found = [path.with_suffix(".idx")] if form in ("llmcurate", "megatron") else []
+    paths = [path.with_suffix(".idx")] if form in ("llmcurate", "megatron") else []
     if masked:
-        found.append(path.with_name(path.name.replace("tokens-", "loss-")).with_suffix(".mask"))
-    return found
+        paths.append(path.with_name(path.name.replace("tokens-", "loss-")).with_suffix(".mask"))
+    return paths
 
 
 def _table(folder: Path, name: str) -> Path:
@@ -263,33 +263,33 @@ def _described(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table:
     return replace(part, bytes=size, table=table)
 
 
-def _without_manifest(folder: Path, names: set[str], foreign: Foreign, given: Path) -> Shards:
+def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Path) -> Shards:
     beside = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
-    single = given.is_file()
-    form, found = "nanogpt", []
+    single = named.is_file()
+    form, paths = "nanogpt", []
     # Of one file, what lies beside it decides what it is.
     for layout, files in _FOREIGN.items():
-        if found := [name for name in files(folder, beside) if name in names]:
+        if paths := [name for name in files(folder, beside) if name in names]:
             form = layout
             break
-    if not found and single and nanogpt.is_val(given.name):
-        found = [given.name]  # named itself, so it is meant
+    if not paths and single and nanogpt.is_val(named.name):
+        paths = [named.name]  # named itself, so it is meant
     # An index of ours beside it: an encoding that was not finished, whose bounds must not be lost.
-    unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in found)
-    if not found or unfinished:
+    unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in paths)
+    if not paths or unfinished:
         raise TrainError(
-            f"{given}: no manifest.json, so no finished token shards, and no files of another "
+            f"{named}: no manifest.json, so no finished token shards, and no files of another "
             "layout (.bin, .npy, .ds); encode them first",
             exit_code=2,
         )
-    foreign, special, tokenizer = _known(foreign, given)
-    parts = [_read(form, folder / name, foreign) for name in found]
+    foreign, special, tokenizer = _known(foreign, named)
+    parts = [_read(form, folder / name, foreign) for name in paths]
     notes = []
-    left_out = sorted(name for name in names - set(found) if form == "nanogpt" and ".bin" in name)
+    left_out = sorted(name for name in names - set(paths) if form == "nanogpt" and ".bin" in name)
     if left_out:
         notes.append(f"{', '.join(left_out)}: not trained on")
     digest = hashlib.sha256()
-    for name in found:
+    for name in paths:
         _sample(folder / name, digest)
     ends = f"{form} {foreign.vocab_size} {foreign.end_of_text} {foreign.dtype}"
     digest.update(ends.encode())
@@ -297,7 +297,7 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, given: Pa
         digest.update(part.start.tobytes() + part.length.tobytes())
     assert foreign.vocab_size is not None
     return _joined(
-        given,
+        named,
         parts,
         form=form,
         vocab_size=foreign.vocab_size,
@@ -309,7 +309,7 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, given: Pa
     )
 
 
-def _known(foreign: Foreign, given: Path) -> tuple[Foreign, dict[str, int], Path | None]:
+def _known(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], Path | None]:
     """Vocabulary, end of text and special ids, from what is given or from the tokenizer."""
     special: dict[str, int] = {}
     path = None
@@ -331,7 +331,7 @@ def _known(foreign: Foreign, given: Path) -> tuple[Foreign, dict[str, int], Path
         )
     if foreign.vocab_size is None:
         raise TrainError(
-            f"{given}: nothing here says how large the vocabulary is; give vocab_size and "
+            f"{named}: nothing here says how large the vocabulary is; give vocab_size and "
             "end_of_text, or tokenizer (a tokenizer.json)",
             exit_code=2,
         )
@@ -352,7 +352,7 @@ def _joined(
     *,
     tokenizer: Path | None,
     notes: list[str] | None = None,
-    **known: Any,
+    **facts: Any,
 ) -> Shards:
     """The parts as one run of documents."""
 
@@ -377,7 +377,7 @@ def _joined(
         tokenizer_sha256=None if tokenizer is None else sha256(tokenizer),
         parts=tuple(parts),
         notes=(*(notes or ()), *(note for part in parts for note in part.notes)),
-        **known,
+        **facts,
     )
 
 

@@ -141,10 +141,10 @@ def generate(
     """The continuation of ``prompt`` (without it), as text: ``complete`` for one prompt."""
     model, tokenizer = load(model_dir)
     sampling = Sampling(temperature=temperature, top_k=top_k)
-    found = complete(
+    completions = complete(
         model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed
     )
-    return found[0].text
+    return completions[0].text
 
 
 def continue_text(
@@ -159,10 +159,10 @@ def continue_text(
 ) -> str:
     """``generate`` for a model and a tokenizer in memory."""
     sampling = Sampling(temperature=temperature, top_k=top_k)
-    found = complete(
+    completions = complete(
         model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed
     )
-    return found[0].text
+    return completions[0].text
 
 
 def complete(
@@ -188,23 +188,23 @@ def complete(
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
     start = [] if end is None else [end]
-    ids = [start + tokenizer.encode(one, add_special_tokens=False).ids for one in prompts]
+    ids = [start + tokenizer.encode(words, add_special_tokens=False).ids for words in prompts]
     if not all(ids):
         raise TrainError("this tokenizer has no end-of-text token: give a prompt", exit_code=2)
-    found: list[Completion] = []
+    completions: list[Completion] = []
     for first in range(0, len(ids), batch):
         part = ids[first : first + batch]
         chooser = Chooser(sampling, seed, list(range(first, first + len(part))))
         for produced, ended in _continue(Texts(model, part), chooser, max_tokens, end):
-            found.append(
+            completions.append(
                 Completion(
-                    prompt=prompts[len(found)],
+                    prompt=prompts[len(completions)],
                     text=tokenizer.decode(produced),
                     tokens=len(produced),
                     stopped="end" if ended else "length",
                 )
             )
-    return found
+    return completions
 
 
 def _continue(
@@ -219,13 +219,13 @@ def _continue(
         texts.append(tokens)
         if all(ended):
             break
-    found = []
+    continued = []
     for text, length, done in zip(texts.known, lengths, ended, strict=True):
         produced = text[length:]
-        found.append(
+        continued.append(
             (produced[: produced.index(end)] if done and end is not None else produced, done)
         )
-    return found
+    return continued
 
 
 def continue_ids(

@@ -90,7 +90,7 @@ class Chooser:
 
     def __init__(self, sampling: Sampling, seed: int, numbers: list[int]) -> None:
         self.sampling = sampling
-        self._draws = [torch.Generator().manual_seed(_stream(seed, one)) for one in numbers]
+        self._draws = [torch.Generator().manual_seed(_stream(seed, number)) for number in numbers]
 
     def choose(self, logits: Tensor, seen: list[list[int]]) -> list[int]:
         """A token for each row of ``logits`` [rows, vocab], whose texts so far are ``seen``."""

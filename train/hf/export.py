@@ -132,15 +132,15 @@ def _write_weights(
         with safe_open(source, framework="pt") as weights:
             for name, part in zip(names, files, strict=True):
                 tensors = {}
-                for one in part:
-                    ours = [weights.get_tensor(own) for own in one.ours]
-                    tensors[one.theirs] = one.layout.pack(ours).to(dtype).contiguous().clone()
-                    place[one.theirs] = name
+                for weight in part:
+                    ours = [weights.get_tensor(own) for own in weight.ours]
+                    tensors[weight.theirs] = weight.layout.pack(ours).to(dtype).contiguous().clone()
+                    place[weight.theirs] = name
                 save_file(tensors, folder / name, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
         raise TrainError(f"{source}: cannot be read ({error})") from error
     if len(files) > 1:
-        total = sum(_bytes(one, dtype.itemsize) for part in files for one in part)
+        total = sum(_bytes(weight, dtype.itemsize) for part in files for weight in part)
         index = {"metadata": {"total_size": total}, "weight_map": place}
         (folder / "model.safetensors.index.json").write_bytes(encode_json(index))
         names.append("model.safetensors.index.json")
@@ -152,11 +152,11 @@ def _check(source: Path, config: ModelConfig) -> None:
     try:
         with safe_open(source, framework="pt") as weights:
             names = weights.offset_keys()
-            found = {one: tuple(weights.get_slice(one).get_shape()) for one in names}
+            shapes = {name: tuple(weights.get_slice(name).get_shape()) for name in names}
     except (OSError, SafetensorError) as error:
         raise TrainError(f"{source}: cannot be read ({error})") from error
-    total = sum(torch.Size(shape).numel() for shape in found.values())
-    if total != parameters(config) or found != our_shapes(config):
+    total = sum(torch.Size(shape).numel() for shape in shapes.values())
+    if total != parameters(config) or shapes != our_shapes(config):
         raise TrainError(f"{source}: the weights do not fit config.json; delete the folder")
 
 
@@ -164,12 +164,12 @@ def _shards(weights: Iterator[Weight], width: int, limit: int) -> Iterator[list[
     """In turn as many as fit in ``limit`` bytes, one at least."""
     part: list[Weight] = []
     held = 0
-    for one in weights:
-        size = _bytes(one, width)
+    for weight in weights:
+        size = _bytes(weight, width)
         if part and held + size > limit:
             yield part
             part, held = [], 0
-        part.append(one)
+        part.append(weight)
         held += size
     yield part
 

@@ -37,5 +37,5 @@ def _shown(config: ModelConfig, family: Family, name: str) -> str:
     """``setting value (theirs ...)``, the value in the user's own numbers where it has one."""
     value: Any = to_dict(config).get(name)
     value = traits(config)[name] if value is None or isinstance(value, dict) else value
-    wanted = " or ".join(str(one) for one in family.allows.get(name, ()))
+    wanted = " or ".join(str(choice) for choice in family.allows.get(name, ()))
     return f"{name} {value} (there: {wanted})"

@@ -95,7 +95,7 @@ class Family:
     def weights(self, config: ModelConfig) -> Iterator[Weight]:
         """Every tensor of theirs, in their order."""
         shapes = our_shapes(config)
-        left = set(shapes)
+        remaining = set(shapes)
         for part in self.parts:
             layout = part.layout(config)
             for layer in range(config.layers) if "{}" in part.theirs else (0,):
@@ -103,7 +103,7 @@ class Family:
                     ours = tuple(name.format(layer) + end for name in part.ours)
                     if ours[0] not in shapes:
                         continue
-                    left.difference_update(ours)
+                    remaining.difference_update(ours)
                     empty = [torch.empty(shapes[name], device="meta") for name in ours]
                     yield Weight(
                         theirs=part.theirs.format(layer) + end,
@@ -111,14 +111,14 @@ class Family:
                         layout=layout,
                         shape=tuple(layout.pack(empty).shape),
                     )
-        if left:
-            raise ValueError(f"{self.name} has no place for {sorted(left)}")
+        if remaining:
+            raise ValueError(f"{self.name} has no place for {sorted(remaining)}")
 
 
 def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The shape of each weight of ours, by name; allocates nothing."""
     with torch.device("meta"):
-        return {name: tuple(one.shape) for name, one in Decoder(config).state_dict().items()}
+        return {name: tuple(tensor.shape) for name, tensor in Decoder(config).state_dict().items()}
 
 
 def traits(config: ModelConfig) -> dict[str, Any]:

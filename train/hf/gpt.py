@@ -50,12 +50,12 @@ def _read_gpt2(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("scale_attn_weights", True, True)
     settings.expect("scale_attn_by_inverse_layer_idx", False, False)
     settings.expect("add_cross_attention", False, False)
-    found = _heads(settings, "n_embd", "n_head", "n_layer")
+    heads = _heads(settings, "n_embd", "n_head", "n_layer")
     _no_context(settings, "n_positions", context)
-    return found | {
+    return heads | {
         "bias": "all",
         "mlp": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
-        "mlp_hidden": settings.whole("n_inner", 4 * found["hidden"]),
+        "mlp_hidden": settings.whole("n_inner", 4 * heads["hidden"]),
         "norm_eps": settings.number("layer_norm_epsilon", 1e-5),
         "position": "learned",
         "context": settings.whole("n_positions", 1024),
@@ -109,16 +109,16 @@ def _write_gptj(config: ModelConfig) -> dict[str, Any]:
 
 
 def _read_gptj(settings: Settings, context: int | None) -> dict[str, Any]:
-    found = _heads(settings, "n_embd", "n_head", "n_layer")
+    heads = _heads(settings, "n_embd", "n_head", "n_layer")
     rotated = settings.whole("rotary_dim", 64)
-    return found | {
+    return heads | {
         "bias": "mlp",
         "head_bias": True,
         "mlp": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
-        "mlp_hidden": settings.whole("n_inner", 4 * found["hidden"]),
+        "mlp_hidden": settings.whole("n_inner", 4 * heads["hidden"]),
         "norm_eps": settings.number("layer_norm_epsilon", 1e-5),
         "parallel": True,
-        "rope_dim": None if rotated == found["head_dim"] else rotated,
+        "rope_dim": None if rotated == heads["head_dim"] else rotated,
         "context": context or settings.whole("n_positions", 2048),
         "dropout": settings.number("resid_pdrop", 0.0),
         "tied_embeddings": settings.flag("tie_word_embeddings", False),
@@ -193,21 +193,21 @@ def _share(rotated: int, size: int) -> float:
 
 
 def _read_neox(settings: Settings, context: int | None) -> dict[str, Any]:
-    found = _heads(settings, "hidden_size", "num_attention_heads", "num_hidden_layers")
+    heads = _heads(settings, "hidden_size", "num_attention_heads", "num_hidden_layers")
     length = context or settings.whole("max_position_embeddings", 2048)
     new = settings.sub("rope_parameters")
     share = settings.number("rotary_pct", 0.25)
     share = new.number("partial_rotary_factor", share) if new else share
-    rotated = int(found["head_dim"] * share)
+    rotated = int(heads["head_dim"] * share)
     parallel = settings.flag("use_parallel_residual", True)
-    return found | {
+    return heads | {
         "bias": "all" if settings.flag("attention_bias", True) else "mlp",
         "mlp": settings.one_of("hidden_act", ACTIVATIONS, "gelu"),
         "mlp_hidden": settings.whole("intermediate_size"),
         "norm_eps": settings.number("layer_norm_eps", 1e-5),
         "parallel": parallel,
         "parallel_norms": 2 if parallel else 1,
-        "rope_dim": None if rotated == found["head_dim"] else rotated,
+        "rope_dim": None if rotated == heads["head_dim"] else rotated,
         "context": length,
         "dropout": settings.number("hidden_dropout", 0.0),
         "tied_embeddings": settings.flag("tie_word_embeddings", False),
@@ -261,11 +261,11 @@ def _write_bloom(config: ModelConfig) -> dict[str, Any]:
 
 def _read_bloom(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("apply_residual_connection_post_layernorm", False, False)
-    found = _heads(settings, "hidden_size", "n_head", "n_layer")
-    return found | {
+    heads = _heads(settings, "hidden_size", "n_head", "n_layer")
+    return heads | {
         "bias": "all",
         "mlp": "gelu_tanh",
-        "mlp_hidden": 4 * found["hidden"],
+        "mlp_hidden": 4 * heads["hidden"],
         "norm_eps": settings.number("layer_norm_epsilon", 1e-5),
         "embedding_norm": True,
         "position": "alibi",
@@ -330,11 +330,11 @@ def _write_opt(config: ModelConfig) -> dict[str, Any]:
 
 def _read_opt(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("_remove_final_layer_norm", False, False)
-    found = _heads(settings, "hidden_size", "num_attention_heads", "num_hidden_layers")
-    settings.expect("word_embed_proj_dim", found["hidden"], found["hidden"])
+    heads = _heads(settings, "hidden_size", "num_attention_heads", "num_hidden_layers")
+    settings.expect("word_embed_proj_dim", heads["hidden"], heads["hidden"])
     _no_context(settings, "max_position_embeddings", context)
     affine = settings.flag("layer_norm_elementwise_affine", True)
-    return found | {
+    return heads | {
         "norm": "layer" if affine else "layer_plain",
         "norm_place": "pre" if settings.flag("do_layer_norm_before", True) else "post",
         "bias": "all" if settings.flag("enable_bias", True) else "none",

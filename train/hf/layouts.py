@@ -53,12 +53,12 @@ def by_head(config: ModelConfig) -> Layout:
     """GPT-NeoX and BLOOM: the rows of head 0's query, key and value, then those of head 1, ..."""
 
     def pack(ours: Sequence[Tensor]) -> Tensor:
-        heads = [one.unflatten(0, (config.heads, config.head_dim)) for one in ours]
+        heads = [tensor.unflatten(0, (config.heads, config.head_dim)) for tensor in ours]
         return torch.stack(heads, dim=1).flatten(0, 2)
 
     def unpack(theirs: Tensor) -> Sequence[Tensor]:
         heads = theirs.unflatten(0, (config.heads, 3, config.head_dim))
-        return [heads[:, one].flatten(0, 1) for one in range(3)]
+        return [heads[:, index].flatten(0, 1) for index in range(3)]
 
     return Layout(pack=pack, unpack=unpack)
 

@@ -97,8 +97,8 @@ def _read_llama(settings: Settings, context: int | None) -> dict[str, Any]:
 def _write_windows(config: ModelConfig) -> dict[str, Any]:
     """Qwen's and Ministral's kinds of layers."""
     windows = [config.window_of(layer) for layer in range(config.layers)]
-    kinds = ["full_attention" if one is None else "sliding_attention" for one in windows]
-    on = any(one is not None for one in windows)
+    kinds = ["full_attention" if size is None else "sliding_attention" for size in windows]
+    on = any(size is not None for size in windows)
     return {
         "use_sliding_window": on,
         "sliding_window": config.window if on else None,
@@ -135,10 +135,10 @@ def _read_qwen(bias: str, qk_norm: bool) -> Callable[[Settings, int | None], dic
         values = _read(32_768)(settings, context)
         used = settings.flag("use_sliding_window", False)
         first = settings.whole("max_window_layers", 28)
-        found = _read_windows(settings, values["layers"], on=used, first=first)
+        windows = _read_windows(settings, values["layers"], on=used, first=first)
         if not used:  # the length of the window is then not read
-            found = {"window": None}
-        return values | found | {"bias": bias, "qk_norm": qk_norm}
+            windows = {"window": None}
+        return values | windows | {"bias": bias, "qk_norm": qk_norm}
 
     return read
 

@@ -121,9 +121,9 @@ def look(folder: Path, *, context: int | None = None) -> Source:
     settings = family.settings(values, str(path))
     if values.get("quantization_config"):
         raise settings.refusal("quantization_config", "set", "give the weights unquantised")
-    found = family.read(settings, context) | {"vocab": settings.whole("vocab_size")}
+    fields = family.read(settings, context) | {"vocab": settings.whole("vocab_size")}
     try:
-        config = ModelConfig(**found)
+        config = ModelConfig(**fields)
     except TrainError as error:
         raise TrainError(f"{path}: {error}", exit_code=2) from error
     tensors = _headers(folder)
@@ -148,14 +148,14 @@ def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
         places = read_json(index).get("weight_map")
         if not isinstance(places, dict) or not places:
             raise TrainError(f"{index}: no weight_map", exit_code=2)
-        names = sorted({str(one) for one in places.values()})
+        names = sorted({str(place) for place in places.values()})
     else:
         raise TrainError(
             f"{folder}: no model.safetensors; pickled weights are not read, save them with "
             "safe_serialization=True",
             exit_code=2,
         )
-    found: dict[str, tuple[Path, str, tuple[int, ...]]] = {}
+    headers: dict[str, tuple[Path, str, tuple[int, ...]]] = {}
     for name in names:
         path = folder / name
         if not _FILE.fullmatch(name) or not path.is_file():
@@ -164,10 +164,10 @@ def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
             with safe_open(path, framework="pt") as file:
                 for tensor in file.offset_keys():
                     part = file.get_slice(tensor)
-                    found[tensor] = path, part.get_dtype(), tuple(part.get_shape())
+                    headers[tensor] = path, part.get_dtype(), tuple(part.get_shape())
         except (OSError, SafetensorError) as error:
             raise TrainError(f"{path}: cannot be read ({error})", exit_code=2) from error
-    return found
+    return headers
 
 
 def _match(
@@ -177,15 +177,18 @@ def _match(
     tensors: Mapping[str, tuple[Path, str, tuple[int, ...]]],
 ) -> dict[str, tuple[Path, str]]:
     """Where each tensor of the family is; every one must be there, and nothing besides."""
-    left = {name: place for name, place in tensors.items() if not _TABLES.search(name)}
+    unmatched = {name: place for name, place in tensors.items() if not _TABLES.search(name)}
     files: dict[str, tuple[Path, str]] = {}
     missing: list[str] = []
     for weight in family.weights(config):
-        name = next((one for one in _spellings(weight.theirs, family) if one in left), None)
+        name = next(
+            (spelling for spelling in _spellings(weight.theirs, family) if spelling in unmatched),
+            None,
+        )
         if name is None:
             missing.append(weight.theirs)
             continue
-        path, dtype, shape = left.pop(name)
+        path, dtype, shape = unmatched.pop(name)
         if shape != weight.shape or dtype not in _FLOATS:
             raise TrainError(
                 f"{path}: {name} is {dtype} {list(shape)}, config.json says {list(weight.shape)} "
@@ -197,12 +200,12 @@ def _match(
         raise TrainError(f"{folder}: {_few(missing)} missing in the weights", exit_code=2)
     if config.tied_embeddings:
         for head in _spellings("lm_head.weight", family):
-            if head in left:
-                _same(left.pop(head)[0], head, files[f"{family.parts[0].theirs}.weight"])
-    if left:
+            if head in unmatched:
+                _same(unmatched.pop(head)[0], head, files[f"{family.parts[0].theirs}.weight"])
+    if unmatched:
         raise TrainError(
-            f"{folder}: the weights hold {_few(sorted(left))}, which {family.name} as config.json "
-            "describes it has not",
+            f"{folder}: the weights hold {_few(sorted(unmatched))}, which {family.name} as"
+            " config.json describes it has not",
             exit_code=2,
         )
     return files
@@ -219,8 +222,8 @@ def _spellings(name: str, family: Family) -> Iterator[str]:
 
 
 def _same(path: Path, head: str, embedding: tuple[Path, str]) -> None:
-    with safe_open(path, framework="pt") as one, safe_open(embedding[0], framework="pt") as other:
-        if not torch.equal(one.get_tensor(head), other.get_tensor(embedding[1])):
+    with safe_open(path, framework="pt") as first, safe_open(embedding[0], framework="pt") as other:
+        if not torch.equal(first.get_tensor(head), other.get_tensor(embedding[1])):
             raise TrainError(
                 f"{path}: {head} differs from the embedding that config.json ties it to",
                 exit_code=2,

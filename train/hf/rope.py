@@ -63,27 +63,29 @@ def read(settings: Settings, context: int, *, theta: str = "rope_theta") -> dict
         original = values.whole("original_max_position_embeddings", beside)
         if original < 1:
             raise values.refusal("original_max_position_embeddings", original, "give 1 or more")
-    found: dict[str, Any] = {"kind": kind, "original_context": original}
+    scaling: dict[str, Any] = {"kind": kind, "original_context": original}
     if kind != "longrope":
-        found["factor"] = values.number("factor")
+        scaling["factor"] = values.number("factor")
     if kind == "llama3":
-        found["low"] = values.number("low_freq_factor")
-        found["high"] = values.number("high_freq_factor")
+        scaling["low"] = values.number("low_freq_factor")
+        scaling["high"] = values.number("high_freq_factor")
     if kind == "yarn":
-        found["beta_fast"] = values.number("beta_fast", 32.0)
-        found["beta_slow"] = values.number("beta_slow", 1.0)
-        _check_yarn(values, found["factor"])
+        scaling["beta_fast"] = values.number("beta_fast", 32.0)
+        scaling["beta_slow"] = values.number("beta_slow", 1.0)
+        _check_yarn(values, scaling["factor"])
     if kind == "longrope":
-        found |= _read_longrope(values, context, original)
-    return {"rope_theta": base, "rope_scaling": RopeScaling(**found)}
+        scaling |= _read_longrope(values, context, original)
+    return {"rope_theta": base, "rope_scaling": RopeScaling(**scaling)}
 
 
 def _check_yarn(values: Settings, factor: float) -> None:
     values.expect("truncate", True, True)
     usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
-    given = values.number("attention_factor", usual)
-    if not math.isclose(given, usual, rel_tol=1e-6):
-        raise values.refusal("attention_factor", given, f"ours is 0.1 ln(factor) + 1 = {usual:.6g}")
+    stated = values.number("attention_factor", usual)
+    if not math.isclose(stated, usual, rel_tol=1e-6):
+        raise values.refusal(
+            "attention_factor", stated, f"ours is 0.1 ln(factor) + 1 = {usual:.6g}"
+        )
     mscale, all_dim = values.number("mscale", 0.0), values.number("mscale_all_dim", 0.0)
     if mscale and all_dim:
         raise values.refusal("mscale", mscale, "ours follows from the factor alone")
@@ -99,9 +101,9 @@ def _read_longrope(values: Settings, context: int, original: int) -> Mapping[str
         )
     stretch = max(1.0, context / original)
     usual = math.sqrt(1 + math.log(stretch) / math.log(original)) if original > 1 else 1.0
-    given = values.number("attention_factor", usual)
-    if not math.isclose(given, usual, rel_tol=1e-6):
+    factor = values.number("attention_factor", usual)
+    if not math.isclose(factor, usual, rel_tol=1e-6):
         raise values.refusal(
-            "attention_factor", given, f"ours follows from the context: {usual:.6g}"
+            "attention_factor", factor, f"ours follows from the context: {usual:.6g}"
         )
     return {"short": short, "long": long}

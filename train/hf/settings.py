@@ -41,9 +41,9 @@ class Settings:
 
     def numbers(self, name: str) -> tuple[float, ...]:
         value = self._get(name, _REQUIRED)
-        if not isinstance(value, list) or not all(_is_number(one) and one > 0 for one in value):
+        if not isinstance(value, list) or not all(_is_number(item) and item > 0 for item in value):
             raise self.refusal(name, value, "expected a list of numbers over 0")
-        return tuple(float(one) for one in value)
+        return tuple(float(item) for item in value)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self._get(name, default)
@@ -60,7 +60,7 @@ class Settings:
     def words(self, name: str) -> list[str] | None:
         value = self._get(name, None)
         if value is not None and not (
-            isinstance(value, list) and all(isinstance(one, str) for one in value)
+            isinstance(value, list) and all(isinstance(item, str) for item in value)
         ):
             raise self.refusal(name, value, "expected a list of words")
         return value

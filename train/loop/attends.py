@@ -22,14 +22,14 @@ def attends(model: ModelConfig, train: TrainConfig, device: torch.device) -> lis
     shape = (1, model.heads, 2, model.head_dim)
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
     windows = [model.window_of(layer) for layer in range(model.layers)]
-    found = []
+    rows = []
     for window in dict.fromkeys(windows):
         mask = _mask(model, train, window)
         row = resolve(train.attention, like, mask)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
             why += f"; triton does not do {_not_for_triton(like, mask)}"
-        found.append(
+        rows.append(
             {
                 "layers": windows.count(window),
                 "mask": sorted(mask.features),
@@ -39,7 +39,7 @@ def attends(model: ModelConfig, train: TrainConfig, device: torch.device) -> lis
                 "why": why,
             }
         )
-    return found
+    return rows
 
 
 def _not_for_triton(like: Any, mask: Mask) -> str:
@@ -67,11 +67,11 @@ def _mask(model: ModelConfig, train: TrainConfig, window: int | None) -> Mask:
     )
 
 
-def said(found: list[dict[str, Any]]) -> str:
+def said(rows: list[dict[str, Any]]) -> str:
     """In one line."""
     parts = [
-        f"{one['backend']} in {one['layers']} layers ({', '.join(one['mask'])}; "
-        f"{one['dtype']} on {one['device']}): {one['why']}"
-        for one in found
+        f"{row['backend']} in {row['layers']} layers ({', '.join(row['mask'])}; "
+        f"{row['dtype']} on {row['device']}): {row['why']}"
+        for row in rows
     ]
     return "attention: " + "; ".join(parts)

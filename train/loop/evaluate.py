@@ -51,13 +51,13 @@ def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.
 
     Documents longer than what is left are passed over, so a small budget leans to short ones.
     """
-    taken, left = [], budget
+    taken, remaining = [], budget
     for place in np.argsort(scatter(held_out.astype(np.uint64)), kind="stable"):
         length = int(shards.length[held_out[place]])
-        if length <= left:
+        if length <= remaining:
             taken.append(int(place))
-            left -= length
-        if not left:
+            remaining -= length
+        if not remaining:
             break
     return held_out[sorted(taken) or [int(np.argmin(shards.length[held_out]))]]
 
@@ -73,8 +73,8 @@ class Scored:
         self.documents = np.concatenate([part.first + part.documents for part in parts])
         self.length = np.concatenate([part.length for part in parts])
         sizes = [None if p.shards.bytes is None else p.shards.bytes[p.documents] for p in parts]
-        known = [size for size in sizes if size is not None]
-        self.bytes = np.concatenate(known) if len(known) == len(sizes) else None
+        known_sizes = [size for size in sizes if size is not None]
+        self.bytes = np.concatenate(known_sizes) if len(known_sizes) == len(sizes) else None
         names: list[str] = []
         for part, label in zip(parts, labels, strict=True):
             sources = part.shards.sources([int(document) for document in part.documents])
@@ -159,8 +159,8 @@ def evaluate(
             losses = token_losses(model, batch, device)
         counted = batch.targets.flatten().numpy() != IGNORED
         groups = scored.group_of(batch.documents.flatten().numpy()[counted])
-        found = losses.double().cpu().numpy()[counted]
-        nats += np.bincount(groups, found, minlength=len(nats))
+        values = losses.double().cpu().numpy()[counted]
+        nats += np.bincount(groups, values, minlength=len(nats))
     model.train()
     return scored.score(nats)
 

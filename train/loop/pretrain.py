@@ -32,7 +32,7 @@ from train.measure.accounting import parameters
 from train.measure.which import remember
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.optim.whole import fill, whole
+from train.optim.part import fill, whole
 from train.runs.checkpoint import best, complete, load_plan, load_state, newest, no_link, step_of
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
@@ -87,7 +87,10 @@ def _figures(run: Run, scores: HeldOut, sample: str | None) -> dict[str, Any]:
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
     seconds = sum(line["timing"]["seconds"] for line in lines)
     top = best(complete(run.out / "checkpoints"))
-    read = sum(one["seconds"] * one["tokens_per_second"] for one in (x["timing"] for x in lines))
+    read = sum(
+        figures["seconds"] * figures["tokens_per_second"]
+        for figures in (x["timing"] for x in lines)
+    )
     speed = read / max(seconds, 1e-9)
     timing = {
         "seconds": seconds,
@@ -194,21 +197,21 @@ def _start(plan: Plan, checkpoints: Path) -> Path | None:
     start = newest(checkpoints)
     if start is None:
         return None
-    made = load_plan(start)
-    if differ := plan.differences(made):
+    earlier = load_plan(start)
+    if differ := plan.differences(earlier):
         raise TrainError(
             f"{start} was made under other settings ({'; '.join(differ)}): use those, another "
             "output folder, or no resume",
             exit_code=2,
         )
-    settled = plan.settled(made)
+    settled = plan.settled(earlier)
     if step_of(start) > settled:
         early = [path for path in complete(checkpoints) if step_of(path) <= settled]
         first = f"delete those after {early[-1].name}" if early else "use another output folder"
         raise TrainError(
-            f"{start} was made for {made.train.steps} steps, and from step {int(settled) + 1} the "
-            f"learning rates of schedule {plan.train.schedule} depend on that: use "
-            f"{made.train.steps} steps, or to train {plan.train.steps}, {first}",
+            f"{start} was made for {earlier.train.steps} steps, and from step {int(settled) + 1} "
+            f"the learning rates of schedule {plan.train.schedule} depend on that: use "
+            f"{earlier.train.steps} steps, or to train {plan.train.steps}, {first}",
             exit_code=2,
         )
     return start

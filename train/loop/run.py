@@ -220,9 +220,9 @@ class Run:
 
     def near(self, step: int) -> int:
         """Spikes in the window that ends with this step, those gone back behind included."""
-        before = [one["step"] - 1 for one in self.passed.spikes]
+        before = [spike["step"] - 1 for spike in self.passed.spikes]
         first = step - self.plan.train.spike_window
-        return len({one for one in (*before, *self.guard.spikes) if first < one <= step})
+        return len({spike for spike in (*before, *self.guard.spikes) if first < spike <= step})
 
     def bear(self, step: int, reason: str, near: int) -> None:
         """Raise where so many spikes are no accidents."""
@@ -237,14 +237,14 @@ class Run:
     def evaluate(self) -> HeldOut:
         settings = self.plan.train
         with self.average.swapped() if self.average is not None else nullcontext():
-            found = evaluate(
+            scores = evaluate(
                 self.model,
                 self.scored,
                 batch_rows=settings.rows,
                 autocast=autocast(self.ranks.device, settings.precision),
             )
             settle(self.model)
-        return found
+        return scores
 
     def save(self, step: int) -> None:
         scores = dataclasses.asdict(self.scores) if self.scores is not None else None

@@ -40,13 +40,13 @@ class Guard:
 
     def reason(self, step: int, loss: float, norm: float) -> str | None:
         """Why this step is a spike, or None; called once a step."""
-        found = self._rule(loss, norm)
-        if found is None:
+        broken = self._rule(loss, norm)
+        if broken is None:
             self.losses.append(loss)
             return None
         window = self.config.spike_window
         self.spikes = [*(s for s in self.spikes if s > step - window), step]
-        return found
+        return broken
 
     def _rule(self, loss: float, norm: float) -> str | None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -55,7 +55,7 @@ class Guard:
         if not factor or len(self.losses) < window:
             return None
         middle = statistics.median(self.losses)
-        mad = statistics.median(abs(one - middle) for one in self.losses)
+        mad = statistics.median(abs(loss_before - middle) for loss_before in self.losses)
         bound = middle + factor * max(mad, LEAST_MAD)
         if loss <= bound:
             return None
@@ -69,8 +69,8 @@ class Guard:
     def load(self, state: Any) -> None:
         """Take over what ``dump`` gave, as JSON has it; raises ``ValueError``."""
         try:
-            losses = [float(one) for one in state["losses"]]
-            spikes = [int(one) for one in state["spikes"]]
+            losses = [float(value) for value in state["losses"]]
+            spikes = [int(value) for value in state["spikes"]]
         except (TypeError, KeyError) as error:
             raise ValueError("no losses and spikes") from error
         self.losses = deque(losses, maxlen=self.config.spike_window)

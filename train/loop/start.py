@@ -20,9 +20,9 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.presets import PRESETS, preset
 from train.objectives.objectives import objective
+from train.optim.part import fill
 from train.optim.registry import check
 from train.optim.schedules import schedule
-from train.optim.whole import fill
 from train.runs.checkpoint import load_plan, newest, weights_of
 from train.runs.metrics import need_tensorboard
 from train.runs.plan import Plan
@@ -74,14 +74,14 @@ def take_over(start: Start, model: Decoder) -> None:
 
 def _same_ids(own: Path, theirs: Path) -> None:
     """Raise where a token that the model knows is another, or none, to the text's tokenizer."""
-    known = load_tokenizer(own).get_vocab(with_added_tokens=True)
+    own_ids = load_tokenizer(own).get_vocab(with_added_tokens=True)
     used = load_tokenizer(theirs).get_vocab(with_added_tokens=True)
-    for token, number in sorted(known.items(), key=lambda pair: pair[1]):
+    for token, number in sorted(own_ids.items(), key=lambda pair: pair[1]):
         if used.get(token) != number:
-            found = "not in" if token not in used else f"{used[token]} in"
+            difference = "not in" if token not in used else f"{used[token]} in"
             raise TrainError(
-                f"{own}: token {number}, {token!r}, is {found} the tokenizer of the shards: encode "
-                "the text with the model's",
+                f"{own}: token {number}, {token!r}, is {difference} the tokenizer of the shards: "
+                "encode the text with the model's",
                 exit_code=2,
             )
 

@@ -15,8 +15,7 @@ from train.loop.distributed import Ranks, autocast, averaging, parallel
 from train.model.decoder import Decoder
 from train.objectives.losses import Sums
 from train.objectives.objectives import Example, objective
-from train.optim.part import Optimizers
-from train.optim.whole import whole
+from train.optim.part import Optimizers, whole
 from train.runs.metrics import Measured
 
 Allow = Callable[[float, float], bool]
@@ -86,13 +85,13 @@ class Stepper:
             self.objective(_row(batch, row), config.seed, step * self.most_rows + first + row)
             for row in range(len(rows))
         ]
-        prefixes = [one.prefix for one in singles if one.prefix is not None]
-        batches = [one.batch for one in singles]
+        prefixes = [example.prefix for example in singles if example.prefix is not None]
+        batches = [example.batch for example in singles]
         return Example(
             batch=Batch(
-                inputs=torch.cat([one.inputs for one in batches]),
-                targets=torch.cat([one.targets for one in batches]),
-                documents=torch.cat([one.documents for one in batches]),
+                inputs=torch.cat([example.inputs for example in batches]),
+                targets=torch.cat([example.targets for example in batches]),
+                documents=torch.cat([example.documents for example in batches]),
             ),
             prefix=torch.cat(prefixes) if prefixes else None,
         )
@@ -139,9 +138,9 @@ class Stepper:
 
 
 def _row(batch: Batch, row: int) -> Batch:
-    here = slice(row, row + 1)
+    index = slice(row, row + 1)
     return Batch(
-        inputs=batch.inputs[here], targets=batch.targets[here], documents=batch.documents[here]
+        inputs=batch.inputs[index], targets=batch.targets[index], documents=batch.documents[index]
     )
 
 

@@ -47,8 +47,8 @@ def row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
     norm += ", of queries and keys" if config.qk_norm else ""
     decay = {}
     if preset is not None:
-        known = (value for start, value in _DECAYS.items() if preset.startswith(start))
-        decay["weight decay"] = next(known, "not published")
+        decays = (value for start, value in _DECAYS.items() if preset.startswith(start))
+        decay["weight decay"] = next(decays, "not published")
     return {
         "norm": norm,
         "block": "parallel" if config.parallel else "serial",

@@ -53,15 +53,15 @@ GPUS: tuple[Gpu, ...] = (
 def gpu(name: str) -> Gpu | None:
     """The GPU that CUDA, or a user, calls ``name``; None where it is not in the table."""
     plain = name.removeprefix("NVIDIA ").strip()
-    return next((one for one in GPUS if re.fullmatch(one.pattern, plain, re.I)), None) or next(
-        (one for one in GPUS if one.name.lower() == plain.lower()), None
-    )
+    return next(
+        (entry for entry in GPUS if re.fullmatch(entry.pattern, plain, re.I)), None
+    ) or next((entry for entry in GPUS if entry.name.lower() == plain.lower()), None)
 
 
 def peak(name: str) -> float | None:
     """FLOP/s of the GPU that CUDA calls ``name``, or None."""
-    found = gpu(name)
-    return found.flops if found else None
+    entry = gpu(name)
+    return entry.flops if entry else None
 
 
 def peak_of(device: torch.device) -> float | None:
@@ -140,11 +140,11 @@ def _operations(
 
 def find_gpu(name: str) -> Gpu:
     """The GPU of that name; raises ``TrainError`` that lists them."""
-    found = gpu(name)
-    if found is None:
-        known = ", ".join(one.name for one in GPUS)
-        raise TrainError(f"gpu {name!r}: choose one of {known}", exit_code=2)
-    return found
+    entry = gpu(name)
+    if entry is None:
+        names = ", ".join(gpu_entry.name for gpu_entry in GPUS)
+        raise TrainError(f"gpu {name!r}: choose one of {names}", exit_code=2)
+    return entry
 
 
 def describe(
@@ -212,11 +212,11 @@ def _cache(config: ModelConfig, context: int) -> int:
 def _bounds(operations: list[Operation], device: Gpu) -> list[dict[str, Any]]:
     return [
         {
-            "name": one.name,
-            "flops": one.flops,
-            "bytes": one.bytes,
-            "intensity": one.intensity,
-            "bound": "compute" if one.intensity >= device.ridge else "memory",
+            "name": operation.name,
+            "flops": operation.flops,
+            "bytes": operation.bytes,
+            "intensity": operation.intensity,
+            "bound": "compute" if operation.intensity >= device.ridge else "memory",
         }
-        for one in operations
+        for operation in operations
     ]

@@ -23,8 +23,8 @@ def remember(out: Path, feed: Feed) -> None:
     """Write OUT/shards.json."""
     folders = {label: str(Path(path).resolve()) for path, label in feed.labels.items()}
     default = None if feed.default is None else feed.labels[str(feed.default)]
-    found = {"version": 1, "folders": folders, "default": default}
-    write_atomic(out / "shards.json", encode_json(found))
+    folders_of_shards = {"version": 1, "folders": folders, "default": default}
+    write_atomic(out / "shards.json", encode_json(folders_of_shards))
 
 
 def which(out: Path, step: int, shards: Path | None = None) -> dict[str, Any]:
@@ -54,24 +54,24 @@ def which(out: Path, step: int, shards: Path | None = None) -> dict[str, Any]:
         )
     ]
     stage, _ = locate(plan.train, step - 1)
-    found = {
+    answer = {
         "step": step,
         "stage": names(plan.train)[stage],
         "rows": len(feed.row_numbers(step - 1)),
         "tokens": sum(taken.values()),
         "documents": documents,
     }
-    line = next((one for one in read_lines(out / "metrics.jsonl") if one["step"] == step), {})
-    return found | {"skipped": line["skipped"]} if "skipped" in line else found
+    line = next((entry for entry in read_lines(out / "metrics.jsonl") if entry["step"] == step), {})
+    return answer | {"skipped": line["skipped"]} if "skipped" in line else answer
 
 
 def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
     """What the run was fed, from where it lies now."""
     path = out / "shards.json"
     try:
-        found = json.loads(path.read_bytes())
-        folders = {str(label): str(place) for label, place in found["folders"].items()}
-        default = None if found["default"] is None else folders[found["default"]]
+        recorded = json.loads(path.read_bytes())
+        folders = {str(label): str(place) for label, place in recorded["folders"].items()}
+        default = None if recorded["default"] is None else folders[recorded["default"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrainError(f"{path}: cannot be read ({error}); train again") from error
     if shards is not None:
@@ -82,8 +82,10 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
 
     def moved(sources: tuple[Source, ...]) -> tuple[Source, ...]:
         return tuple(
-            dataclasses.replace(one, shards=folders.get(one.label, one.shards), name=one.label)
-            for one in sources
+            dataclasses.replace(
+                source, shards=folders.get(source.label, source.shards), name=source.label
+            )
+            for source in sources
         )
 
     stages = tuple(dataclasses.replace(s, sources=moved(s.sources)) for s in config.stages)

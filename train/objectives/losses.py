@@ -47,14 +47,14 @@ def loss_sums(
     """
     device = features.device.type
     low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
-    wanted = [one is not None and one.requires_grad for one in (features, weight, bias)]
+    wanted = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
     if not torch.is_grad_enabled():
         wanted = [False] * 3
     with torch.autocast(device, enabled=False):
-        found: tuple[Tensor, Tensor, Tensor] = _Sums.apply(
+        sums: tuple[Tensor, Tensor, Tensor] = _Sums.apply(
             features, weight, bias, targets, chunk, z_loss, low, tuple(wanted)
         )
-    return found
+    return sums
 
 
 class _Sums(torch.autograd.Function):
@@ -95,18 +95,18 @@ class _Sums(torch.autograd.Function):
             squares = squares + squared.sum()
             if not any(wanted):
                 continue
-            one = counted.to(exact)[:, None]
+            weight_of_row = counted.to(exact)[:, None]
             if z_loss:
                 shares *= 1 + 2 * z_loss * log_sum[:, None]
             gradient = shares.scatter_add_(-1, wanted_ids, -torch.ones_like(own)[:, None])
             gradient = gradient.to(low)
             # Targets that do not count are taken out of the small factors, not of the large one.
             if of_x is not None:
-                of_x[part] = (gradient @ matrix) * one.to(low)
+                of_x[part] = (gradient @ matrix) * weight_of_row.to(low)
             if of_weight is not None:
-                _add_product(of_weight, gradient, x[part] * one.to(low))
+                _add_product(of_weight, gradient, x[part] * weight_of_row.to(low))
             if of_bias is not None:
-                of_bias += (gradient.to(exact) * one).sum(0)
+                of_bias += (gradient.to(exact) * weight_of_row).sum(0)
         ctx.save_for_backward(of_x, of_weight, of_bias)
         ctx.dtypes = (features.dtype, weight.dtype, None if bias is None else bias.dtype)
         loss = nats + z_loss * squares if z_loss else nats.clone()
@@ -117,8 +117,11 @@ class _Sums(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, _nats: Tensor, _squares: Tensor) -> tuple[Any, ...]:
         # Used once, so scaled where they lie; autograd refuses a second backward pass.
-        found = [None if one is None else one.mul_(grad.to(one.dtype)) for one in ctx.saved_tensors]
-        of_x, of_weight, of_bias = found
+        gradients = [
+            None if tensor is None else tensor.mul_(grad.to(tensor.dtype))
+            for tensor in ctx.saved_tensors
+        ]
+        of_x, of_weight, of_bias = gradients
         if of_x is not None:
             of_x = of_x.to(ctx.dtypes[0])
         return of_x, of_weight, of_bias, None, None, None, None, None

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.optim.groups import Groups
-from train.optim.part import Part
-from train.optim.whole import like, whole
+from train.optim.part import Part, like, whole
 
 EPS1, EPS2 = 1e-30, 1e-3  # section 9: of squared gradients, of a weight's scale
 CLIP, DECAY = 1.0, -0.8  # d of algorithm 4; beta2 is 1 - step ** DECAY

@@ -16,8 +16,7 @@ from torch import Tensor
 from train.config import TrainConfig
 from train.optim import adamw
 from train.optim.groups import Groups
-from train.optim.part import Part
-from train.optim.whole import like, whole
+from train.optim.part import Part, like, whole
 
 STEPS = 5
 # Jordan et al. 2024: the steepest quintic at 0 that keeps (0, 1] within about 0.7 to 1.2.

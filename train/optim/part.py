@@ -4,11 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from train.optim.whole import like, whole
+# Weights that are split over several processes, whole for a moment.
+#
+# Optimisers that look at a matrix as a whole (its rows, its singular values) gather its gradient,
+# and each process computes the same update and keeps its part.
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor itself, or all parts of a split one, on every process."""
+    gather: Any = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
+
+
+def like(tensor: Tensor, parameter: Any) -> Tensor:
+    """A whole ``tensor``, equal on every process, split as ``parameter`` is."""
+    if not hasattr(parameter, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    everywhere = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    split: Tensor = everywhere.redistribute(mesh, parameter.placements)
+    return split
+
+
+@torch.no_grad()
+def fill(parameter: Tensor, tensor: Tensor) -> None:
+    """Copy a whole ``tensor`` from the CPU into a parameter, split or not."""
+    parameter.copy_(like(tensor.to(parameter.device, parameter.dtype), parameter))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +80,15 @@ class Optimizers:
 
     def dump(self, model: nn.Module) -> dict[str, Tensor]:
         """The state in whole tensors. Of split weights every process must ask."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name, parameter in model.named_parameters():
             kept = self._state(parameter)
             for key, shape in self._of[id(parameter)].state(parameter).items():
                 # Before its first step an optimiser has none, which is as good as zeros.
                 value = kept.get(key)
                 zeros = torch.zeros(shape, dtype=parameter.dtype if shape else torch.float32)
-                found[f"{key}.{name}"] = zeros if value is None else whole(value)
-        return found
+                tensors[f"{key}.{name}"] = zeros if value is None else whole(value)
+        return tensors
 
     @torch.no_grad()
     def load(self, model: nn.Module, state: dict[str, Tensor]) -> None:

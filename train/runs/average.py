@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from train.optim.whole import fill, whole
+from train.optim.part import fill, whole
 
 
 class Average:

@@ -29,9 +29,8 @@ from train.errors import TrainError
 from train.files import VERSION, encode_json, remove, sync
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.optim.part import Optimizers
+from train.optim.part import Optimizers, fill, whole
 from train.optim.schedules import decay_begins
-from train.optim.whole import fill, whole
 from train.runs.average import Average
 from train.runs.plan import Plan
 from train.settings import from_dict
@@ -117,11 +116,11 @@ def _write(aside: Path, snapshot: Snapshot) -> None:
 
 
 def superfluous(folder: Path, keep: Keep) -> list[Path]:
-    found = complete(folder)
-    stay = {*found[-keep.newest :]}
-    if keep.best and (top := best(found)):
+    checkpoints = complete(folder)
+    stay = {*checkpoints[-keep.newest :]}
+    if keep.best and (top := best(checkpoints)):
         stay.add(top)
-    return [path for path in found if path not in stay and step_of(path) != keep.step]
+    return [path for path in checkpoints if path not in stay and step_of(path) != keep.step]
 
 
 def best(checkpoints: Iterable[Path]) -> Path | None:
@@ -138,8 +137,8 @@ def complete(folder: Path) -> list[Path]:
     """The finished checkpoints in a folder, oldest first. What was cut off is not among them."""
     if not folder.is_dir():
         return []
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _named(path))]
-    return [path for _, path in sorted(found)]
+    checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _named(path))]
+    return [path for _, path in sorted(checkpoints)]
 
 
 def step_of(checkpoint: Path) -> int:
@@ -149,8 +148,8 @@ def step_of(checkpoint: Path) -> int:
 
 def newest(folder: Path) -> Path | None:
     """The checkpoint to resume from, or None."""
-    found = complete(folder)
-    return found[-1] if found else None
+    checkpoints = complete(folder)
+    return checkpoints[-1] if checkpoints else None
 
 
 def load_plan(checkpoint: Path) -> Plan:

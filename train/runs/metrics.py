@@ -47,13 +47,13 @@ class Pending:
         equal parts of the time since the last call: the device works while nobody waits.
         """
         done = [m.values for _, _, m in self._steps if m is not None]
-        found = iter(torch.stack(done).tolist() if done else [])
+        numbers = iter(torch.stack(done).tolist() if done else [])
         lines = []
         for step, rate, measured in self._steps:
             line: dict[str, Any] = {"step": step, "lr": rate, "updated": False}
             line |= {"tokens": 0, "read": 0}
             if measured is not None:
-                loss, z_loss, norm, tokens, read = next(found)
+                loss, z_loss, norm, tokens, read = next(numbers)
                 line |= {"loss": loss, "z_loss": z_loss, "grad_norm": norm, "tokens": int(tokens)}
                 line |= {"updated": measured.updated, "read": int(read)}
             lines.append(line)
@@ -93,7 +93,7 @@ class Log:
 def finite(value: Any) -> Any:
     """JSON knows no NaN and no infinity: null stands for them."""
     if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -116,14 +116,14 @@ def need_tensorboard() -> Any:
 
 def _scalars(line: dict[str, Any]) -> list[tuple[str, float]]:
     names = ("loss", "z_loss", "lr", "grad_norm")
-    found = [(f"train/{name}", line[name]) for name in names if line.get(name) is not None]
+    scalars = [(f"train/{name}", line[name]) for name in names if line.get(name) is not None]
     scores = line.get("held_out") or {}
-    found += [
+    scalars += [
         (f"held_out/{name}", scores[name])
         for name in ("loss", "bits_per_byte")
         if scores.get(name) is not None
     ]
-    return found
+    return scalars
 
 
 def read_lines(metrics: Path) -> list[dict[str, Any]]:

@@ -41,10 +41,10 @@ class Plan:
         """Settings that decide the result and differ, as "name: ours, not theirs"."""
         pairs = [
             ("shards", self.shards[:12], other.shards[:12]),
-            ("first weights", *(one.weights[:12] or "random" for one in (self, other))),
+            ("first weights", *(plan.weights[:12] or "random" for plan in (self, other))),
         ]
-        for mine, theirs in ((self.model, other.model), (self.train, other.train)):
-            ours, others = _placeless(to_dict(mine)), _placeless(to_dict(theirs))
+        for own, theirs in ((self.model, other.model), (self.train, other.train)):
+            ours, others = _placeless(to_dict(own)), _placeless(to_dict(theirs))
             pairs += [(name, ours[name], others[name]) for name in ours]
         return [
             f"{name}: {a}, not {b}"

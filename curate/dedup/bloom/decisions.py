@@ -20,7 +20,8 @@ from curate.dedup.bloom import kernel
 from curate.dedup.bloom.filter import PROBES, BloomFilter
 from curate.dedup.bloom.kernel import AHEAD, insert_new, look_up, touch
 from curate.documents.cutting import cut
-from curate.documents.documents import Documents, Spans
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
 from curate.text.lines import strip_space
 from kernel_cache import njit
 

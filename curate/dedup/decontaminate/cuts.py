@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.documents.cutting import cut
-from curate.documents.documents import NUMBER, Documents, Spans
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.edits import Spans
 from curate.text.unicode import row_chars
 
 RULES = ("passage", "short_piece")

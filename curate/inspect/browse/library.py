@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.disk.database import paths_literal
+from curate.documents.rejected import REASONS, sql_rules
 from curate.errors import UsageError
 from curate.inspect.report.store import KEY, Store, opened
 from curate.run.homes import corpus_of
@@ -44,7 +45,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Row:
-    """A document in a list. score: the column that was asked for; place: file and row in it."""
+    """A document in a list. score: the column that was asked for; position: file and row in it."""
 
     id: str
     url: str | None
@@ -54,7 +55,7 @@ class Row:
     score: float | None
     excerpt: str
     bytes: int
-    place: tuple[str, int]
+    position: tuple[str, int]
 
 
 class Library:
@@ -71,7 +72,7 @@ class Library:
         parts = []
         for files, status in ((kept, True), (gone, False)):
             named = "filename = 'file_', file_row_number = true, union_by_name = true"
-            reasons = "NULL" if status else "reasons"
+            reasons = "NULL" if status else REASONS
             scores = "".join(f", {self._held(n, status)} AS {_quoted(n)}" for n in self.columns)
             parts.append(
                 f"SELECT id, text, url, lang, {status} AS kept_, file_, file_row_number AS row_,"
@@ -107,17 +108,17 @@ class Library:
         )
 
     def _listed(self, sql: str, values: list[Any], page: int) -> tuple[list[Row], bool]:
-        found = self.rows(
-            f"""SELECT id, url, lang, kept_, [r.step || '.' || r.rule for r in reasons_],
+        matches = self.rows(
+            f"""SELECT id, url, lang, kept_, {sql_rules("reasons_")},
             score_::DOUBLE, left(coalesce(text, ''), {EXCERPT}), coalesce(strlen(text), 0),
             file_, row_ FROM ({sql}) ORDER BY NOT kept_, file_, row_""",
             values,
         )
         rows = [
             Row(i or "", u, g, k, tuple(dict.fromkeys(r or ())), s, t, n, (f, at))
-            for i, u, g, k, r, s, t, n, f, at in found[:PAGE]
+            for i, u, g, k, r, s, t, n, f, at in matches[:PAGE]
         ]
-        return rows, len(found) > PAGE
+        return rows, len(matches) > PAGE
 
     def _where(self, query: Query) -> tuple[str, list[Any]]:
         conditions: list[str] = ["true"]
@@ -131,7 +132,7 @@ class Library:
                 raise UsageError(f"status {query.status!r}: choose kept or rejected")
             conditions.append("kept_" if query.status == "kept" else "NOT kept_")
         if query.rule:
-            conditions.append("list_contains([r.step || '.' || r.rule for r in reasons_], ?)")
+            conditions.append(f"list_contains({sql_rules('reasons_')}, ?)")
             values.append(query.rule)
         if query.lang:
             conditions.append("lang = ?")
@@ -157,10 +158,10 @@ class Library:
             raise UsageError(f"cluster {given!r}: write method:number, as in minhash:12")
         return [method, int(number)]
 
-    def place(self, name: str) -> tuple[str, int] | None:
+    def position(self, name: str) -> tuple[str, int] | None:
         """Where the document with that id stands."""
-        found = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
-        return (found[0][0], found[0][1]) if found else None
+        matches = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
+        return (matches[0][0], matches[0][1]) if matches else None
 
     def partners(self, name: str) -> list[dict[str, Any]]:
         """The decisions on a document, whole ones first, as rows of decisions.parquet."""
@@ -189,7 +190,7 @@ class Library:
         same in every call and for every order of the input."""
         shares = {"kept": ("kept_", [])} | {
             rule: (
-                "list_contains([r.step || '.' || r.rule for r in reasons_], ?)",
+                f"list_contains({sql_rules('reasons_')}, ?)",
                 [rule],
             )
             for rule in self.rules

@@ -1,9 +1,9 @@
 """The text of a document as it was before the first edit, and what the edits made of it.
 
-Edits are recorded as places in the input of each step; what they cut is gone from the corpus. The
-text before stands in the stage before, or, for the first stage, in the run's input, which is read
-again up to the document. What comes out is shown only where the edits lead from it to the stored
-text, byte by byte: a file that has changed since is told by that.
+Edits are recorded as positions in the input of each step; the text they cut is gone from the
+corpus. The original stands in the stage before, or, for the first stage, in the run's input, which
+is read again up to the document. It is shown only where the edits lead from it to the stored text,
+byte by byte: so a file that has changed since is noticed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Run:
 def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> list[Run] | None:
     """The original with what each edit cut and put; None where that does not give the final text.
 
-    edits: as in the column `edits`, step by step, their places in the input of their step.
+    edits: as in the column `edits`, step by step, their positions in the input of their step.
     """
     runs = [Run(original)]
     step: str | None = None
@@ -50,36 +50,37 @@ def replay(original: bytes, edits: Iterable[dict[str, Any]], final: bytes) -> li
 
 
 def _apply(runs: list[Run], edits: list[dict[str, Any]]) -> list[Run]:
-    """One step's edits, by place."""
-    found: list[Run] = []
-    left = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]  # equals stay in their order
+    """One step's edits, by position."""
+    pieces: list[Run] = []
+    # Edits of the same position stay in their order.
+    pending = sorted(edits, key=lambda e: (e["start"], e["end"]))[::-1]
     at = 0  # in the text as this step received it
     for run in runs:
         if run.cut:
-            found.append(run)
+            pieces.append(run)
             continue
         rest = run.text
         while rest:
-            edit = left[-1] if left else None
+            edit = pending[-1] if pending else None
             if edit is None or edit["start"] >= at + len(rest):
-                found.append(Run(rest, put=run.put))
+                pieces.append(Run(rest, put=run.put))
                 at, rest = at + len(rest), b""
                 continue
             before = max(0, edit["start"] - at)
             if before:
-                found.append(Run(rest[:before], put=run.put))
+                pieces.append(Run(rest[:before], put=run.put))
                 at, rest = at + before, rest[before:]
             inside = min(len(rest), max(0, edit["end"] - at))
             rule = f"{edit['step']}.{edit['rule']}"
             if inside:
-                found.append(Run(rest[:inside], cut=rule, put=run.put))
+                pieces.append(Run(rest[:inside], cut=rule, put=run.put))
                 at, rest = at + inside, rest[inside:]
             if at >= edit["end"]:
-                found += _put(edit, rule)
-                left.pop()
-    for edit in reversed(left):
-        found += _put(edit, f"{edit['step']}.{edit['rule']}")
-    return found
+                pieces += _put(edit, rule)
+                pending.pop()
+    for edit in reversed(pending):
+        pieces += _put(edit, f"{edit['step']}.{edit['rule']}")
+    return pieces
 
 
 def _put(edit: dict[str, Any], rule: str) -> list[Run]:
@@ -93,7 +94,7 @@ class Originals:
     def __init__(self, out: Path, record: dict[str, Any], most_parts: int = 16) -> None:
         self.out, self.stages, self._left = out, record.get("stages", []), most_parts
 
-    def find(self, place: tuple[str, int], row: dict[str, Any]) -> bytes | None:
+    def find(self, position: tuple[str, int], row: dict[str, Any]) -> bytes | None:
         """The text before the first edit of the row that stands there; None where it is gone."""
         edits = row.get("edits") or []
         text = row.get("text")
@@ -101,7 +102,7 @@ class Originals:
             return None
         first = edits[0]["step"]
         stage = next((i for i, s in enumerate(self.stages) if first in s["steps"]), None)
-        part = Path(place[0]).name[5:10]
+        part = Path(position[0]).name[5:10]
         if stage is None or not part.isdigit():
             return None
         try:
@@ -116,8 +117,8 @@ class Originals:
 
     def _kept(self, stage: int, part: int, name: str) -> bytes | None:
         path = part_path(self._folder(stage), part, "kept")
-        found = pq.read_table(path, columns=["text"], filters=[("id", "=", name)])
-        text = found["text"][0].as_py() if found.num_rows == 1 else None
+        table = pq.read_table(path, columns=["text"], filters=[("id", "=", name)])
+        text = table["text"][0].as_py() if table.num_rows == 1 else None
         return None if text is None else text.encode()
 
     def _number(self, part: int, row: dict[str, Any]) -> int:

@@ -39,8 +39,8 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
-            said = getattr(error, "strerror", None) or error
-            raise UsageError(f"--port {port}: {said}; give another, or 0 for any") from None
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"--port {port}: {reason}; give another, or 0 for any") from None
 
     @property
     def address(self) -> str:
@@ -57,43 +57,43 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         port = self.server.server_port
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
-            self._answer(403, pages.failed("this server answers to 127.0.0.1 only"))
+            self._answer(403, pages.message_page("this server answers to 127.0.0.1 only"))
             return
         try:
             self._answer(*self._page())
         except UsageError as error:
-            self._answer(400, pages.failed(str(error)))
+            self._answer(400, pages.message_page(str(error)))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
         except Exception as error:
-            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            self._answer(500, pages.failed(said))
+            message = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            self._answer(500, pages.message_page(message))
 
     do_HEAD = do_GET
 
     def _refuse(self) -> None:
         self.close_connection = True
-        self._answer(405, pages.failed("this server is read only"))
+        self._answer(405, pages.message_page("this server is read only"))
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _refuse
 
     def _page(self) -> tuple[int, str]:
         library = self.server.library
         if len(self.path) > MOST_PATH:
-            return 414, pages.failed("the address is too long")
+            return 414, pages.message_page("the address is too long")
         parts = urlsplit(self.path)
         try:
             fields = {k: v[-1] for k, v in parse_qs(parts.query, max_num_fields=40).items()}
         except ValueError:
-            return 400, pages.failed("the address has too many fields")
+            return 400, pages.message_page("the address has too many fields")
         if parts.path == "/":
             query = asked(fields)
-            return 200, pages.listed(library, query, *library.find(query))
-        place = library.place(fields.get("id", "")) if parts.path == "/document" else None
-        if place is None:
-            return 404, pages.failed("there is no such page or document")
-        (found,) = load(library, [place], Originals(library.out, library.record))
-        return 200, pages.document(library, found)
+            return 200, pages.list_page(library, query, *library.find(query))
+        position = library.position(fields.get("id", "")) if parts.path == "/document" else None
+        if position is None:
+            return 404, pages.message_page("there is no such page or document")
+        (document,) = load(library, [position], Originals(library.out, library.record))
+        return 200, pages.document_page(document)
 
     def _answer(self, status: int, page: str) -> None:
         data = page.encode()

@@ -1,1 +1,1 @@
-"""Dedup methods side by side on one corpus."""
+"""Dedup methods compared on one corpus."""

@@ -1,4 +1,4 @@
-"""`llmcurate dedup compare`: what each method leaves of the same corpus, at what cost.
+"""The comparison of dedup methods: what each leaves of the same corpus, at what cost.
 
 The comparison of DCLM (Li et al. 2024, appendix on deduplication): documents, tokens and bytes left
 and the share removed, of methods alone and one after the other, on a corpus of one's own.
@@ -6,21 +6,25 @@ and the share removed, of methods alone and one after the other, on a corpus of 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
-from curate.disk.atomic import write_text
+from curate.disk.database import database, literal, paths_literal
+from curate.disk.units import format_bytes, format_percent, format_scaled
+from curate.documents.rejected import rejected_files
 from curate.errors import UsageError
+from curate.inspect import results
 from curate.inspect.compare.method_run import Measured, folder_of, measure, recipes_of
-from curate.inspect.compare.overlap import Overlap, overlap
-from curate.inspect.report.page_funnel import BYTES_A_TOKEN
+from curate.inspect.report.page import BYTES_A_TOKEN
+from curate.pages import templates
 from curate.run.driver import make_plan
 from curate.terminal.progress import say
+from curate.terminal.tables import table
 
 DEFAULT = ("exact", "minhash", "exact+minhash")
 ROWS = 256  # documents tokenized at once
@@ -88,19 +92,18 @@ def compare(
     check_text(inputs)
     for recipe in recipes.values():
         make_plan(recipe, inputs)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
+    results.check_folder(out)
     count = _counter(tokenizer)
-    done: list[Measured] = []
+    runs: list[Measured] = []
     for method, recipe in recipes.items():
         say(f"method {method}", quiet)
-        mine = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
-        done.append(measure(method, inputs, mine, folder_of(out, method), workers, quiet))
-        if done[-1].failed:
-            say(f"{method}: {done[-1].failed}", quiet)
-    found = _compared(inputs, sets, out, recipes, done, count, tokenizer is not None)
-    _write(found, out)
-    return found
+        own = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
+        runs.append(measure(method, inputs, own, folder_of(out, method), workers, quiet))
+        if runs[-1].failed:
+            say(f"{method}: {runs[-1].failed}", quiet)
+    comparison = _compared(inputs, sets, out, recipes, runs, count, tokenizer is not None)
+    results.write(out, comparison.dump(), render(comparison), "compare")
+    return comparison
 
 
 def check_text(inputs: list[str]) -> None:
@@ -140,27 +143,26 @@ def _compared(
     return Comparison(inputs, documents, size, tokens, measured, rows, both, list(sets), failed)
 
 
-def _row(found: Measured, count: Any) -> Row:
-    if found.failed:
-        note = found.failed
-        if found.too_much is not None:
+def _row(run: Measured, count: Any) -> Row:
+    if run.failed:
+        note = run.failed
+        if run.too_much is not None:
             note = f"stopped by its guard: {note}"
-        nothing = (None,) * 8
-        return Row(found.method, *nothing, "", note)
-    totals = found.totals
+        return Row(run.method, *(None,) * 8, "", note)
+    totals = run.totals
     size = totals["bytes_out"]
     return Row(
-        found.method,
+        run.method,
         totals["kept"],
         size,
-        count(_texts(found.out / "corpus"), size),
-        _share(found.documents - totals["kept"], found.documents),
-        _share(found.bytes - size, found.bytes),
-        found.seconds,
-        found.peak_parent,
-        found.peak_worker,
+        count(_texts(run.out / "corpus"), size),
+        _share(run.documents - totals["kept"], run.documents),
+        _share(run.bytes - size, run.bytes),
+        run.seconds,
+        run.peak_parent,
+        run.peak_worker,
         totals["kept_ids"],
-        "" if found.seconds is not None else "time and memory unknown: done in several goes",
+        "" if run.seconds is not None else "time and memory unknown: done in several goes",
     )
 
 
@@ -211,13 +213,143 @@ def _counter(tokenizer: Path | None) -> Any:
     return count
 
 
-def _write(found: Comparison, out: Path) -> None:
-    """OUT/compare.json and OUT/compare.html."""
-    from curate.inspect.compare.page import render
+def render(comparison: Comparison) -> str:
+    """compare.html."""
+    links = {
+        row.method: quote(str(folder_of(Path(), row.method) / "report.html"))
+        for row in comparison.rows
+    }
+    return templates.render(
+        "compare.html",
+        comparison=comparison,
+        bytes_a_token=BYTES_A_TOKEN,
+        report_links=links,
+        shares=shares,
+    )
 
-    out.mkdir(parents=True, exist_ok=True)
-    for name, text in (
-        ("compare.json", json.dumps(found.dump(), indent=1, ensure_ascii=False) + "\n"),
-        ("compare.html", render(found)),
-    ):
-        write_text(out / name, text.encode("utf-8", "replace").decode("utf-8"))
+
+def text(comparison: Comparison) -> str:
+    """Two tables: what each method left, and how much of it the others remove too."""
+    tokens = "counted" if comparison.measured else f"estimated, {BYTES_A_TOKEN:g} bytes a token"
+    head = ("method", "documents", "gone", "text", "gone", "tokens", "seconds", "parent", "worker")
+    size = (f"{comparison.documents:,}", "", format_bytes(comparison.bytes), "")
+    rows: list[tuple[str, ...]] = [("(input)", *size, _scaled(comparison.tokens), *[""] * 4)]
+    rows += [_cells(row) for row in comparison.rows]
+    lines = table((*head, "kept ids"), rows, left=(0, 9))
+    lines.append(f"tokens: {tokens}; parent, worker: most memory of a process")
+    lines += [f"{row.method}: {row.note}" for row in comparison.rows if row.note]
+    both = comparison.overlap
+    if both is not None:
+        lines += ["", "of the documents that the method on the left removed, the others remove:"]
+        lines += _matrix(both.methods, shares(both.removed, both.both))
+        if both.cuts:
+            lines += ["", "the same for documents that were removed or lost a passage:"]
+            lines += _matrix(both.methods, shares(both.changed, both.both_changed))
+    return "\n".join(lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    if row.documents is None or row.bytes is None or row.tokens is None:
+        return (row.method, *["-"] * 8, "")
+    return (
+        row.method,
+        f"{row.documents:,}",
+        format_percent(row.documents_removed),
+        format_bytes(row.bytes),
+        format_percent(row.bytes_removed),
+        _scaled(row.tokens),
+        "-" if row.seconds is None else f"{row.seconds:.1f}",
+        "-" if row.peak_parent is None else format_bytes(row.peak_parent),
+        "-" if row.peak_worker is None else format_bytes(row.peak_worker),
+        row.kept_ids[:12],
+    )
+
+
+def _scaled(number: int) -> str:
+    return format_scaled(number).strip()
+
+
+def _matrix(methods: list[str], values: list[list[float | None]]) -> list[str]:
+    rows = [[m, *map(format_percent, row)] for m, row in zip(methods, values, strict=True)]
+    return table(("", *methods), rows)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """methods: in order; removed[a]: documents that method a removed, changed[a]: removed or cut a
+    passage of; both[a][b]: removed by a and by b, both_changed likewise."""
+
+    methods: list[str]
+    removed: list[int]
+    both: list[list[int]]
+    changed: list[int]
+    both_changed: list[list[int]]
+
+    @property
+    def cuts(self) -> bool:
+        """Whether any method cut passages out of documents that stay."""
+        return self.changed != self.removed
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values; shares are of what the method of the row removed."""
+        return {
+            "methods": self.methods,
+            "removed": self.removed,
+            "removed_by_both": self.both,
+            "share_removed_too": shares(self.removed, self.both),
+            "changed": self.changed,
+            "changed_by_both": self.both_changed,
+            "share_changed_too": shares(self.changed, self.both_changed),
+        }
+
+
+def shares(own: list[int], both: list[list[int]]) -> list[list[float | None]]:
+    """both[a][b] / own[a]; None where a removed nothing."""
+    return [[round(n / own[a], 6) if own[a] else None for n in row] for a, row in enumerate(both)]
+
+
+def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: int = 1) -> Overlap:
+    """The overlap of finished runs over the same input.
+
+    runs: by method, OUT and the labels of its steps; documents are known by their ids, which all
+    runs over one input share.
+    """
+    methods = list(runs)
+    with database(spill, threads) as db:
+        db.execute("CREATE TABLE gone (nth INTEGER, id VARCHAR, removed BOOLEAN)")
+        for nth, (out, labels) in enumerate(runs.values()):
+            _add(db, nth, out, labels)
+        pairs = db.execute(
+            """SELECT a.nth, b.nth, count(*), count(*) FILTER (a.removed AND b.removed)
+            FROM gone a JOIN gone b USING (id) GROUP BY 1, 2"""
+        ).fetchall()
+    size = len(methods)
+    both = [[0] * size for _ in methods]
+    changed = [[0] * size for _ in methods]
+    for a, b, any_, removed in pairs:
+        changed[a][b], both[a][b] = any_, removed
+    return Overlap(
+        methods,
+        [both[a][a] for a in range(size)],
+        both,
+        [changed[a][a] for a in range(size)],
+        changed,
+    )
+
+
+def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
+    """Adds what the steps of one run removed or cut."""
+    steps = "[" + ", ".join(literal(label) for label in labels) + "]"
+    rejected = rejected_files(out)
+    kept = sorted((out / "corpus").glob("part-*.parquet"))
+    if rejected:
+        db.execute(
+            f"""INSERT INTO gone SELECT {nth}, id, true FROM read_parquet({paths_literal(rejected)})
+            WHERE list_contains({steps}, step)"""
+        )
+    if kept and "edits" in pq.read_schema(kept[0]).names:
+        of_steps = f"list_contains({steps}, e.step)"
+        db.execute(
+            f"""INSERT INTO gone SELECT {nth}, id, false FROM read_parquet({paths_literal(kept)})
+            WHERE len(list_filter(edits, lambda e: {of_steps})) > 0"""
+        )

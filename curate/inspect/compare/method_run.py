@@ -55,8 +55,8 @@ def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
     for step, _ in steps:
         count[step] = count.get(step, 0) + 1
         sections.add(step if count[step] == 1 else f"{step}#{count[step]}")
-    mine = tuple(s for s in sets if s.partition("=")[0].strip().partition(".")[0] in sections)
-    return compose("dedup", steps, mine)
+    settings = tuple(s for s in sets if s.partition("=")[0].strip().partition(".")[0] in sections)
+    return compose("dedup", steps, settings)
 
 
 def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]:
@@ -64,14 +64,14 @@ def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]
     names = list(dict.fromkeys(m.strip() for m in methods if m.strip()))
     if not names:
         raise UsageError("--methods: name at least one, as in --methods exact,minhash")
-    found = {name: recipe_of(name, sets) for name in names}
-    labels = {"read", *(s.label for r in found.values() for s in r.steps)}
+    recipes = {name: recipe_of(name, sets) for name in names}
+    labels = {"read", *(s.label for r in recipes.values() for s in r.steps)}
     for item in sets:
         section = item.partition("=")[0].strip().partition(".")[0]
         if section not in labels:
             have = ", ".join(sorted(labels))
             raise UsageError(f"--set {item}: no method has a section {section!r}; known: {have}")
-    return found
+    return recipes
 
 
 def folder_of(out: Path, method: str) -> Path:
@@ -122,7 +122,7 @@ def measure(
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     """In the process of the method: runs it and measures."""
     from curate.disk.memory import peak_bytes
-    from curate.inspect.report.write import write_records
+    from curate.inspect.report.page import write_records
     from curate.run.driver import Options, make_plan, run_planned
 
     out = Path(task["out"])
@@ -131,14 +131,14 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
     outcome = run_planned(plan, out, Options(task["workers"], task["quiet"]), write_records)
     record = out / MEASURED
     first = outcome.stages[0]
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "totals": outcome.totals(),
         "documents": first["kept"],
         "bytes": first["bytes_out"],
     }
-    known: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     if fresh:
-        known = {
+        costs = {
             "plan": plan.digest,
             "seconds": round(outcome.seconds, 3),
             "peak_parent": peak_bytes(),
@@ -146,14 +146,14 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
         }
         from curate.disk.atomic import write_text
 
-        write_text(record, json.dumps(known) + "\n")
+        write_text(record, json.dumps(costs) + "\n")
     elif outcome.nothing_new and record.exists():
-        known = json.loads(record.read_text(encoding="utf-8"))
-    if known.get("plan") == plan.digest:
-        found |= {k: known[k] for k in ("seconds", "peak_parent", "peak_worker")}
+        costs = json.loads(record.read_text(encoding="utf-8"))
+    if costs.get("plan") == plan.digest:
+        answer |= {k: costs[k] for k in ("seconds", "peak_parent", "peak_worker")}
     else:
         record.unlink(missing_ok=True)
-    return found
+    return answer
 
 
 def main() -> None:

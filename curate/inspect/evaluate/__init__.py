@@ -1,1 +1,1 @@
-"""Methods, models and tokenizers held against known answers."""
+"""Evaluations of dedup methods, models and tokenizers."""

@@ -1,4 +1,4 @@
-"""`llmcurate dedup evaluate`: what methods find of copies planted in a corpus of one's own.
+"""The evaluation of dedup methods: the share they find of copies planted in a corpus.
 
 OUT/base holds a sample of the input, OUT/planted the same with plants; every method runs over both,
 in OUT/runs/METHOD.
@@ -6,11 +6,11 @@ in OUT/runs/METHOD.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +19,24 @@ import pyarrow.parquet as pq
 from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.step import DedupStep
-from curate.disk.atomic import write_text
-from curate.errors import UsageError
+from curate.disk.units import format_bytes, format_percent
+from curate.documents.rejected import rejected_files
+from curate.inspect import results
 from curate.inspect.compare.compare import check_text
-from curate.inspect.compare.corpus_sample import draw
 from curate.inspect.compare.method_run import folder_of, recipes_of
 from curate.inspect.evaluate import planting
-from curate.inspect.evaluate.dedups_scoring import MethodScore, gone, score
+from curate.inspect.evaluate.corpus_sample import draw
+from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore, gone, score
 from curate.inspect.evaluate.planting import Plant, Planted
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
+from curate.pages import templates
 from curate.run.driver import Options, Outcome, make_plan, run_planned
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import say
+from curate.terminal.tables import table
 
 DOCUMENTS = 10_000
+CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which theory is drawn
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Evaluation:
     curves: dict[str, tuple[int, int]]
 
     def dump(self) -> dict[str, Any]:
-        """The content of evaluate.json."""
+        """The content of evaluation.json."""
         return {
             "inputs": self.inputs,
             "settings": self.sets,
@@ -80,8 +84,7 @@ def evaluate(
     """
     recipes = recipes_of(methods, (*sets, *_unguarded(methods, sets)))
     check_text(inputs)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"OUT {out} is a file; name a folder")
+    results.check_folder(out)
     base, with_plants = (out / n / "documents.parquet" for n in ("base", "planted"))
     read = next(iter(recipes.values())).read
     count = draw(inputs, read, documents, seed, base)
@@ -105,14 +108,14 @@ def evaluate(
         expected = None if theory is None else _expected(theory, planted.plants)
         scores.append(score(method, planted.plants, old, new, expected))
     sampled = pq.ParquetFile(base).metadata.num_rows
-    found = Evaluation(list(inputs), list(sets), seed, count, sampled, planted, scores, curves)
-    _write(found, out)
-    return found
+    evaluation = Evaluation(list(inputs), list(sets), seed, count, sampled, planted, scores, curves)
+    results.write(out, evaluation.dump(), render(evaluation))
+    return evaluation
 
 
 def _unguarded(methods: Iterable[str], sets: Iterable[str]) -> list[str]:
     """Settings that let a method remove all it finds, unless the user says otherwise."""
-    given = {s.partition("=")[0].strip() for s in sets}
+    keys_set = {s.partition("=")[0].strip() for s in sets}
     labels = {
         s.label
         for r in recipes_of(methods, ()).values()
@@ -120,7 +123,7 @@ def _unguarded(methods: Iterable[str], sets: Iterable[str]) -> list[str]:
         if isinstance(s, DedupStep)
     }
     keys = [f"{label}.max_removal" for label in sorted(labels)]
-    return [f"{key}=1.0" for key in keys if key not in given]
+    return [f"{key}=1.0" for key in keys if key not in keys_set]
 
 
 def _run(
@@ -136,7 +139,7 @@ def _untouched(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:
     for run in runs:
         table = pq.read_table(run.out / "decisions.parquet", columns=["id", "span_start"])
         taken |= set(table.filter(table["span_start"].is_null())["id"].to_pylist())
-        for path in sorted((run.out / "rejected").glob("part-*.parquet")):
+        for path in rejected_files(run.out):
             taken |= set(pq.read_table(path, columns=["id"])["id"].to_pylist())
     return lambda ids: set(ids) - taken
 
@@ -148,13 +151,13 @@ def _similarity() -> Callable[[str, str], float]:
     def shingles(text: str) -> np.ndarray:
         return step.shingles(pa.array([text], pa.large_string()))[1]
 
-    known: dict[str, np.ndarray] = {}
+    last: dict[str, np.ndarray] = {}  # the shingles of the latest original
 
     def similarity(original: str, copy: str) -> float:
-        if original not in known:
-            known.clear()
-            known[original] = shingles(original)
-        a, b = known[original], shingles(copy)
+        if original not in last:
+            last.clear()
+            last[original] = shingles(original)
+        a, b = last[original], shingles(copy)
         both = len(np.intersect1d(a, b, assume_unique=True))
         return both / max(1, len(a) + len(b) - both)
 
@@ -172,20 +175,88 @@ def _theory(recipe: Recipe) -> DedupMinhash | None:
 
 def _expected(step: DedupMinhash, plants: Iterable[Plant]) -> dict[Plant, float]:
     """By plant with a similarity, the probability that the step finds it."""
-    found = {}
+    expected = {}
     for plant in plants:
         if plant.similarity is not None:
             passes = step.verify is None or plant.similarity >= step.verify
-            found[plant] = predicted(*step.banding, plant.similarity) if passes else 0.0
-    return found
+            expected[plant] = predicted(*step.banding, plant.similarity) if passes else 0.0
+    return expected
 
 
-def _write(found: Evaluation, out: Path) -> None:
-    """OUT/evaluate.json and OUT/evaluate.html."""
-    from curate.inspect.evaluate.dedups_page import render
+def render(evaluation: Evaluation) -> str:
+    """evaluation.html."""
+    links = {
+        scored.method: quote(f"runs/{scored.method.replace(' ', '')}/after/report.html")
+        for scored in evaluation.scores
+    }
+    return templates.render(
+        "evaluate/dedups.html",
+        evaluation=evaluation,
+        about=_about(evaluation),
+        threshold=FOUND,
+        report_links=links,
+        curves=_curves(evaluation),
+    )
 
-    for name, text in (
-        ("evaluate.json", json.dumps(found.dump(), indent=1, ensure_ascii=False) + "\n"),
-        ("evaluate.html", render(found)),
+
+def _curves(evaluation: Evaluation) -> list[tuple[str, list[Any], str]]:
+    """(method, lines, caption): the share of plants that a method found, by similarity."""
+    curves = []
+    for scored in evaluation.scores:
+        points = sorted(
+            (kind.similarity, kind.recall)
+            for kind in scored.kinds
+            if kind.similarity is not None and kind.recall is not None
+        )
+        if len(points) < 2:
+            continue
+        lines, caption = [points], "found"
+        if scored.method in evaluation.curves:
+            bands, rows = evaluation.curves[scored.method]
+            lines = [[(s, predicted(bands, rows, s)) for s in CURVE], points]
+            caption = f"line: the S-curve of {bands} bands of {rows} rows; dots: found"
+        curves.append((scored.method, lines, caption))
+    return curves
+
+
+def text(evaluation: Evaluation) -> str:
+    """Kinds of plants down, methods across."""
+    scores = evaluation.scores
+    head = ["planted", "n"]
+    for scored in scores:
+        head += [scored.method, *(["theory"] if scored.method in evaluation.curves else [])]
+    rows = []
+    for nth, kind in enumerate(scores[0].kinds):
+        row = [kind.title, str(kind.planted + kind.already)]
+        for scored in scores:
+            own = scored.kinds[nth]
+            row.append(format_percent(own.recall) + ("*" if own.already else ""))
+            if scored.method in evaluation.curves:
+                row.append("" if own.expected is None else format_percent(own.expected))
+        rows.append(row)
+    for name, values in (
+        ("precision, documents", [format_percent(s.precision) for s in scores]),
+        ("precision, bytes", [format_percent(s.byte_precision) for s in scores]),
+        ("falsely removed documents", [f"{s.false_documents:,}" for s in scores]),
+        ("falsely removed text", [format_bytes(s.false_bytes) for s in scores]),
     ):
-        write_text(out / name, text.encode("utf-8", "replace").decode("utf-8"))
+        row = [name, ""]
+        for scored, value in zip(scores, values, strict=True):
+            row += [value, *([""] if scored.method in evaluation.curves else [])]
+        rows.append(row)
+    lines = [
+        _about(evaluation),
+        *table(head, rows),
+        f"found: at least {FOUND:.0%} of one of the two copies is gone. theory: the S-curve of"
+        " MinHash",
+        "at the measured similarities. Copies that were there before do not count.",
+    ]
+    if any(kind.already for scored in scores for kind in scored.kinds):
+        lines.append("*: without plants of which the method removes the original anyway")
+    return "\n".join(lines)
+
+
+def _about(evaluation: Evaluation) -> str:
+    sampled, plants = evaluation.sampled, len(evaluation.planted.plants)
+    of = f" of {evaluation.documents:,}" if evaluation.documents > sampled else ""
+    return f"{sampled:,}{of} documents with {plants:,} plants, seed {evaluation.seed}"

@@ -1,4 +1,4 @@
-"""What a method found of what was planted, and what it removed besides.
+"""Scores of a dedup method: planted copies that it found, and text that it removed besides.
 
 Everything is the difference of two runs: over the corpus as it is, and over the corpus with plants.
 So copies that were in it before count neither for nor against a method.
@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.documents.positions import left_of, length
+from curate.documents.edits import byte_length, remaining
+from curate.documents.rejected import rejected_files
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
 
 FOUND = 0.9  # of the bytes of one of the two copies gone
@@ -34,27 +35,29 @@ class Gone:
         size = region.end - region.start
         if region.id in self.documents:
             return size
-        return size - length(left_of([(region.start, region.end)], self.edits.get(region.id, ())))
+        return size - byte_length(
+            remaining([(region.start, region.end)], self.edits.get(region.id, ()))
+        )
 
 
 def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
     """Reads what a finished run removed by the steps with these labels."""
-    found = Gone()
+    removed = Gone()
     wanted, steps = set(asked), set(labels)
-    for path in sorted((out / "rejected").glob("part-*.parquet")):
+    for path in rejected_files(out):
         for row in _rows(path, ["id", "step", "text", "edits"]):
             if row["step"] in steps:
-                found.documents.add(row["id"])
+                removed.documents.add(row["id"])
                 # What was cut before the document went is gone too.
-                found.bytes += len((row["text"] or "").encode("utf-8", "replace"))
-                found.bytes += _cut(row["edits"] or ())
+                removed.bytes += len((row["text"] or "").encode("utf-8", "replace"))
+                removed.bytes += _cut(row["edits"] or ())
     for path in sorted((out / "corpus").glob("part-*.parquet")):
         for row in _rows(path, ["id", "edits"]):
             edits = row["edits"] or []
-            found.bytes += _cut(edits)
+            removed.bytes += _cut(edits)
             if row["id"] in wanted and edits:
-                found.edits[row["id"]] = edits
-    return found
+                removed.edits[row["id"]] = edits
+    return removed
 
 
 def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
@@ -86,6 +89,13 @@ class KindScore:
     bytes: float
     similarity: float | None
     expected: float | None
+
+    @property
+    def title(self) -> str:
+        """The kind, with the similarity that its plants have."""
+        if not self.kind.startswith("near") or self.similarity is None:
+            return self.kind
+        return f"{self.kind} ({self.similarity:.3f})"
 
     @property
     def recall(self) -> float | None:
@@ -146,9 +156,9 @@ def score(
     """
     kinds = []
     for kind in KINDS:
-        mine = [p for p in plants if p.kind == kind]
-        if mine:
-            kinds.append(_kind(kind, mine, before, after, expected))
+        of_kind = [p for p in plants if p.kind == kind]
+        if of_kind:
+            kinds.append(_kind(kind, of_kind, before, after, expected))
     right_bytes = right_documents = 0
     for plant in plants:
         new = after.of(plant.original) + after.of(plant.copy) - before.of(plant.original)
@@ -192,5 +202,5 @@ def _kind(
     )
 
 
-def _share(found: Gone, region: Region) -> float:
-    return found.of(region) / max(1, region.end - region.start)
+def _share(removed: Gone, region: Region) -> float:
+    return removed.of(region) / max(1, region.end - region.start)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.errors import UsageError
-from curate.inspect.compare.corpus_sample import SCHEMA, batches, replaced_if_other
+from curate.inspect.evaluate.corpus_sample import SCHEMA, batches, replaced_if_other
 from curate.text.near_copies import WORD, NearCopy, near_copy, number
 
 SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -80,7 +80,7 @@ def plan(
             f"nothing to plant copies of: no document of {LEAST} to {MOST:,} bytes is without"
             " copies already"
         )
-    found = Planted([], [], {})
+    planted = Planted([], [], {})
     refused: set[tuple[str, str]] = set()  # kind and document that do not go together
     # One of each kind in turn, so that few documents make a few of everything.
     for _ in range(each):
@@ -89,15 +89,15 @@ def plan(
                 if (kind, row["id"]) in refused:
                     continue
                 rest = [r for r in rows if r is not row]
-                used = _plant(kind, row, rest, words, seed, similarity, found)
+                used = _plant(kind, row, rest, words, seed, similarity, planted)
                 if used:
                     rows = [r for r in rest if r["id"] not in used]
                     break
                 refused.add((kind, row["id"]))
-    found.plants.sort(key=lambda p: KINDS.index(p.kind))
-    if not found.plants:
+    planted.plants.sort(key=lambda p: KINDS.index(p.kind))
+    if not planted.plants:
         raise UsageError("nothing could be planted: the documents are too short or too few")
-    return found
+    return planted
 
 
 def _candidates(
@@ -111,18 +111,18 @@ def _candidates(
         ids += batch["id"].filter(fair).to_pylist()
     fit = untouched(ids)
     order = sorted((i for i in ids if i in fit), key=lambda i: number(seed, "order", i))[:most]
-    place = {name: n for n, name in enumerate(order)}
+    rank = {name: n for n, name in enumerate(order)}
     rows: list[dict[str, Any]] = []
     for batch in batches(base):
-        mine = pc.is_in(batch["id"], pa.array(order, pa.string()))
-        rows += pa.Table.from_batches([batch.filter(mine)]).to_pylist()
-    return sorted(rows, key=lambda r: place[r["id"]])
+        chosen = pc.is_in(batch["id"], pa.array(order, pa.string()))
+        rows += pa.Table.from_batches([batch.filter(chosen)]).to_pylist()
+    return sorted(rows, key=lambda r: rank[r["id"]])
 
 
 def _vocabulary(rows: Sequence[dict[str, Any]], seed: int) -> list[str]:
     """Words of the corpus, in an order drawn by seed."""
-    found = {w.lower() for row in rows[:200] for w in WORD.findall(row["text"][:5000])}
-    words = [w for w in found if w.isalpha() and 3 <= len(w) <= 20]
+    words_seen = {w.lower() for row in rows[:200] for w in WORD.findall(row["text"][:5000])}
+    words = [w for w in words_seen if w.isalpha() and 3 <= len(w) <= 20]
     return sorted(words, key=lambda w: number(seed, "word", w))
 
 
@@ -133,12 +133,12 @@ def _plant(
     words: Sequence[str],
     seed: int,
     similarity: Similarity,
-    found: Planted,
+    planted: Planted,
 ) -> set[str]:
     """Adds a plant of that kind from the document; the ids that it used, none where it cannot."""
     key = (seed, row["id"])
     if kind == "exact":
-        _add_document(kind, row, NearCopy(row["text"], 1.0), found)
+        _add_document(kind, row, NearCopy(row["text"], 1.0), planted)
         return {row["id"]}
     if kind.startswith("near"):
         if len(WORD.findall(row["text"])) < NEAR_WORDS:
@@ -147,7 +147,7 @@ def _plant(
         copy = near_copy(row["text"], target, words, key, similarity)
         if abs(copy.similarity - target) > TOLERANCE:
             return set()
-        _add_document(kind, row, copy, found)
+        _add_document(kind, row, copy, planted)
         return {row["id"]}
     choose = _paragraph if kind == "paragraph" else _run
     span = choose(row["text"], key)
@@ -157,18 +157,18 @@ def _plant(
     host = next((r for r in rest if len(r["text"]) >= 2 * len(passage)), None)
     if host is None:
         return set()
-    _add_passage(kind, row, host, span, key, found)
+    _add_passage(kind, row, host, span, key, planted)
     return {row["id"], host["id"]}
 
 
-def _add_document(kind: str, row: dict[str, Any], copy: NearCopy, found: Planted) -> None:
+def _add_document(kind: str, row: dict[str, Any], copy: NearCopy, planted: Planted) -> None:
     """A new document that survivor policies like least: it has no date, and what they break ties by
     sorts last. Else it could take over a passage that a third document kept until then, whose loss
     would count as false."""
-    name = f"~planted-{len(found.new):05d}"
+    name = f"~planted-{len(planted.new):05d}"
     new = {"id": name, "text": copy.text, "url": _last_url(name), "source": "~planted"}
-    found.new.append({**row, **new, "date": None})
-    found.plants.append(
+    planted.new.append({**row, **new, "date": None})
+    planted.plants.append(
         Plant(
             kind,
             Region(row["id"], 0, len(row["text"].encode())),
@@ -217,7 +217,7 @@ def _add_passage(
     host: dict[str, Any],
     span: tuple[int, int],
     key: object,
-    found: Planted,
+    planted: Planted,
 ) -> None:
     """Puts the passage into the host: a paragraph as a line of its own, a run in mid-sentence."""
     passage, text = row["text"][slice(*span)], host["text"]
@@ -228,11 +228,11 @@ def _add_passage(
     else:
         at = number(key, "place") % (len(text) + 1)
         inserted = passage
-    found.changed[host["id"]] = text[:at] + inserted + text[at:]
+    planted.changed[host["id"]] = text[:at] + inserted + text[at:]
     start = len(text[:at].encode())
     before = len(row["text"][: span[0]].encode())
     size = len(passage.encode())
-    found.plants.append(
+    planted.plants.append(
         Plant(
             kind,
             Region(row["id"], before, before + size),
@@ -242,7 +242,7 @@ def _add_passage(
 
 
 def write(base: Path, planted: Planted, path: Path) -> None:
-    """The corpus with what is planted: changed documents in their places, new ones at the end."""
+    """The corpus with what is planted: changed documents where they were, new ones at the end."""
     with replaced_if_other(path) as writer:
         for batch in batches(base):
             table = pa.Table.from_batches([batch])

@@ -206,13 +206,13 @@ def _steps(record: dict[str, Any]) -> dict[str, StepFigures]:
 
 def _dedup(stage: dict[str, Any], table: Figures) -> DedupFigures:
     label, kept, written = stage["decides"], stage["kept"], stage["written"]
-    one, tasks = stage["decided_cpu"], stage["decided"].get("tasks_cpu", 0.0)
+    alone, tasks = stage["decided_cpu"], stage["decided"].get("tasks_cpu", 0.0)
     other = table.dedups.get(label.partition("#")[0])
     deciding, shared = None, 0.0
-    if one is not None and tasks is not None:
-        deciding = _growth(one + tasks, kept, other.deciding if other else None)
+    if alone is not None and tasks is not None:
+        deciding = _growth(alone + tasks, kept, other.deciding if other else None)
         # Small corpora are decided by one process; the table's share is that of a large one.
-        shared = tasks / (one + tasks) if tasks else other.shared if other else 0.0
+        shared = tasks / (alone + tasks) if tasks else other.shared if other else 0.0
     sketch, decisions = written["sketch"] / kept, written.get("decisions", 0) / kept
     return DedupFigures(stage["cpu"].get(label, 0.0) / kept, sketch, decisions, deciding, shared)
 

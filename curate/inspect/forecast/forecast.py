@@ -221,17 +221,17 @@ def _add_deciding(
     name = f"{step.label}: deciding"
     alike = [d for f in sources if (d := f.dedup(step)) is not None]
     timed = next((d for d in alike if d.deciding is not None), None)
-    one: float | None = None
+    alone: float | None = None
     tasks = 0.0
     if timed is None or timed.deciding is None:
         result.missing.append(f"no figure for {name}")
     else:
         tasks = timed.deciding.seconds(documents) * timed.shared
-        one = timed.deciding.seconds(documents) - tasks
-    steps = [StepForecast("in one process", documents, one)]
+        alone = timed.deciding.seconds(documents) - tasks
+    steps = [StepForecast("in one process", documents, alone)]
     steps += [StepForecast("in workers", documents, tasks)] if tasks else []
-    cpu = None if one is None else one + tasks
-    wall = None if one is None else one + tasks / result.at_once
+    cpu = None if alone is None else alone + tasks
+    wall = None if alone is None else alone + tasks / result.at_once
     result.stages.append(
         StageForecast(
             *(name, not tasks, steps, documents, documents, cpu, wall),

@@ -1,4 +1,4 @@
-"""How old the copies are that a dedup by date removed, and from when the corpus is.
+"""The ages of copies that a dedup by date removed, and the corpus by month or year.
 
 Stale pages (an encyclopedia's article of five years ago beside today's) are near duplicates whose
 newest version should stay; this says whether it did and by how much.
@@ -33,7 +33,7 @@ class Ages:
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "older": self.older,
             "same": self.same,
             "newer": self.newer,
@@ -41,8 +41,8 @@ class Ages:
             "periods": [[p, kept, gone] for p, kept, gone in self.periods],
         }
         if self.days is not None:
-            found["days"] = self.days.dump()
-        return found
+            values["days"] = self.days.dump()
+        return values
 
 
 def gather(store: Store) -> Ages | None:
@@ -58,7 +58,7 @@ def gather(store: Store) -> Ages | None:
     ((dated,),) = store.rows("SELECT count(date) FROM dates")
     if not dated:
         return None
-    found = Ages(periods=_periods(store))
+    ages = Ages(periods=_periods(store))
     # Where the copy that stays lies in an earlier corpus, its date is not known here.
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE ages AS
@@ -67,18 +67,18 @@ def gather(store: Store) -> Ages | None:
         WHERE d.span_start IS NULL AND d.partner_corpus IS NULL
           AND d.partner_id IS NOT NULL AND d.id <> d.kept_id"""
     )
-    ((least, most, known, older, newer, undated),) = store.rows(
+    ((least, most, dated_pairs, older, newer, undated),) = store.rows(
         """SELECT min(days), max(days), count(days), count(*) FILTER (days > 0),
                   count(*) FILTER (days < 0), count(*) FILTER (days IS NULL) FROM ages"""
     )
-    found.older, found.newer, found.undated = older, newer, undated
-    found.same = known - older - newer
-    if known and least < most:
-        found.days = edges_of(Range(False, known, least, most))
+    ages.older, ages.newer, ages.undated = older, newer, undated
+    ages.same = dated_pairs - older - newer
+    if dated_pairs and least < most:
+        ages.days = edges_of(Range(False, dated_pairs, least, most))
         at = store.db.execute("SELECT days FROM ages WHERE days IS NOT NULL")
         while rows := at.fetchmany(FETCH):
-            found.days.add(np.array([r[0] for r in rows], np.float64))
-    return found
+            ages.days.add(np.array([r[0] for r in rows], np.float64))
+    return ages
 
 
 def _periods(store: Store) -> list[tuple[str, int, int]]:

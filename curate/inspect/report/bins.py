@@ -76,20 +76,20 @@ class Histogram:
         return {"scale": self.scale, "edges": edges, "counts": self.counts.tolist(), **more}
 
 
-def edges_of(found: Range, thresholds: Iterable[float] = ()) -> Histogram:
+def edges_of(span: Range, thresholds: Iterable[float] = ()) -> Histogram:
     """Bins that hold the column's values and the thresholds drawn beside them."""
     limits = [t for t in thresholds if math.isfinite(t)]
-    low, high = min([found.least, *limits]), max([found.most, *limits])
+    low, high = min([span.least, *limits]), max([span.most, *limits])
     if not (math.isfinite(low) and math.isfinite(high)):
         low, high = 0.0, 1.0
     # A limit that no value comes near (100,000 words) would squeeze the values into one bin.
-    if limits and found.count and found.most > 0 and high > 20 * found.most:
-        high = found.most
-    if found.integer and high - low < BINS:
+    if limits and span.count and span.most > 0 and high > 20 * span.most:
+        high = span.most
+    if span.integer and high - low < BINS:
         return Histogram(np.arange(math.floor(low), math.ceil(high) + 2) - 0.5, "linear")
     if low >= 0 and high > 50 and high > 20 * max(low, 1):
         points = 10 ** np.linspace(math.log10(1 + low), math.log10(1 + high), BINS + 1) - 1
-        if found.integer:
+        if span.integer:
             points = np.unique(np.round(points)) - 0.5
             points[-1] = high + 0.5
         return Histogram(points, "log")
@@ -141,32 +141,32 @@ def ranges(paths: Sequence[Path], columns: dict[str, bool], threads: int = 1) ->
     """The range of each column over all files."""
 
     def of(path: Path) -> dict[str, Range]:
-        mine = {name: Range(integer) for name, integer in columns.items()}
+        spans = {name: Range(integer) for name, integer in columns.items()}
         for batch in columns_of([path], columns):
             for name in batch.schema.names:
-                mine[name].add(finite(batch[name]))
-        return mine
+                spans[name].add(finite(batch[name]))
+        return spans
 
-    found = {name: Range(integer) for name, integer in columns.items()}
-    for mine in in_order(of, paths, threads):
-        for name, known in mine.items():
-            found[name].join(known)
-    return found
+    joined = {name: Range(integer) for name, integer in columns.items()}
+    for spans in in_order(of, paths, threads):
+        for name, span in spans.items():
+            joined[name].join(span)
+    return joined
 
 
 def fill(paths: Sequence[Path], bins: dict[str, list[Histogram]], threads: int = 1) -> None:
     """Counts the files' values into each column's histograms."""
 
     def of(path: Path) -> dict[str, list[Histogram]]:
-        mine = {n: [Histogram(h.edges, h.scale) for h in own] for n, own in bins.items()}
+        filled = {n: [Histogram(h.edges, h.scale) for h in own] for n, own in bins.items()}
         for batch in columns_of([path], bins):
             for name in batch.schema.names:
                 values = finite(batch[name])
-                for histogram in mine[name]:
+                for histogram in filled[name]:
                     histogram.add(values)
-        return mine
+        return filled
 
-    for mine in in_order(of, paths, threads):
-        for name, own in mine.items():
+    for filled in in_order(of, paths, threads):
+        for name, own in filled.items():
             for histogram, counted in zip(bins[name], own, strict=True):
                 histogram.counts += counted.counts

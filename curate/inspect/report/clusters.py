@@ -1,16 +1,19 @@
-"""The largest clusters of a run's decisions, with the texts of a few members of each."""
+"""The largest clusters of a run's decisions, the texts of some members, and their differences."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.documents.positions import left_of
+from curate.documents.edits import remaining
 from curate.errors import UsageError
-from curate.inspect.report.store import KEY, Place, Store, opened, places, read_rows
+from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
 from curate.pages import diff
+from curate.pages.diff import Diff
+from curate.pages.html import plain
 from curate.run.records import read_record
 
 CHARS = 20_000  # of each text that is compared
@@ -108,10 +111,10 @@ def _methods(store: Store, wanted: str | None) -> list[str]:
     if wanted is None:
         return have
     names = {wanted, *_of_command(wanted)}
-    found = [m for m in have if m in names or m.partition(":")[0] == wanted]
-    if not found:
+    matches = [m for m in have if m in names or m.partition(":")[0] == wanted]
+    if not matches:
         raise UsageError(f"--method {wanted}: the decisions are of {', '.join(have) or 'none'}")
-    return found
+    return matches
 
 
 def _of_command(name: str) -> list[str]:
@@ -119,11 +122,11 @@ def _of_command(name: str) -> list[str]:
     from curate.dedup.methods import METHODS
     from curate.steps.recipe import make_step
 
-    found = []
+    names = []
     for part in name.split("+"):
         for step, settings in METHODS.get(part.strip(), ()):
-            found.append(str(getattr(make_step(step, settings), "method", "")))
-    return found
+            names.append(str(getattr(make_step(step, settings), "method", "")))
+    return names
 
 
 def _cluster(store: Store, row: tuple[Any, ...], most: int) -> Cluster:
@@ -131,15 +134,15 @@ def _cluster(store: Store, row: tuple[Any, ...], most: int) -> Cluster:
     similarity = None if least is None else (least, middle, greatest)
     cluster = Cluster(method, number, size, kept_id, passages, gone, similarity)
     columns = "id, partner_id, partner_corpus, similarity, span_start, span_end"
-    mine = "FROM decisions WHERE method = ? AND cluster = ?"
+    of_cluster = "FROM decisions WHERE method = ? AND cluster = ?"
     stays = store.rows(
-        f"""SELECT {columns} {mine} AND partner_id IS NULL AND kept_id IS NOT NULL
+        f"""SELECT {columns} {of_cluster} AND partner_id IS NULL AND kept_id IS NOT NULL
         ORDER BY id, span_start LIMIT 1""",
         [method, number],
     )
     cluster.stays = _member(stays[0], False) if stays else None
     went = store.rows(
-        f"""SELECT {columns} {mine} AND (partner_id IS NOT NULL OR kept_id IS NULL)
+        f"""SELECT {columns} {of_cluster} AND (partner_id IS NOT NULL OR kept_id IS NULL)
         ORDER BY similarity NULLS LAST, {KEY}, id, span_start LIMIT ?""",
         [method, number, most],
     )
@@ -156,24 +159,24 @@ def _member(row: tuple[Any, ...], gone: bool) -> Member:
 def _add_texts(store: Store, clusters: list[Cluster], record: dict[str, Any]) -> None:
     """Reads the texts, and compares each member with the copy that stays."""
     every = [m for c in clusters for m in (c.stays, *c.members) if m is not None]
-    found = places(store.paths, [m.id for m in every])
-    whole = {found[m.id] for m in every if m.span is None and m.id in found}
+    positions = find_rows(store.paths, [m.id for m in every])
+    whole = {positions[m.id] for m in every if m.span is None and m.id in positions}
     texts = read_rows(whole, ["text", *ABOUT], CHARS)
-    about = read_rows(set(found.values()) - whole, ABOUT, 1000)
+    about = read_rows(set(positions.values()) - whole, ABOUT, 1000)
     order = [s["label"] for s in record["steps"]]
     labels = _labels(record)
     for cluster in clusters:
         label = labels.get(cluster.method)
         for member in (cluster.stays, *cluster.members):
-            place = found.get(member.id) if member is not None else None
-            if member is None or place is None:
+            position = positions.get(member.id) if member is not None else None
+            if member is None or position is None:
                 continue
-            row = texts.get(place) or about[place]
+            row = texts.get(position) or about[position]
             member.about = {k: row[k] for k in ABOUT if row.get(k) is not None}
             if member.span is None:
                 member.text = row.get("text") or ""
             elif label is not None:
-                member.text = _passage(place, member.span, label, order)
+                member.text = _passage(position, member.span, label, order)
         _compare(cluster)
 
 
@@ -190,29 +193,29 @@ def _labels(record: Mapping[str, Any]) -> dict[str, str]:
     """The step behind each method, where it is only one."""
     from curate.steps.recipe import make_step
 
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     twice = set()
     for step in record["steps"]:
         try:
             method = getattr(make_step(step["name"], step["settings"]), "method", None)
         except UsageError:  # settings of another version
             continue
-        if method in found:
+        if method in labels:
             twice.add(method)
         if method:
-            found[method] = step["label"]
-    return {m: label for m, label in found.items() if m not in twice}
+            labels[method] = step["label"]
+    return {m: label for m, label in labels.items() if m not in twice}
 
 
-def _passage(place: Place, span: tuple[int, int], label: str, order: list[str]) -> str | None:
+def _passage(position: Position, span: tuple[int, int], label: str, order: list[str]) -> str | None:
     """The passage as far as the document still holds it; None where nothing is left of it."""
     # One document at a time: a passage may stand anywhere in a long one.
-    row = read_rows([place], ["text", "edits", "step"], 1 << 40)[place]
+    row = read_rows([position], ["text", "edits", "step"], 1 << 40)[position]
     dropped_by = row.get("step")
     stop = order.index(dropped_by) if dropped_by in order else len(order)
     edits = _from(label, row.get("edits") or (), order[:stop])
     data = (row["text"] or "").encode("utf-8", "replace")
-    pieces = [data[a:b] for a, b in left_of([span], edits)]
+    pieces = [data[a:b] for a, b in remaining([span], edits)]
     text = b" ... ".join(pieces).decode("utf-8", "replace")
     return text[:PASSAGE] or None
 
@@ -221,3 +224,203 @@ def _from(label: str, edits: Iterable[Any], order: list[str]) -> list[dict[str, 
     """The edits of the step and of those behind it."""
     later = set(order[order.index(label) :]) if label in order else set()
     return [e for e in edits if e["step"] in later]
+
+
+AROUND = 10  # equal words shown on each side of a difference
+WORD = 100  # characters of a word: one may be a megabyte long
+NAME = 100  # characters of a name
+EXCERPT = 300
+INDENT = " " * 11
+RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
+MARKS = "[-only in the copy that stays-] {+only in the copy that went+}"
+
+
+def text(browsed: Browsed, width: int, colours: bool) -> str:
+    """The clusters, largest first, in lines of at most `width` columns."""
+    lines = []
+    for method, n in browsed.unknown.items():
+        lines.append(
+            f"{method}: {n:,} that went had been seen before; it does not know where, so they"
+            " belong to no cluster"
+        )
+    if not browsed.clusters:
+        return "\n".join([*lines, "no cluster fits"])
+    shown = len(browsed.clusters)
+    of = "1 cluster" if browsed.total == 1 else f"{browsed.total:,} clusters"
+    which = "the largest" if shown == 1 else f"the {shown:,} largest"
+    lines.append(f"{of}:" if browsed.total == shown else f"{of}; {which}:")
+    if any(m.difference and not m.difference.equal for c in browsed.clusters for m in c.members):
+        lines.append(f"marks: {_mark_colours(MARKS) if colours else MARKS}")
+    for nth, cluster in enumerate(browsed.clusters, 1):
+        lines += ["", *_cluster_lines(nth, cluster, width, colours)]
+    return "\n".join(lines)
+
+
+def _mark_colours(marks: str) -> str:
+    first, _, second = marks.partition("] ")
+    return f"{RED}{first}]{OFF} {GREEN}{second}{OFF}"
+
+
+def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> list[str]:
+    of = "passages" if cluster.passages else "documents"
+    gone = "cut" if cluster.passages else "dropped"
+    head = f"{nth}. {cluster.size:,} {of}, {cluster.gone:,} {gone}, by {cluster.method}"
+    if cluster.similarity and cluster.similarity[0] < 1:
+        least, middle, most = cluster.similarity
+        head += f"; similarity {least:.3f} to {most:.3f}, median {middle:.3f}"
+    lines = [f"{BOLD}{head}{OFF}" if colours else head]
+    if cluster.stays is not None:
+        lines += _wrap(f"stays    {_about(cluster.stays)}", width, "  ", 9)
+        if cluster.stays.text is None:
+            lines.append(f"{INDENT}(its text is not in this run's files)")
+        elif cluster.passages or all(_same(m) for m in cluster.members):
+            lines += _wrap(_excerpt(cluster.stays.text), width, INDENT)
+    elif cluster.kept_id is None:
+        lines.append("  no copy stays")
+    else:
+        lines += _wrap(f"stays    {_name(cluster.kept_id)}, which this run does not hold", width)
+    for member in cluster.members:
+        lines += _wrap(f"{gone:<9}{_about(member)}", width, "  ", 9)
+        lines += _compared(member, cluster, width, colours)
+    rest = cluster.gone - len(cluster.members)
+    if rest > 0:
+        lines.append(f"  and {rest:,} more")
+    return lines
+
+
+def _same(member: Member) -> bool:
+    return member.difference is None or member.difference.equal
+
+
+def _compared(member: Member, cluster: Cluster, width: int, colours: bool) -> list[str]:
+    if member.difference is not None and not member.difference.equal:
+        return _wrap_marked(_marked(member.difference, colours), width, INDENT)
+    if member.difference is not None:
+        return [] if cluster.passages else [f"{INDENT}the same words"]
+    if member.text is None:
+        return [] if cluster.passages else [f"{INDENT}(its text is not in this run's files)"]
+    return _wrap(_excerpt(member.text), width, INDENT)
+
+
+def _about(member: Member) -> str:
+    parts = [_name(member.id)]
+    if member.span is not None:
+        parts.append(f"bytes {member.span[0]:,} to {member.span[1]:,}")
+    if member.gone and member.similarity is not None and member.similarity < 1:
+        parts.append(f"similarity {member.similarity:.3f}")
+    if member.corpus:
+        parts.append(f"copy of {_name(member.partner or '')} in {_name(member.corpus)}")
+    for key in ("url", "source"):
+        value = member.about.get(key)
+        if value and value != member.id:
+            parts.append(_name(value))
+    if member.about.get("date") is not None:
+        parts.append(str(member.about["date"])[:10])
+    return ", ".join(parts)
+
+
+def _name(value: object) -> str:
+    return plain(str(value), NAME).replace("\n", " ").replace("\t", " ")
+
+
+def _excerpt(text: str) -> str:
+    return '"' + " ".join(plain(text, EXCERPT).split()) + '"'
+
+
+def _wrap(text: str, width: int, indent: str = "  ", hang: int = 0) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(40, width),
+        initial_indent=indent,
+        subsequent_indent=indent + " " * hang,
+        break_on_hyphens=False,
+    )
+
+
+def _marked(diff: Diff, colours: bool) -> list[tuple[str, str]]:
+    """(word, colour) of both texts as one, with what is equal shortened between differences."""
+    words: list[tuple[str, str]] = [("\u2026", "")] if diff.begun else []
+    last = len(diff.runs) - 1
+    for nth, (left, right, same) in enumerate(diff.runs):
+        if same:
+            bare = [plain(w.strip(), WORD) for w in left]
+            before = bare[:AROUND] if nth else []
+            if nth == 0 and diff.begun:
+                words.clear()
+            after = bare[-AROUND:] if nth < last else []
+            if len(bare) > len(before) + len(after):
+                bare = [*before, "\u2026", *after]
+            elif nth == 0 and diff.begun:
+                bare = ["\u2026", *bare]
+            words += [(w, "") for w in bare]
+            continue
+        for side, opening, closing, colour in ((left, "[-", "-]", RED), (right, "{+", "+}", GREEN)):
+            if side:
+                bare = [plain(w.strip(), WORD) for w in side]
+                bare[0] = opening + bare[0]
+                bare[-1] += closing
+                words += [(w, colour if colours else "") for w in bare]
+    if any(diff.more) and words[-1][0] != "\u2026":
+        words.append(("\u2026", ""))
+    return words
+
+
+def _wrap_marked(words: list[tuple[str, str]], width: int, indent: str) -> list[str]:
+    """Lines of words; the codes of colours take no room."""
+    lines: list[str] = []
+    line, used, now = indent, len(indent), ""
+    room = max(40, width)
+    for word, colour in words:
+        if used + len(word) > room and used > len(indent):
+            lines.append(line + (OFF if now else ""))
+            line, used, now = indent, len(indent), ""
+        if colour != now:
+            line += (OFF if now else "") + (" " if used > len(indent) else "") + colour
+        elif used > len(indent):
+            line += " "
+        line += word
+        used += len(word) + 1
+        now = colour
+    return [*lines, line + (OFF if now else "")]
+
+
+def dump(browsed: Browsed) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        "total": browsed.total,
+        "unknown": browsed.unknown,
+        "clusters": [
+            {
+                "method": c.method,
+                "cluster": c.number,
+                "size": c.size,
+                "gone": c.gone,
+                "of": "passages" if c.passages else "documents",
+                "kept_id": c.kept_id,
+                "similarity": list(c.similarity) if c.similarity else None,
+                "stays": _dump(c.stays) if c.stays else None,
+                "members": [_dump(m) for m in c.members],
+            }
+            for c in browsed.clusters
+        ],
+    }
+
+
+def _dump(member: Member) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "id": member.id,
+        "partner_id": member.partner,
+        "partner_corpus": member.corpus,
+        "similarity": member.similarity,
+        "span": list(member.span) if member.span else None,
+        **{k: str(v) for k, v in member.about.items()},
+    }
+    if member.difference is None:
+        values["text"] = None if member.text is None else member.text[:EXCERPT]
+    else:
+        values["same_words"] = member.difference.equal
+        values["diff"] = [
+            {"stays": "".join(left), "went": "".join(right), "equal": same}
+            for left, right, same in member.difference.runs
+        ]
+    return values

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from curate.inspect.report.bins import Histogram, Range, edges_of
-from curate.inspect.report.store import KEY, Store, places, read_rows
+from curate.inspect.report.store import KEY, Store, find_rows, read_rows
 
 PAIRS = 2  # by hash, besides the least similar one
 CHARS = 20_000  # of each text that is compared
@@ -46,9 +46,14 @@ class Method:
     similarity: Histogram | None = None
     pairs: list[Pair] = field(default_factory=list)
 
+    @property
+    def counted(self) -> bool:
+        """Whether it has anything to show."""
+        return bool(self.members or self.unknown)
+
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "clusters": self.clusters,
             "members": self.members,
             "of": "passages" if self.passages else "documents",
@@ -57,11 +62,11 @@ class Method:
             "largest": [[n, kept] for n, kept in self.largest],
         }
         if self.unknown:
-            found["unknown"] = self.unknown
-            found["unknown_whole"] = self.unknown_whole
+            values["unknown"] = self.unknown
+            values["unknown_whole"] = self.unknown_whole
         if self.similarity is not None:
-            found["similarity"] = self.similarity.dump()
-        return found
+            values["similarity"] = self.similarity.dump()
+        return values
 
 
 def gather(store: Store) -> list[Method]:
@@ -75,7 +80,7 @@ def gather(store: Store) -> list[Method]:
                count(*) FILTER (partner_id IS NOT NULL OR kept_id IS NULL) AS gone
         FROM decisions WHERE cluster IS NOT NULL GROUP BY method, cluster"""
     )
-    found = []
+    methods = []
     for name, unknown, whole, spans in store.rows(
         """SELECT method, count(*) - count(cluster),
                count(*) FILTER (cluster IS NULL AND span_start IS NULL), count(span_start)
@@ -99,9 +104,9 @@ def gather(store: Store) -> list[Method]:
             [name],
         )
         _similarities(store, method)
-        found.append(method)
-    _pairs(store, found)
-    return found
+        methods.append(method)
+    _pairs(store, methods)
+    return methods
 
 
 def _similarities(store: Store, method: Method) -> None:
@@ -138,10 +143,10 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     ids = sorted({i for rows in chosen.values() for a, b, _ in rows for i in (a, b)})
     if not ids:
         return
-    found = places(store.paths, ids, store.threads)
-    texts = read_rows(found.values(), ["text"], CHARS)
+    positions = find_rows(store.paths, ids, store.threads)
+    texts = read_rows(positions.values(), ["text"], CHARS)
     for method in methods:
         for a, b, similarity in chosen.get(method.name, ()):
-            if a in found and b in found:
-                one, two = (texts[found[i]]["text"] or "" for i in (a, b))
-                method.pairs.append(Pair(a, b, similarity, one, two))
+            if a in positions and b in positions:
+                first, second = (texts[positions[i]]["text"] or "" for i in (a, b))
+                method.pairs.append(Pair(a, b, similarity, first, second))

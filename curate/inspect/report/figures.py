@@ -1,4 +1,4 @@
-"""The figures behind a report: what can be said of a run from the files in OUT.
+"""The figures behind a report, counted from the files in OUT.
 
 `Figures.dump` is what run.json keeps; texts of documents stay out of it.
 """
@@ -11,15 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from curate.inspect.report import ages, duplicates, examples, rules, unsure
+from curate.inspect.report import ages, duplicates, languages, rules
 from curate.inspect.report.ages import Ages
 from curate.inspect.report.duplicates import Method
-from curate.inspect.report.examples import Example
-from curate.inspect.report.rules import RuleFigures
-from curate.inspect.report.store import Store, opened
-from curate.inspect.report.unsure import Unsure
-
-MOST_LANGS = 20
+from curate.inspect.report.languages import Unsure
+from curate.inspect.report.rules import Example, RuleFigures
+from curate.inspect.report.store import opened
 
 
 @dataclass
@@ -55,28 +52,15 @@ def gather(
     by_date: a dedup chose by date, so that ages are of interest; declared: rule to the column that
     it looks at; threads: that may count, which changes nothing else.
     """
-    found = Figures()
+    figures = Figures()
     with opened(out, threads=threads) as store:
         if store is None:
-            return found
-        found.rules = rules.gather(store, declared)
-        found.examples = examples.gather(store, found.rules.rules)
-        found.duplicates = duplicates.gather(store)
-        found.languages = _languages(store)
-        found.unsure = unsure.gather(store)
+            return figures
+        figures.rules = rules.gather(store, declared)
+        figures.examples = rules.gather_examples(store, figures.rules.rules)
+        figures.duplicates = duplicates.gather(store)
+        figures.languages = languages.count_languages(store)
+        figures.unsure = languages.gather(store)
         if by_date:
-            found.ages = ages.gather(store)
-    return found
-
-
-def _languages(store: Store) -> dict[str, tuple[int, int]]:
-    """The most frequent labels; nothing where no document has one."""
-    rows = store.rows(
-        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM (
-          SELECT lang, 1 AS kept, 0 AS gone FROM kept
-          UNION ALL SELECT lang, 0, 1 FROM gone)
-        GROUP BY lang ORDER BY count(*) DESC, lang LIMIT {MOST_LANGS}"""
-    )
-    if all(lang is None for lang, _, _ in rows):
-        return {}
-    return {"(none)" if lang is None else lang: (kept, gone) for lang, kept, gone in rows}
+            figures.ages = ages.gather(store)
+    return figures

@@ -1,88 +1,303 @@
-"""report.html: the run as one self-contained page. Text from documents is shown as text.
-
-Nothing is fetched and nothing runs: the page's policy forbids both to the browser.
-"""
+"""report.html and the other records of a finished run, written from its record and figures."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from curate.inspect.report import (
-    page_corpus,
-    page_dedup,
-    page_end,
-    page_funnel,
-    page_mix,
-    page_perplexity,
-    page_rules,
-)
-from curate.inspect.report.figures import Figures
-from curate.pages.html import shown
-from curate.pages.style import STYLE
+import yaml
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-Chapter = tuple[str, str, str]
+from curate.disk.atomic import write_text
+from curate.disk.units import format_bytes, format_duration
+from curate.documents.limits import columns_of
+from curate.engines.cpu_time import cpu_seconds
+from curate.inspect.report.duplicates import SIZES
+from curate.inspect.report.figures import Figures, gather
+from curate.inspect.report.languages import LEAST
+from curate.pages.html import percent
+from curate.pages.templates import render as render_template
+from curate.run import funnel
+from curate.run.outcome import Outcome
+from curate.run.records import driver_costs, record, write_corrupt, write_record
 
-
-def frame(title: str, head: str, chapters: list[Chapter], foot: str = "") -> str:
-    """A page of the chapters that hold anything, with a table of contents."""
-    filled = [c for c in chapters if c[2]]
-    links = "".join(f'<li><a href="#{a}">{t}</a></li>' for a, t, _ in filled)
-    body = "".join(f'<section id="{a}"><h2>{t}</h2>{inner}</section>' for a, t, inner in filled)
-    page = (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name=viewport content="width=device-width,initial-scale=1">'
-        '<meta name=referrer content="no-referrer">'
-        f"<title>{shown(title)}</title><style>{STYLE}</style></head><body><div class=page>"
-        f"<header>{head}</header><nav aria-label=Contents><ol>{links}</ol></nav>"
-        f"<main>{body}</main><footer>{foot}</footer></div></body></html>\n"
-    )
-    return page.encode("utf-8", "replace").decode("utf-8")
+# Where no tokenizer has counted: the rule of thumb for English and a vocabulary of some ten
+# thousand tokens.
+BYTES_A_TOKEN = 4.0
+CHAPTERS = (
+    "funnel", "notices", "rules", "cuts", "duplicates", "perplexity", "documents", "mix",
+    "products", "run",
+)  # fmt: skip
+# The meaning of a similarity, by a method's name or its beginning.
+SIMILARITIES = {
+    "minhash": "share of short runs of words (shingles) that two texts have in common",
+    "semantic": "cosine of the two embeddings",
+    "semantic:prototypical": "cosine of the embedding to its centroid",
+    "bloom": "share of n-grams that were seen before",
+    "decontaminate": "share of the test item's n-grams that the document holds",
+}
+# Settings of training that stand among its figures; all others are under Settings.
+TRAINING = ("objective", "optimizer", "lr", "schedule", "rows", "context", "precision", "ema")
+CARD = ("algorithm", "vocab", "pattern", "digits", "documents", "bytes")
+SHARDS = ("documents", "tokens", "bytes", "vocab_size", "dtype")
+MOST_GROUPS = 24  # sources of the matrix of overlaps, the largest
 
 
 def render(record: dict[str, Any], figures: Figures) -> str:
-    """The page for a run's record and the figures read from its files."""
-    title = f"{record['recipe']}: llmcurate report"
-    about = f"<p class=lead>{shown(record['description'])}</p>" if record["description"] else ""
-    head = (
-        f"<h1>{shown(record['recipe'])}</h1>{about}"
-        f"{page_funnel.tiles(record)}{page_funnel.words(record)}"
-    )
-    chapters = [
-        page_funnel.chapter(record),
-        page_end.notices(record),
-        page_rules.chapter(figures),
-        page_rules.overlap(figures),
-        page_rules.cuts(record),
-        page_dedup.chapter(record, figures),
-        page_dedup.ages(figures),
-        page_perplexity.chapter(record),
-        page_corpus.languages(figures),
-        page_corpus.unsure(figures),
-        page_corpus.measures(figures),
-        page_mix.chapter(record),
-        page_end.products(record),
-        page_funnel.speed(record),
-        page_end.corrupt(record),
-        page_end.inputs(record),
-        page_end.settings(record),
-        page_end.terms(),
+    """The page of a run's record and the figures read from its files."""
+    products = {product["makes"] for product in record["products"]}
+    decided = [stage["decided"] for stage in record["stages"] if stage.get("decided")]
+    # Templates are compiled once a process: those of chapters that stay empty need not be.
+    empty = {
+        "cuts": not any(stage["cut"] for stage in record["stages"]),
+        "duplicates": not (figures.duplicates or figures.ages or decided),
+        "perplexity": not any(d.get("perplexity") for d in decided),
+        "mix": "corpus" not in products,
+        "products": not products,
+        "rules": not figures.rules.rules,
+    }
+    chapters = [name for name in CHAPTERS if not empty.get(name)]
+    return render_template("report.html", chapters=chapters, **_values(record, figures))
+
+
+def render_chapter(name: str, record: dict[str, Any], figures: Figures) -> str:
+    """One of CHAPTERS alone."""
+    return render_template(f"report/{name}.html", **_values(record, figures))
+
+
+def render_failure(record: dict[str, Any]) -> str:
+    """The page in place of a report that could not be made."""
+    return render_template("report_failed.html", record=record)
+
+
+def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
+    ratio, measured = bytes_a_token(record)
+    about = {s["label"]: s["about"] for s in record.get("steps", [])}
+    functions: tuple[Callable[..., Any], ...] = (
+        by_count, corrupt_examples, decision_notes, held_out_points,
+        largest_groups, left_out, mix_rows, mix_unit, peak_bytes, points, product_values,
+        settings_text, similarity_meaning, size_range, step_times, training_values,
+    )  # fmt: skip
+    return {
+        "record": record,
+        "figures": figures,
+        "bytes_a_token": ratio,
+        "measured": measured,
+        "least_score": LEAST,
+        "about": {
+            "read": "What the reader refused.",
+            "engine": "Set aside by the engine.",
+        }
+        | about,
+        "steps": funnel.rows(record) if "totals" in record else [],
+        "totals": _totals(record, ratio, measured) if "totals" in record else [],
+        "product_line": funnel.product_line,
+        "reasons": funnel.reasons,
+        **{function.__name__: function for function in functions},
+    }
+
+
+def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
+    """(bytes of text a token, whether this run's tokenizer measured it)."""
+    for product in record.get("products", ()):
+        if product["makes"] == "shards" and product.get("tokens"):
+            return product["bytes"] / product["tokens"], True
+    return BYTES_A_TOKEN, False
+
+
+def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[str, str]]:
+    totals = record["totals"]
+    time = (format_duration(totals["seconds"]), "from start to end")
+    if not totals["read"]:
+        return [time]
+    share = totals["kept"] / totals["read"]
+    tokens = f"{totals['bytes_out'] / ratio:,.0f}"
+    return [
+        (f"{totals['read']:,}", "documents read"),
+        (f"{totals['kept']:,}", f"kept ({percent(share)})"),
+        (f"{totals['rejected']:,}", "rejected, each with a reason"),
+        (format_bytes(totals["bytes_out"]), "of text kept"),
+        (tokens, "tokens") if measured else (f"about {tokens}", "tokens (estimate)"),
+        time,
     ]
-    foot = (
-        "Why one document went: <code>llmcurate explain ID --in OUT</code>. Every rejected document"
-        " is in <code>rejected/</code> with all its reasons; these figures for programs:"
-        " <code>run.json</code>."
-    )
-    return frame(title, head, chapters, foot)
 
 
-def failed(record: dict[str, Any]) -> str:
-    """What stands in for a report that could not be made."""
-    notices = "".join(f"<p>{shown(n)}</p>" for n in record["notices"])
-    return frame(
-        f"{record['recipe']}: llmcurate report",
-        f"<h1>{shown(record['recipe'])}</h1><p>The run is complete and its figures are in"
-        f" <code>run.json</code>, but this page could not be made.</p>{notices}",
-        [],
-    )
+def by_count(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """The counts, largest first."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def similarity_meaning(method: str) -> str:
+    """What the similarities of a method are."""
+    kind = method if method in SIMILARITIES else method.partition(":")[0]
+    return SIMILARITIES.get(kind, "similarity of the copies to their partner")
+
+
+def size_range(size: int) -> str:
+    """The sizes of clusters that count for one of SIZES."""
+    larger = [s for s in SIZES if s > size]
+    if not larger:
+        return f"{size:,} and more"
+    return str(size) if larger[0] == size + 1 else f"{size:,} to {larger[0] - 1:,}"
+
+
+def decision_notes(record: dict[str, Any]) -> list[tuple[str, list[str], dict[str, int], list]]:
+    """(step, sentences, copies by earlier corpus, curves) of each dedup that has something to say
+    of how it decided."""
+    notes = []
+    for stage in record["stages"]:
+        decided = stage.get("decided") or {}
+        curves = [c for c in decided.get("curves", ()) if len(c["x"]) > 1]
+        corpora = decided.get("against") or {}
+        sentences = list(decided.get("notes", ()))
+        if sentences or corpora or curves:
+            notes.append((stage.get("decides") or "dedup", sentences, corpora, curves))
+    return notes
+
+
+def mix_unit(mix: dict[str, Any]) -> str:
+    """The unit that a mix counts in."""
+    from curate.mix.table import unit_text
+
+    return unit_text(mix)
+
+
+def mix_rows(mix: dict[str, Any]) -> list[dict[str, Any]]:
+    """The sources of a mix, the largest first."""
+    return sorted(mix["rows"], key=lambda row: (-row["amount"], row["name"]))
+
+
+def left_out(mix: dict[str, Any]) -> list[tuple[str, str, int]]:
+    """(source, reason, documents) of what a mix leaves out."""
+    return [
+        (source, reason, documents)
+        for source, reasons in sorted(mix["outside"].items())
+        for reason, documents in sorted(reasons.items())
+        if documents
+    ]
+
+
+def largest_groups(mix: dict[str, Any]) -> dict[int, int]:
+    """Position in the matrix of overlaps -> documents, of the largest sources."""
+    sizes = {row["name"]: row["documents"] for row in mix["rows"]}
+    groups = mix["overlap"]["groups"]
+    order = sorted(range(len(groups)), key=lambda g: (-sizes[groups[g]], groups[g]))
+    return {g: sizes[groups[g]] for g in order[:MOST_GROUPS]}
+
+
+def product_values(product: dict[str, Any]) -> list[tuple[str, str]]:
+    """The figures of a tokenizer's card, or of shards."""
+    names = SHARDS if product.get("makes") == "shards" else CARD
+    values = [(n.replace("_", " "), product[n]) for n in names if product.get(n) is not None]
+    pairs = [(n, f"{v:,}" if isinstance(v, int) else str(v)) for n, v in values]
+    if product.get("tokens"):
+        pairs.append(("bytes a token", f"{product['bytes'] / product['tokens']:.2f}"))
+    return pairs
+
+
+def training_values(summary: dict[str, Any]) -> list[tuple[str, Any]]:
+    """A training run's main settings and its speed."""
+    settings = summary.get("plan", {}).get("train", {})
+    pairs = [(name.replace("_", " "), settings[name]) for name in TRAINING if settings.get(name)]
+    timing = summary.get("timing", {})
+    for name, unit in (("tokens_per_second", "tokens"), ("flops_per_second", "FLOP")):
+        if _finite(timing.get(name)):
+            value = timing[name]
+            pairs.append((f"{unit} a second", f"{value:,.0f}" if value < 1e7 else f"{value:.3g}"))
+    if _finite(timing.get("mfu")):
+        pairs.append(("of the GPU's peak (MFU)", f"{100 * timing['mfu']:.1f} %"))
+    if timing.get("processes", 1) > 1:
+        pairs.append(("processes", timing["processes"]))
+    if summary.get("best_checkpoint"):
+        pairs.append(("best checkpoint by held-out loss", summary["best_checkpoint"]))
+    return pairs
+
+
+def points(metrics: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
+    """(step, value) of each line of metrics that has the value."""
+    return [(line["step"], line[key]) for line in metrics if _finite(line.get(key))]
+
+
+def held_out_points(metrics: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """(step, loss on held-out documents)."""
+    scored = [line | line["held_out"] for line in metrics if line.get("held_out")]
+    return points(scored, "loss")
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")
+
+
+def step_times(record: dict[str, Any]) -> list[tuple[str, float, int]]:
+    """(step, seconds, bytes of text) over all stages, in the order of the funnel."""
+    times: dict[str, tuple[float, int]] = {}
+    for stage in record["stages"]:
+        for label, seconds in stage["seconds"].items():
+            size = stage.get("worked", {}).get(label, 0)
+            before = times.get(label, (0.0, 0))
+            times[label] = (before[0] + seconds, before[1] + size)
+    steps = [row.step for row in funnel.rows(record) if row.seconds]
+    order = {label: i for i, label in enumerate(["read", *steps])}
+    order |= {f"{step}: deciding": order[step] for step in steps}
+    return [
+        (label, *times[label])
+        for label in sorted(times, key=lambda label: order.get(label, len(order)))
+    ]
+
+
+def peak_bytes(record: dict[str, Any]) -> int:
+    """The most memory that a worker held."""
+    return max((stage.get("peak_bytes", 0) for stage in record["stages"]), default=0)
+
+
+def corrupt_examples(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first stretches of the input that could not be read."""
+    tallies = record["stages"][:1] or [p["input"] for p in record["products"] if p.get("input")]
+    return [e for tally in tallies[:1] for e in tally.get("corrupt_examples", [])]
+
+
+def settings_text(record: dict[str, Any]) -> str:
+    """The settings of all steps as YAML."""
+    steps = [{s["name"]: s["settings"]} for s in record.get("steps", [])]
+    if not steps:
+        return ""
+    return yaml.safe_dump(steps, sort_keys=False, allow_unicode=True, width=88)
+
+
+def write_records(outcome: Outcome, threads: int = 1) -> None:
+    """Writes the records of a finished run into its OUT folder; threads: that may count.
+
+    run.json comes first and once more with the report's figures: whatever fails in a report, what
+    was counted is there.
+    """
+
+    began = cpu_seconds()
+    data = record(outcome)
+    resolved = outcome.plan.recipe.resolved()
+    text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
+    write_text(outcome.out / "recipe.yaml", text)
+    write_corrupt(outcome)
+    write_record(outcome.out / "run.json", data)
+    try:
+        by_date = any(s["settings"].get("survivor") == "newest" for s in data["steps"])
+        limits = columns_of(outcome.plan.recipe.document_steps)
+        figures = (
+            gather(outcome.out, by_date, limits, threads) if outcome.plan.stages else Figures()
+        )
+        data["figures"] = figures.dump()
+    except Exception as error:
+        figures = Figures()
+        data["notices"].append(f"the report's figures could not be read: {_line(error)}")
+    try:
+        html = render(data, figures)
+    except Exception as error:
+        data["notices"].append(f"the report could not be written: {_line(error)}")
+        html = render_failure(data)
+    outcome.driver["report"] = cpu_seconds() - began
+    data["driver"] = driver_costs(outcome)
+    write_record(outcome.out / "run.json", data)
+    write_text(outcome.out / "report.html", html)
+
+
+def _line(error: Exception) -> str:
+    """The error in a line of some length."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -1,4 +1,4 @@
-"""OUT's corpus, rejected documents and decisions, as DuckDB views and as lists of files."""
+"""The store of a run: corpus, rejected documents and decisions as DuckDB views and as files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 
 from curate.disk.database import database, literal, paths_literal
 from curate.disk.threads import in_order
-from curate.documents.documents import REASON_COLUMNS
+from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of
 
-Place = tuple[str, int]  # a file and a row in it
+Position = tuple[str, int]  # a file and a row in it
 # DuckDB's md5 is the same in all its versions, which its hash is not.
 KEY = "md5_number_lower(id)"
 KEY_MOST = 2**64
@@ -46,16 +46,16 @@ class Store:
 
     def rows(self, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """The result of a query that is known to be small."""
-        found: list[tuple[Any, ...]] = self.db.execute(sql, values or []).fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = self.db.execute(sql, values or []).fetchall()
+        return rows
 
 
 @contextmanager
 def opened(out: Path, spill: str = ".spill-report", threads: int = 1) -> Iterator[Store | None]:
     """The store of a run's folder; None where no stage wrote documents. threads: that may read."""
     threads = min(threads, THREADS)
-    found = corpus_of(out)
-    kept, gone = found.kept, found.gone
+    corpus = corpus_of(out)
+    kept, gone = corpus.kept, corpus.gone
     if not kept or not gone:
         yield None
         return
@@ -70,27 +70,27 @@ def opened(out: Path, spill: str = ".spill-report", threads: int = 1) -> Iterato
         # Few columns: those of the input have any names, also such as queries use.
         for view, chosen, paths in (
             ("kept", "id, lang", kept),
-            ("gone", "id, lang, step, rule, reasons", gone),
+            ("gone", f"id, lang, {SQL_COLUMNS}", gone),
             ("gone_rows", "*", gone),
         ):
-            named = ", union_by_name = true" if found.is_home else ""
+            named = ", union_by_name = true" if corpus.is_home else ""
             source = f"read_parquet({paths_literal(paths)}{named})"
             db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
-        if found.decisions:
-            db.execute(f"CREATE VIEW decisions AS {_decisions(db, found)}")
-        yield Store(db, kept, gone, columns, names, bool(found.decisions), threads)
+        if corpus.decisions:
+            db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")
+        yield Store(db, kept, gone, columns, names, bool(corpus.decisions), threads)
 
 
-def _decisions(db: Any, found: Corpus) -> str:
+def _decisions(db: Any, files: Corpus) -> str:
     """All decisions, clusters numbered through the runs of a HOME, whose documents are all here."""
     selects, before = [], 0
-    for path in found.decisions:
+    for path in files.decisions:
         # Only runs against earlier corpora have the column.
-        known = "partner_corpus" in pq.read_schema(path).names
+        against = "partner_corpus" in pq.read_schema(path).names
         source = f"read_parquet({literal(path)})"
-        chosen = "* EXCLUDE (partner_corpus)" if known else "*"
-        corpus = "partner_corpus" if known and not found.is_home else "NULL::VARCHAR"
-        if found.is_home:
+        chosen = "* EXCLUDE (partner_corpus)" if against else "*"
+        corpus = "partner_corpus" if against and not files.is_home else "NULL::VARCHAR"
+        if files.is_home:
             # In an earlier run that one is in a cluster of its own number.
             chosen = f"{chosen} REPLACE (cluster + {before} AS cluster)"
             (most,) = db.execute(f"SELECT max(cluster) FROM {source}").fetchone()
@@ -99,40 +99,40 @@ def _decisions(db: Any, found: Corpus) -> str:
     return " UNION ALL BY NAME ".join(selects)
 
 
-def places(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Place]:
-    """Where the documents with these ids stand. One pass over the ids of all files."""
+def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Position]:
+    """The positions of the documents with these ids. One pass over the ids of all files."""
     wanted = pa.array(sorted(set(ids)), pa.string())
 
-    def of(path: Path) -> dict[str, Place]:
-        mine: dict[str, Place] = {}
+    def of(path: Path) -> dict[str, Position]:
+        in_file: dict[str, Position] = {}
         start = 0
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(50_000, columns=["id"], use_threads=False):
                 column = batch["id"].cast(pa.string())
                 for row in np.flatnonzero(pc.is_in(column, wanted)).tolist():
-                    mine[column[row].as_py()] = (str(path), start + row)
+                    in_file[column[row].as_py()] = (str(path), start + row)
                 start += batch.num_rows
-        return mine
+        return in_file
 
-    found: dict[str, Place] = {}
+    positions: dict[str, Position] = {}
     if len(wanted):
-        for mine in in_order(of, paths, threads):
-            found |= mine
-    return found
+        for in_file in in_order(of, paths, threads):
+            positions |= in_file
+    return positions
 
 
 def read_rows(
-    places: Iterable[Place], columns: list[str], most_chars: int
-) -> dict[Place, dict[str, Any]]:
-    """The rows at the given places; strings are cut, lists left as they are.
+    positions: Iterable[Position], columns: list[str], most_chars: int
+) -> dict[Position, dict[str, Any]]:
+    """The rows at the given positions; strings are cut, lists left as they are.
 
     A file is read row group by row group, in small batches, so that a few rows of a large corpus
     cost a few row groups.
     """
     by_file: dict[str, list[int]] = {}
-    for path, row in places:
+    for path, row in positions:
         by_file.setdefault(path, []).append(row)
-    found: dict[Place, dict[str, Any]] = {}
+    rows: dict[Position, dict[str, Any]] = {}
     for path in sorted(by_file):
         with pq.ParquetFile(path) as file:
             have = [n for n in columns if n in file.schema_arrow.names]
@@ -142,9 +142,9 @@ def read_rows(
                 inside = sorted({r - start for r in by_file[path] if start <= r < start + size})
                 if inside:
                     for row, values in _group_rows(file, group, inside, have, most_chars):
-                        found[path, start + row] = values
+                        rows[path, start + row] = values
                 start += size
-    return found
+    return rows
 
 
 def _group_rows(

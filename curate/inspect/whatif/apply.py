@@ -14,7 +14,7 @@ from pathlib import Path
 
 from curate.errors import UsageError
 from curate.formats.inputs import InputPlan, find_files
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.inspect.whatif.question import Question, ask
 from curate.run.driver import Options, Outcome, run_planned
 from curate.run.ledger import Ledger

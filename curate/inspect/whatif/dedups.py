@@ -64,19 +64,19 @@ def resolved(question: Question, decider: Decider, now: Verdicts) -> list[Resolv
     changed = [r.at for r in question.rules if r.was != r.now]
     unknown = [at for at, _ in question.again.values()]
     first = min([*changed, *unknown, len(question.steps)])
-    found: list[Resolved] = []
+    results: list[Resolved] = []
     for at, step in enumerate(question.was.document_steps):
         if not isinstance(step, CorpusStep) or at < first or step.reach == "own":
             continue
         reaching = _reaching(question, decider, now, at)
         # Of earlier steps it is not known which documents come or go beside those.
-        more = sum(r.returned[1] for r in found)
-        fewer = sum(r.displaced[1] for r in found)
+        more = sum(r.returned[1] for r in results)
+        fewer = sum(r.displaced[1] for r in results)
         if any(place <= at for place in unknown):
             more = fewer = len(now.scores)
         if reaching.admitted.any() or reaching.gone.any() or more or fewer:
-            found.append(_bounds(question.corpus, step, reaching, now, more, fewer))
-    return found
+            results.append(_bounds(question.corpus, step, reaching, now, more, fewer))
+    return results
 
 
 def _reaching(question: Question, decider: Decider, now: Verdicts, at: int) -> _Reaching:
@@ -145,17 +145,17 @@ def _clusters(
     table = table.filter(pc.equal(table["method"], method))
     wanted = np.flatnonzero(of.gone | of.marked | of.passed)
     at = pc.index_in(table["id"], value_set=_ids(corpus).take(pa.array(wanted)))
-    known = at.is_valid().to_numpy(zero_copy_only=False)
-    rows = wanted[at.filter(pa.array(known)).to_numpy()]
-    cluster = table["cluster"].filter(pa.array(known)).to_numpy()
+    decided = at.is_valid().to_numpy(zero_copy_only=False)
+    rows = wanted[at.filter(pa.array(decided)).to_numpy()]
+    cluster = table["cluster"].filter(pa.array(decided)).to_numpy()
     # Two steps by one method number their clusters alike.
     if table["span_start"].null_count < len(table) or len(np.unique(rows)) < len(rows):
         return None
     number = int(cluster.max()) + 1 if len(cluster) else 0
 
     def count(mask: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.bincount(cluster[mask[rows]], minlength=number)
-        return found
+        counts: np.ndarray = np.bincount(cluster[mask[rows]], minlength=number)
+        return counts
 
     loses = count(of.kept if step.reach == "one" else of.gone) > 0
     dropped, passed = count(of.marked), count(of.passed)

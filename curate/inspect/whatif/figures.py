@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from curate.inspect.report.bins import Range, edges_of
-from curate.inspect.report.page_funnel import bytes_a_token
-from curate.inspect.whatif.ahead import THREADS, Reading
+from curate.inspect.report.page import bytes_a_token
+from curate.inspect.whatif.columns import THREADS, Reading
 from curate.inspect.whatif.dedups import Resolved, resolved
 from curate.inspect.whatif.question import Question, Rule, ask
 from curate.inspect.whatif.scores import Scores, read
@@ -193,11 +193,11 @@ class Answer:
             "notes": self.notes,
         }
 
-    def _rule(self, found: RuleFigures) -> dict[str, Any]:
-        said: dict[str, Any] = {"marks": found.marks, "alone": found.alone.dump(self.ratio)}
-        rule = found.rule
+    def _rule(self, figures: RuleFigures) -> dict[str, Any]:
+        values: dict[str, Any] = {"marks": figures.marks, "alone": figures.alone.dump(self.ratio)}
+        rule = figures.rule
         if rule is not None:
-            said |= {
+            values |= {
                 "setting": rule.setting,
                 "column": rule.column(),
                 "was": rule.was.threshold,
@@ -209,10 +209,10 @@ class Answer:
                         **p.kept.dump(self.ratio),
                         "unmeasured": p.unmeasured.documents,
                     }
-                    for p in found.curve
+                    for p in figures.curve
                 ],
             }
-        return said
+        return values
 
 
 def answer(out: Path, sets: tuple[str, ...] = (), early: Reading | None = None) -> Answer:
@@ -271,11 +271,11 @@ def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], st
     limit, column = rule.now, now.scores.columns[rule.column()]
     if not limit.setting:
         return [], "linear"
-    given = [t for t in (rule.was.threshold, limit.threshold) if t is not None]
-    found = _thresholds(column, given, rule.column() in now.scores.integers)
-    if found is None:
+    limits = [t for t in (rule.was.threshold, limit.threshold) if t is not None]
+    spread = _thresholds(column, limits, rule.column() in now.scores.integers)
+    if spread is None:
         return [], "linear"
-    points, scale = found
+    points, scale = spread
     counted = _passing(rule, decider, now, points)
     table = [
         Point(float(t), Amount(int(a), int(b)), Amount(int(c), int(d)))
@@ -285,19 +285,19 @@ def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], st
 
 
 def _thresholds(
-    column: np.ndarray, given: list[float], integer: bool
+    column: np.ndarray, limits: list[float], integer: bool
 ) -> tuple[np.ndarray, str] | None:
     """(thresholds, scale) that span a column's values; None where it has none."""
-    known = column[np.isfinite(column)]
-    if not len(known):
+    values = column[np.isfinite(column)]
+    if not len(values):
         return None
-    ends = np.array([known.min(), known.max()], np.float64)
+    ends = np.array([values.min(), values.max()], np.float64)
     shape = Range(integer)
     shape.add(ends)
-    bins = edges_of(shape, given)
+    bins = edges_of(shape, limits)
     edges = bins.edges + 0.5 if bins.edges[0] % 1 == 0.5 else bins.edges
-    points = np.unique(np.concatenate([np.round(edges, 6), given]))
-    return (points[points >= 0] if min(*given, *ends) >= 0 else points), bins.scale
+    points = np.unique(np.concatenate([np.round(edges, 6), limits]))
+    return (points[points >= 0] if min(*limits, *ends) >= 0 else points), bins.scale
 
 
 def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) -> list[np.ndarray]:
@@ -349,13 +349,13 @@ def _overlap(now: Verdicts) -> dict[tuple[str, str], int]:
     # Bits instead of bytes: a pair of a million documents is then 125 kB.
     packed = {n: np.packbits(m) for n, m in now.fails.items() if m.any()}
     names = sorted(packed)
-    found = {}
+    pairs = {}
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
             both = int(_ONES[packed[a] & packed[b]].sum())
             if both:
-                found[a, b] = both
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+                pairs[a, b] = both
+    return dict(sorted(pairs.items(), key=lambda item: (-item[1], item[0])))
 
 
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1).astype(np.uint8)
@@ -392,12 +392,12 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
             f"{setting}: {why}, so stored scores do not decide it; it may keep or drop each of the"
             f" {reach:,} documents that reach {question.steps[at]}; --apply runs it again"
         )
-    for one in others:
+    for step in others:
         notes.append(
-            f"{one.step} decides over other documents now: {one.admitted:,} more may reach it,"
-            f" {one.gone:,} no longer do. Its marks are taken as they were; of the {one.of[0]:,}"
-            f" others that it kept {_range(one.displaced)} may go, of the {one.of[1]:,} that it"
-            f" dropped {_range(one.returned)} come back; --apply resolves it again"
+            f"{step.step} decides over other documents now: {step.admitted:,} more may reach it,"
+            f" {step.gone:,} no longer do. Its marks are taken as they were; of the {step.of[0]:,}"
+            f" others that it kept {_range(step.displaced)} may go, of the {step.of[1]:,} that it"
+            f" dropped {_range(step.returned)} come back; --apply resolves it again"
         )
     notes += question.corpus.notes
     rows = int(np.count_nonzero(now.unmeasured))

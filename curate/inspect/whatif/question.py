@@ -70,12 +70,12 @@ class Question:
     @property
     def columns(self) -> list[str]:
         """The columns that the rules look at."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for rule in self.rules:
-            found[rule.column()] = None
+            names[rule.column()] = None
             if rule.now.only:
-                found[rule.column(rule.now.only)] = None
-        return list(found)
+                names[rule.column(rule.now.only)] = None
+        return list(names)
 
 
 def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
@@ -96,7 +96,7 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
     for step in before:
         if step.label not in folded:
             raise UsageError(f"{out / 'run.json'} is damaged: no stage has the step {step.label}")
-    found = Question(
+    question = Question(
         corpus,
         record,
         was,
@@ -108,32 +108,32 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
         [],
     )
     for at, (old, new) in enumerate(zip(before, after, strict=True)):
-        _compare(found, at, old, new)
-    _products(found)
-    if sets and not found.changes:
+        _compare(question, at, old, new)
+    _products(question)
+    if sets and not question.changes:
         raise UsageError(f"--set {sets[0]}: that is what the run had; give another value")
-    return found
+    return question
 
 
-def _compare(found: Question, at: int, old: Step | CorpusStep, new: Step | CorpusStep) -> None:
+def _compare(question: Question, at: int, old: Step | CorpusStep, new: Step | CorpusStep) -> None:
     label = old.label
     limits = {x.rule: x for x in old.limits()}
     later = {x.rule: x for x in new.limits()}
-    known = {x.setting for x in (*limits.values(), *later.values())}
+    settings = {x.setting for x in (*limits.values(), *later.values())}
     decides = True
     for key, (a, b) in _differences(old, new).items():
-        found.changes[f"{label}.{key}"] = (a, b)
-        if key not in known and not any(k.startswith(key + ".") for k in known):
+        question.changes[f"{label}.{key}"] = (a, b)
+        if key not in settings and not any(k.startswith(key + ".") for k in settings):
             decides = False
             why = (
                 "it decides over the whole corpus"
                 if isinstance(new, CorpusStep)
                 else "it changes what is measured, or what is cut"
             )
-            found.again[f"{label}.{key}"] = (at, why)
+            question.again[f"{label}.{key}"] = (at, why)
     if not decides or limits.keys() != later.keys():
         later = limits  # what was measured answers no question of another measure
-    found.rules.extend(Rule(label, at, x, later[name]) for name, x in limits.items())
+    question.rules.extend(Rule(label, at, x, later[name]) for name, x in limits.items())
 
 
 def _differences(old: Settings, new: Settings) -> dict[str, tuple[Any, Any]]:
@@ -141,14 +141,14 @@ def _differences(old: Settings, new: Settings) -> dict[str, tuple[Any, Any]]:
     return {k: (a.get(k), b.get(k)) for k in b if a.get(k) != b.get(k)}
 
 
-def _products(found: Question) -> None:
+def _products(question: Question) -> None:
     """Settings of products keep no document back: they are no question here."""
-    pairs = zip(found.was.products, found.now.products, strict=True)
+    pairs = zip(question.was.products, question.now.products, strict=True)
     for old, new in pairs:
         for key in _differences(old, new):
             raise UsageError(
                 f"--set {old.label}.{key}: {old.label} keeps or drops no document; run the recipe"
                 " anew for it"
             )
-    if found.was.read != found.now.read:
+    if question.was.read != question.now.read:
         raise UsageError("--set read.*: reading has no stored scores; run the recipe anew for it")

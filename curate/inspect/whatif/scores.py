@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 
 from curate.corpus.manifests import MANIFESTS
 from curate.disk.atomic import replacing
+from curate.documents.rejected import REASONS, reason_codes
 from curate.errors import UsageError
 from curate.inspect.report.bins import numeric_columns
-from curate.inspect.whatif.ahead import Reading
+from curate.inspect.whatif.columns import Reading
 from curate.run.homes import Corpus
 
 FEW = 4096  # texts at once: to get memory for more of them takes longer than to read them
@@ -69,8 +70,8 @@ def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -
         tables = early.tables()
         early.close()
     except (pa.ArrowInvalid, OSError, EOFError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UsageError(f"{out} cannot be read ({said}): run its recipe again") from None
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(f"{out} cannot be read ({reason}): run its recipe again") from None
     if early.starts[-1] != len(sizes):
         raise UsageError(f"{out / SIZES} does not fit the run: remove it and ask again")
     first = int(early.starts[len(kept_files)])
@@ -89,8 +90,8 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
         manifest = out / folder / name
         digest.update(manifest.read_bytes() if manifest.exists() else b"")
     for path in paths:  # a folder without manifests is known by its files
-        found = path.stat()
-        digest.update(json.dumps([path.name, found.st_size, found.st_mtime_ns]).encode())
+        stat = path.stat()
+        digest.update(json.dumps([path.name, stat.st_size, stat.st_mtime_ns]).encode())
     key = digest.digest()
     stored = out / (HOME_SIZES if corpus.is_home else SIZES)
     if stored.exists():
@@ -107,12 +108,12 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
 
 
 def _lengths(path: Path) -> np.ndarray:
-    found = [np.zeros(0, np.int64)]
+    sizes = [np.zeros(0, np.int64)]
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(FEW, columns=["text"], use_threads=False):
             size = pc.fill_null(pc.binary_length(batch.column(0)), 0)
-            found.append(size.to_numpy(zero_copy_only=False).astype(np.int64))
-    return np.concatenate(found)
+            sizes.append(size.to_numpy(zero_copy_only=False).astype(np.int64))
+    return np.concatenate(sizes)
 
 
 def _langs(tables: list[pa.Table]) -> tuple[list[str], np.ndarray]:
@@ -143,11 +144,10 @@ def _reasons(
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     start = first_row
     for table in tables:
-        for lists in table["reasons"].chunks:
-            count = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-            flat = lists.flatten()
-            rows.append(np.repeat(np.arange(start, start + len(lists)), count))
-            codes.append(_codes(flat, names))
+        for lists in table[REASONS].chunks:
+            sizes, numbers = reason_codes(lists, names)
+            rows.append(np.repeat(np.arange(start, start + len(lists)), sizes))
+            codes.append(numbers)
             start += len(lists)
     row, code = np.concatenate(rows), np.concatenate(codes)
     primary = np.full(start, -1, np.int64)
@@ -158,19 +158,3 @@ def _reasons(
     ends = np.searchsorted(code[order], np.arange(len(names) + 1))
     marks = {n: row[order[ends[c] : ends[c + 1]]] for n, c in names.items()}
     return list(names), primary, marks
-
-
-def _codes(reasons: pa.StructArray, names: dict[str, int]) -> np.ndarray:
-    """int64[reasons]: the index of `step.rule` in names, which learns new ones."""
-    parts = []
-    for field in ("step", "rule"):
-        coded = reasons.field(field).dictionary_encode()
-        parts.append((coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)))
-    (steps, step), (rules, rule) = parts
-    both = step.astype(np.int64) * max(1, len(rules)) + rule
-    table = np.zeros(max(1, len(steps) * len(rules)), np.int64)
-    for pair in np.unique(both).tolist():
-        name = f"{steps[pair // len(rules)]}.{rules[pair % len(rules)]}"
-        table[pair] = names.setdefault(name, len(names))
-    found: np.ndarray = table[both]
-    return found

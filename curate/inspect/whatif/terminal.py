@@ -4,109 +4,110 @@ from __future__ import annotations
 
 from typing import Any
 
+from curate.disk.units import format_bytes as amount
 from curate.inspect.whatif.figures import Amount, Answer, Point, RuleFigures
 from curate.pages.charts import short
 from curate.pages.html import number, plain
-from curate.run.funnel import amount
 
 MOST_RULES = 40
 MATRIX = 10
 POINTS = 5  # thresholds beside each rule; --json has all
-WIDE_POINTS = 14  # of a changed one, each on its line
+WIDE_POINTS = 14  # of a changed figures, each on its line
 NAME = 38
 
 
-def text(found: Answer) -> str:
+def text(answer: Answer) -> str:
     """What is kept before and now, the rules, their overlap, the languages."""
-    lines = [_asked(found), ""]
-    lines += _kept(found)
-    for one in found.rules:
-        if one.rule is not None and one.rule.was != one.rule.now:
-            lines += ["", *_changed(one, found)]
-    lines += ["", *_rules(found)]
-    lines += _matrix(found)
-    lines += _languages(found)
-    lines += [f"\n{note}" for note in found.notes]
+    lines = [_asked(answer), ""]
+    lines += _kept(answer)
+    for figures in answer.rules:
+        if figures.rule is not None and figures.rule.was != figures.rule.now:
+            lines += ["", *_changed(figures, answer)]
+    lines += ["", *_rules(answer)]
+    lines += _matrix(answer)
+    lines += _languages(answer)
+    lines += [f"\n{note}" for note in answer.notes]
     return "\n".join(lines)
 
 
-def _asked(found: Answer) -> str:
+def _asked(answer: Answer) -> str:
     changes = ", ".join(
-        f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in found.question.changes.items()
+        f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in answer.question.changes.items()
     )
-    return f"{found.question.out}: {changes or 'the settings of the run (--set changes them)'}"
+    return f"{answer.question.out}: {changes or 'the settings of the run (--set changes them)'}"
 
 
 def _value(value: Any) -> str:
     return plain("none" if value is None else str(value), 60)
 
 
-def _kept(found: Answer) -> list[str]:
-    tokens = "tokens" if found.measured_ratio else "tokens (estimate)"
+def _kept(answer: Answer) -> list[str]:
+    tokens = "tokens" if answer.measured_ratio else "tokens (estimate)"
     lines = [f"{'':<26}{'documents':>12}{'text':>12}{tokens:>20}"]
-    rows = [("kept before", found.before), ("kept now", found.after)]
-    rows += [("  new among them", found.gained), ("  no longer kept", found.lost)]
-    if found.unmeasured.documents:
-        rows.append(("and of these up to all", found.unmeasured))
-    least, most = found.bounds()
-    if found.resolved:
+    rows = [("kept before", answer.before), ("kept now", answer.after)]
+    rows += [("  new among them", answer.gained), ("  no longer kept", answer.lost)]
+    if answer.unmeasured.documents:
+        rows.append(("and of these up to all", answer.unmeasured))
+    least, most = answer.bounds()
+    if answer.resolved:
         rows += [("at least, by dedups", least), ("at most, by dedups", most)]
     for label, of in rows:
-        cells = f"{of.documents:>12,}{amount(of.bytes):>12}{short(of.bytes / found.ratio):>20}"
+        cells = f"{of.documents:>12,}{amount(of.bytes):>12}{short(of.bytes / answer.ratio):>20}"
         lines.append(f"{label:<26}{cells}")
     return lines
 
 
-def _limit(one: RuleFigures) -> str:
-    if one.rule is None or one.rule.now.threshold is None:
-        return "off" if one.rule is not None else ""
-    now = one.rule.now
+def _limit(figures: RuleFigures) -> str:
+    if figures.rule is None or figures.rule.now.threshold is None:
+        return "off" if figures.rule is not None else ""
+    now = figures.rule.now
     return f"{('>' if now.above else '<') + ('=' if now.closed else '')} {number(now.threshold)}"
 
 
-def _few(curve: list[Point], most: int, given: list[float | None]) -> list[Point]:
+def _few(curve: list[Point], most: int, marked: list[float | None]) -> list[Point]:
     """Points at even distances, and those at the given thresholds."""
     if len(curve) <= most:
         return curve
     at = {round(i * (len(curve) - 1) / (most - 1)) for i in range(most)}
-    at |= {i for i, p in enumerate(curve) if p.threshold in given}
+    at |= {i for i, p in enumerate(curve) if p.threshold in marked}
     return [curve[i] for i in sorted(at)]
 
 
-def _changed(one: RuleFigures, found: Answer) -> list[str]:
-    assert one.rule is not None
-    was, now = one.rule.was.threshold, one.rule.now.threshold
-    lines = [f"{one.rule.setting}: kept at other limits ({plain(one.rule.column())})"]
-    for p in _few(one.curve, WIDE_POINTS, [was, now]):
+def _changed(figures: RuleFigures, answer: Answer) -> list[str]:
+    assert figures.rule is not None
+    was, now = figures.rule.was.threshold, figures.rule.now.threshold
+    lines = [f"{figures.rule.setting}: kept at other limits ({plain(figures.rule.column())})"]
+    for p in _few(figures.curve, WIDE_POINTS, [was, now]):
         which = "  now" if p.threshold == now else "  before" if p.threshold == was else ""
         more = (
             f" to {p.kept.documents + p.unmeasured.documents:,}" if p.unmeasured.documents else ""
         )
-        size = f"{amount(p.kept.bytes):>10}{short(p.kept.bytes / found.ratio):>9}"
+        size = f"{amount(p.kept.bytes):>10}{short(p.kept.bytes / answer.ratio):>9}"
         lines.append(f"{number(p.threshold):>12}{p.kept.documents:>12,}{size}{more}{which}")
     return lines
 
 
-def _rules(found: Answer) -> list[str]:
-    wide = min(NAME, max([len(r.name) for r in found.rules[:MOST_RULES]], default=4)) + 2
+def _rules(answer: Answer) -> list[str]:
+    wide = min(NAME, max([len(r.name) for r in answer.rules[:MOST_RULES]], default=4)) + 2
     head = f"{'rule':<{wide}}{'drops':>10}{'marks':>10}{'alone':>10}{'its text':>10}"
     lines = [f"{head}  kept at other limits"]
-    shown = [r for r in found.rules if r.marks or r.rule is not None]
-    for one in shown[:MOST_RULES]:
-        share: Amount = one.alone
-        cells = f"{_limit(one):>10}{one.marks:>10,}{share.documents:>10,}{amount(share.bytes):>10}"
-        few = _few(one.curve, POINTS, [])
+    shown = [r for r in answer.rules if r.marks or r.rule is not None]
+    for figures in shown[:MOST_RULES]:
+        share: Amount = figures.alone
+        cells = f"{_limit(figures):>10}{figures.marks:>10,}"
+        cells += f"{share.documents:>10,}{amount(share.bytes):>10}"
+        few = _few(figures.curve, POINTS, [])
         points = ", ".join(f"{number(p.threshold)}: {short(p.kept.documents)}" for p in few)
-        lines.append(f"{plain(one.name, NAME):<{wide}}{cells}  {points}")
+        lines.append(f"{plain(figures.name, NAME):<{wide}}{cells}  {points}")
     if len(shown) > MOST_RULES:
         lines.append(f"and {len(shown) - MOST_RULES} more (--json has all)")
     return lines
 
 
-def _matrix(found: Answer) -> list[str]:
+def _matrix(answer: Answer) -> list[str]:
     """Of a row's documents, how many percent the rule of a column fails too."""
-    rules = sorted((r for r in found.rules if r.marks), key=lambda r: (-r.marks, r.name))[:MATRIX]
-    if len(rules) < 2 or not found.overlap:
+    rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))[:MATRIX]
+    if len(rules) < 2 or not answer.overlap:
         return []
     wide = min(NAME, max(len(r.name) for r in rules)) + 5
     lines = ["", "overlap: of a row's documents, how many % the rule of a column fails too"]
@@ -114,17 +115,17 @@ def _matrix(found: Answer) -> list[str]:
     for i, a in enumerate(rules):
         cells = ""
         for b in rules:
-            both = found.overlap.get((min(a.name, b.name), max(a.name, b.name)), 0)
+            both = answer.overlap.get((min(a.name, b.name), max(a.name, b.name)), 0)
             cells += f"{'-':>5}" if a is b else f"{100 * both / a.marks:>5.0f}" if both else " " * 5
         lines.append(f"{f'{i + 1:>2} {plain(a.name, NAME)}':<{wide}}{cells}")
     return lines
 
 
-def _languages(found: Answer) -> list[str]:
-    if not found.languages:
+def _languages(answer: Answer) -> list[str]:
+    if not answer.languages:
         return []
     lines = ["", f"{'language':<14}{'before':>12}{'now':>12}{'unmeasured':>12}{'text now':>12}"]
-    for name, of in found.languages.items():
+    for name, of in answer.languages.items():
         counts = (
             f"{of.before.documents:>12,}{of.after.documents:>12,}{of.unmeasured.documents:>12,}"
         )

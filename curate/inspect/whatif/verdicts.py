@@ -32,19 +32,19 @@ class Verdicts:
     @property
     def kept(self) -> np.ndarray:
         """bool[rows]: passes every rule, all of them known."""
-        found: np.ndarray = (self.number == 0) & self.whole
-        return found
+        mask: np.ndarray = (self.number == 0) & self.whole
+        return mask
 
     @property
     def unmeasured(self) -> np.ndarray:
         """bool[rows]: passes all rules that are known of it, but not all are."""
-        found: np.ndarray = (self.number == 0) & ~self.whole
-        return found
+        mask: np.ndarray = (self.number == 0) & ~self.whole
+        return mask
 
     def without(self, rule: str) -> np.ndarray:
         """bool[rows]: documents that no other rule fails."""
-        found: np.ndarray = self.number == self.fails[rule]
-        return found
+        mask: np.ndarray = self.number == self.fails[rule]
+        return mask
 
 
 class Decider:
@@ -89,27 +89,27 @@ class Decider:
 
     def _masks(self, rules: list[Rule], now: bool) -> dict[str, np.ndarray]:
         """rule -> bool[rows] of one step's rules, wherever it measured; by stored columns."""
-        found = marks(
+        masks = marks(
             [r.now if now else r.was for r in rules],
             lambda column: self.scores.columns[rules[0].column(column)],
         )
         saw = self.seen >= rules[0].at
-        return {f"{rules[0].step}.{n}": mask & saw for n, mask in found.items()}
+        return {f"{rules[0].step}.{n}": mask & saw for n, mask in masks.items()}
 
     def _by_step(self) -> dict[str, list[Rule]]:
-        found: dict[str, list[Rule]] = {}
+        by_step: dict[str, list[Rule]] = {}
         for rule in self.question.rules:
-            found.setdefault(rule.step, []).append(rule)
-        return found
+            by_step.setdefault(rule.step, []).append(rule)
+        return by_step
 
     def _trusted(self) -> set[str]:
         """Rules whose stored columns and thresholds give exactly the marks that are stored. A
         changed one that does not is refused: the run was made by another version of its step."""
         trusted = set()
         for rules in self._by_step().values():
-            found = self._masks(rules, now=False)
+            masks = self._masks(rules, now=False)
             for rule in rules:
-                mask = found.get(rule.name)
+                mask = masks.get(rule.name)
                 stored = self.stored.get(rule.name)
                 if mask is None or stored is None:
                     same = not (mask if mask is not None else np.zeros(1)).any()

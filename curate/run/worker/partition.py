@@ -28,11 +28,12 @@ from curate.corpus.stage_files import (
 from curate.disk.atomic import replacing
 from curate.disk.memory import peak_bytes
 from curate.disk.parquet_writer import writing
-from curate.documents.documents import EDIT, NUMBER, Documents
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.edits import EDIT
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
 from curate.formats.reading import ID_SCHEMA, Batch, PartitionReader
-from curate.run.worker.specification import Work, load_spec, ready, sketch_rows, written_kinds
+from curate.run.worker.specification import Work, load_spec, open_steps, sketch_rows, written_kinds
 
 READING = (-1, -1)  # what a worker says it works on while it reads
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
@@ -50,7 +51,7 @@ def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
     """Sketches of what an earlier run kept of one partition (its stage is reused)."""
     spec, part = load_spec(payload["spec"]), payload["part"]
     folder = Path(spec["folder"])
-    ready(spec, "sketch")
+    open_steps(spec, "sketch")
     start = time.perf_counter()
     with writing(part_path(folder, part, spec["sketch_kind"])) as writer:
         schema = kept_schema(folder, part)
@@ -78,7 +79,7 @@ def _empty(spec: dict[str, Any], part: int) -> Documents:
     return Documents(pa.schema(fields).empty_table())
 
 
-def _single(work: Work, docs: Documents, careful: list[int]) -> Documents:
+def _one_by_one(work: Work, docs: Documents, careful: list[int]) -> Documents:
     """The batch through the steps, the suspected rows one at a time, each announced."""
     numbers = docs.table[NUMBER].to_numpy()
     if not ((numbers >= careful[0]) & (numbers <= careful[1])).any():
@@ -90,7 +91,9 @@ def _single(work: Work, docs: Documents, careful: list[int]) -> Documents:
     return work.steps(docs)
 
 
-def _without(docs: Documents, quarantine: dict[str, str]) -> tuple[Documents, Documents | None]:
+def _split_quarantined(
+    docs: Documents, quarantine: dict[str, str]
+) -> tuple[Documents, Documents | None]:
     """(the batch without quarantined documents, those documents)."""
     numbers = docs.table[NUMBER].to_numpy()
     bad = np.isin(numbers, [int(n) for n in quarantine])
@@ -140,7 +143,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         if spec["plan"]:
             work.writers["ids"].write(ID_SCHEMA.empty_table())
         for docs in _read(work, account, quarantine):
-            work.commit(_single(work, docs, careful) if careful else work.steps(docs))
+            work.commit(_one_by_one(work, docs, careful) if careful else work.steps(docs))
             worker.beat(*READING)
         done = True
     finally:
@@ -186,21 +189,21 @@ def _read(work: Work, account: dict[str, Any], quarantine: dict[str, str]) -> It
         worker.beat(numbers[0].as_py(), numbers[-1].as_py())
         docs = _with_edits(docs)
         if quarantine:
-            docs, held = _without(docs, quarantine)
+            docs, held = _split_quarantined(docs, quarantine)
             if held is not None:
                 work.commit(held, reading=True)
         yield docs
     if reader is None:
         return
-    found = reader.account
-    if found.corrupt:
+    of_input = reader.account
+    if of_input.corrupt:
         with replacing(part_path(work.folder, part, "corrupt")) as aside:
-            pq.write_table(pa.Table.from_pylist(found.corrupt, CORRUPT), aside)
+            pq.write_table(pa.Table.from_pylist(of_input.corrupt, CORRUPT), aside)
     account |= {
-        "bytes_in": found.bytes_in,
-        "skipped": found.skipped,
-        "corrupt": len(found.corrupt),
-        "corrupt_examples": found.corrupt[:20],
+        "bytes_in": of_input.bytes_in,
+        "skipped": of_input.skipped,
+        "corrupt": len(of_input.corrupt),
+        "corrupt_examples": of_input.corrupt[:20],
     }
 
 

@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import keys, part_path, public
 from curate.disk.parquet_writer import TableWriter, one_array
 from curate.documents.documents import NUMBER, Documents
-from curate.documents.rejected import counts
 from curate.engines.cpu_time import cpu_seconds
 from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
@@ -32,7 +31,7 @@ from curate.steps.registry import step_class
 
 
 def load_spec(path: str) -> dict[str, Any]:
-    """The stage's specification; `ready` opens its steps, once a worker."""
+    """The stage's specification; `open_steps` opens its steps, once a worker."""
     return _load(path, Path(path).stat().st_mtime_ns)
 
 
@@ -51,26 +50,26 @@ def absolute(path: str, folder: Path) -> str:
 
 def named_files(steps: Iterable[Settings | None]) -> list[str]:
     """The files that steps read where they work, but for those that are read once for all."""
-    found: list[str] = []
+    names: list[str] = []
     for step in steps:
         prepared = isinstance(step, Step) and step.prepared(Path()) is not None
         if step is not None and not prepared:
-            found += [name for name in step.resources() if "://" not in name]
-    return list(dict.fromkeys(found))
+            names += [name for name in step.resources() if "://" not in name]
+    return list(dict.fromkeys(names))
 
 
-def moved(value: Any, files: Sequence[str], root: str) -> Any:
+def relocate(value: Any, files: Sequence[str], root: str) -> Any:
     """Settings in which the files that they name, alone or as a folder or a pattern with {lang},
     lie below `root` by their absolute paths."""
     if isinstance(value, dict):
-        return {moved(k, files, root): moved(v, files, root) for k, v in value.items()}
+        return {relocate(k, files, root): relocate(v, files, root) for k, v in value.items()}
     if isinstance(value, list):
-        return [moved(v, files, root) for v in value]
+        return [relocate(v, files, root) for v in value]
     if not isinstance(value, str):
         return value
     mark, path = "", value
-    if value not in files and (found := re.match(r"@|[^/=]+=", value)):  # @PATH, NAME=PATH
-        mark, path = found[0], value[found.end() :]
+    if value not in files and (prefix := re.match(r"@|[^/=]+=", value)):  # @PATH, NAME=PATH
+        mark, path = prefix[0], value[prefix.end() :]
     head, pattern, _ = path.partition("{")
     above = head if pattern or head.endswith("/") else f"{head}/"
     if path in files or (path and any(name.startswith(above) for name in files)):
@@ -83,27 +82,27 @@ def _load(path: str, stamp: int) -> dict[str, Any]:
     folder = Path(path).parent
     spec = relative_paths(orjson.loads(Path(path).read_bytes()), folder, absolute)
     spec["folder"] = str(folder)
-    here = str(folder.absolute())
-    if here != spec["home"] and here.endswith(spec["home"]):  # in a worker's own folder
-        root = here.removesuffix(spec["home"])
+    now_in = str(folder.absolute())
+    if now_in != spec["home"] and now_in.endswith(spec["home"]):  # in a worker's own folder
+        root = now_in.removesuffix(spec["home"])
         for kind in ("steps", "apply", "sketch"):
-            spec[kind] = moved(spec[kind], spec["files"], root)
-    spec["steps"] = [_made(s) for s in spec["steps"]]
+            spec[kind] = relocate(spec[kind], spec["files"], root)
+    spec["steps"] = [_build_step(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
-        spec[kind] = _made(spec[kind]) if spec[kind] else None
+        spec[kind] = _build_step(spec[kind]) if spec[kind] else None
     spec["closed"] = ["apply", "steps", "sketch"]
     spec["plan"] = InputPlan.load(spec["plan"]) if spec["plan"] else None
     spec["read"] = ReadSettings(**spec["read"])
     return spec
 
 
-def _made(identity: dict[str, Any]) -> Any:
+def _build_step(identity: dict[str, Any]) -> Any:
     settings = identity["settings"]
     cls = step_class(identity["step"]).fitting(settings)
     return cast(Any, cls(**settings)).named(identity["label"])
 
 
-def ready(spec: dict[str, Any], *kinds: str) -> None:
+def open_steps(spec: dict[str, Any], *kinds: str) -> None:
     """Opens the stage's steps of these kinds, which are about to be used."""
     for kind in kinds:
         if kind in spec["closed"]:
@@ -154,7 +153,7 @@ class Work:
 
     def steps(self, docs: Documents, traced: bool = True) -> Documents:
         """The batch after every step of the stage."""
-        ready(self.spec, "apply", "steps")
+        open_steps(self.spec, "apply", "steps")
         corpus_step: CorpusStep | None = self.spec["apply"]
         chain: list[CorpusStep | Step] = [corpus_step] if corpus_step is not None else []
         for step in (*chain, *self.spec["steps"]):
@@ -183,15 +182,15 @@ class Work:
         if len(wanted) == 0:
             return self._decisions.slice(0, 0)
         first, last = np.searchsorted(self._numbers, [wanted[0], wanted[-1] + 1])
-        mine = self._decisions.slice(int(first), int(last - first))
-        known = np.isin(self._numbers[first:last], wanted)  # not those in quarantine
-        return mine if known.all() else mine.filter(pa.array(known))
+        rows = self._decisions.slice(int(first), int(last - first))
+        present = np.isin(self._numbers[first:last], wanted)  # not those in quarantine
+        return rows if present.all() else rows.filter(pa.array(present))
 
     def rehearse(self, docs: Documents) -> None:
         """Everything that a worker does with documents, except writing."""
         kept = self.steps(docs, traced=False).split()[0]
         if self.spec["sketch"]:
-            ready(self.spec, "sketch")
+            open_steps(self.spec, "sketch")
             sketch_rows(self.spec["sketch"], kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
@@ -204,7 +203,7 @@ class Work:
         self.rejected += rejected.num_rows
         if kept.num_rows + rejected.num_rows != len(docs):
             raise RunFailed(f"partition {self.part}: documents were lost between two steps")
-        for key, values in counts(docs, rejected).items():
+        for key, values in docs.counts(rejected).items():
             self.totals[key].update(values)
         self.writers["rejected"].write(rejected)
         if reading:
@@ -221,7 +220,7 @@ class Work:
         if step is None:
             return
         start = time.perf_counter()
-        ready(self.spec, "sketch")
+        open_steps(self.spec, "sketch")
         self.writers["sketch"].write(sketch_rows(step, kept, self.part))
         self.seconds[step.label] += time.perf_counter() - start
         self.lap(step.label)

@@ -42,35 +42,35 @@ class Traces:
         self.counters["text_in"][label] += int(size[going].sum())
         self.counters["payload_in"][label] += int(payload[going].sum())
         self.counters["worked"][label] += int(size.sum() + payload.sum())
-        left = ~after.marked()
-        self.counters["text_out"][label] += int(_text_bytes(after)[left].sum())
+        unmarked = ~after.marked()
+        self.counters["text_out"][label] += int(_text_bytes(after)[unmarked].sum())
         if self._sampled and len(after.edits) > len(before.edits):
-            self._sample_cuts(label, before, after, left)
+            self._sample_cuts(label, before, after, unmarked)
 
     def _sample_cuts(
-        self, label: str, before: Documents, after: Documents, left: np.ndarray
+        self, label: str, before: Documents, after: Documents, unmarked: np.ndarray
     ) -> None:
         data, offsets = before.buffers()
         spans = after.edits[-1][1]
         for code, rule in enumerate(spans.rules):
-            mine = np.flatnonzero((spans.rule == code) & left[spans.rows])
-            if len(mine) == 0:
+            cuts = np.flatnonzero((spans.rule == code) & unmarked[spans.rows])
+            if len(cuts) == 0:
                 continue
-            rows = np.unique(spans.rows[mine])
+            rows = np.unique(spans.rows[cuts])
             view = memoryview(data)  # type: ignore[arg-type]
             keys = [xxhash.xxh3_64_intdigest(view[offsets[r] : offsets[r + 1]]) for r in rows]
-            found = self.cuts.get(f"{label}.{rule}", [])
+            examples = self.cuts.get(f"{label}.{rule}", [])
             for at in np.argsort(np.array(keys, np.uint64), kind="stable")[:CUT_EXAMPLES]:
                 row = int(rows[at])
-                of_row = mine[spans.rows[mine] == row]
+                of_row = cuts[spans.rows[cuts] == row]
                 longest = of_row[np.argmax((spans.end - spans.start)[of_row])]
                 text = bytes(data[offsets[row] : offsets[row + 1]])
                 example = _excerpt(text, int(spans.start[longest]), int(spans.end[longest]))
                 if example["cut"].strip():
                     put = spans.replacements[int(spans.replacement[longest])]
-                    found.append({"key": keys[at], **example, "put": put})
-            if found:
-                self.cuts[f"{label}.{rule}"] = smallest(found)
+                    examples.append({"key": keys[at], **example, "put": put})
+            if examples:
+                self.cuts[f"{label}.{rule}"] = smallest(examples)
 
 
 def smallest(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -110,5 +110,5 @@ def _payload_bytes(docs: Documents) -> np.ndarray:
         return np.zeros(len(docs), np.int64)
     size = pc.fill_null(pc.binary_length(docs.table["payload"]), 0).to_numpy().astype(np.int64)
     without = docs.text.is_null().to_numpy(zero_copy_only=False)
-    found: np.ndarray = np.where(without, size, 0)
-    return found
+    bytes_of_each: np.ndarray = np.where(without, size, 0)
+    return bytes_of_each

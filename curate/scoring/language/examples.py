@@ -1,4 +1,4 @@
-"""Examples of a classifier on disk: prepared lines and what is known of each, in an order by hash.
+"""The settings of a classifier's training, and its examples on disk in an order by hash.
 
 The same documents give the same training file, in whatever order they come: lines are ordered by
 hash (a stretch of one label after another would also teach badly), and a hash of the text decides
@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,9 +20,30 @@ import xxhash
 
 from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import PREFIX
-from curate.scoring.language.lines import fasttext_lines
-from curate.scoring.language.training import Training
+from curate.scoring.language.model import fasttext_lines
 from curate.text.buffers import as_large_string, text_buffers
+
+
+@dataclass(frozen=True)
+class Training:
+    """dim, minn, maxn, word_ngrams, loss and bucket are those of lid.176, as its header says; the
+    rest is explained where the product `language_model` asks for it."""
+
+    dim: int = 16
+    minn: int = 2
+    maxn: int = 4
+    word_ngrams: int = 1
+    loss: str = "hs"
+    bucket: int = 2_000_000
+    epochs: int = 10
+    lr: float = 0.5
+    min_count: int = 1
+    held_out: float = 0.05
+    piece_chars: int = 0
+    quantize: bool = False
+    cutoff: int = 0
+    seed: int = 0
+
 
 BATCH = 1000
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]

@@ -20,8 +20,7 @@ from curate.errors import RunFailed, UsageError
 from curate.fetch.download import OFFLINE
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language import codes
-from curate.scoring.language.lines import fasttext_lines
-from curate.scoring.language.native import Model
+from curate.scoring.language.model import Model, fasttext_lines
 from curate.steps.contracts import Step
 from curate.terminal.progress import say
 from curate.text.unicode import row_chars
@@ -137,19 +136,42 @@ class Language(Step):
     version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits
 
     model: str | None = Field(
-        None, description="path, lid.176.ftz or lid.176.bin; none: LLMCURATE_LID_MODEL, lid.176.ftz"
+        None,
+        description="The fastText model: a path, lid.176.ftz or lid.176.bin, which are fetched;"
+        " none: the path in LLMCURATE_LID_MODEL, else lid.176.ftz.",
     )
-    model_sha256: str | None = Field(None, description="what the model's file must be; none: any")
-    keep: tuple[str, ...] = Field((), description="labels or ISO 639 codes; none: all")
+    model_sha256: str | None = Field(
+        None, description="The sha256 that the model's file must have; none: any."
+    )
+    keep: tuple[str, ...] = Field(
+        (),
+        description="Labels of the model or ISO 639 codes: documents in other languages are"
+        " dropped; none: no language is.",
+    )
     threshold: float | None = Field(
-        None, ge=0, le=1, description="least score; none: 0.65 where keep is given"
+        None,
+        ge=0,
+        le=1,
+        description="Documents with a lower score are dropped; none: 0.65 where keep is given"
+        " (Penedo et al. 2023 and 2024), else no limit.",
     )
-    max_chars: int = Field(0, ge=0, description="characters that are looked at; 0: all")
+    max_chars: int = Field(
+        0, ge=0, description="The characters of a document that the model reads; 0: all."
+    )
     min_chars: int = Field(
-        0, ge=0, description="shorter documents are labelled, but not dropped; 0: all are judged"
+        0,
+        ge=0,
+        description="Documents of fewer characters are labelled and never dropped; 0: all are"
+        " judged.",
     )
-    lines: bool = Field(False, description="label each line too; adds columns, drops nothing")
-    line_chars: int = Field(20, ge=0, description="shorter lines do not count; 0: all do")
+    lines: bool = Field(
+        False,
+        description="Each line is labelled too, which adds the columns line_score, switched and"
+        " shares (Abadji et al. 2022, section 3.2) and drops nothing.",
+    )
+    line_chars: int = Field(
+        20, ge=0, description="Lines of fewer characters do not count in these columns; 0: all do."
+    )
     _model: Model | None = PrivateAttr(default=None)
 
     @field_validator("keep", mode="before")
@@ -240,7 +262,7 @@ class Language(Step):
         return [Limit("language_score", "score", "threshold", self.least, above=False)]
 
     def _by_line(self, docs: Documents, found: np.ndarray) -> Documents:
-        from curate.scoring.language.by_line import by_line
+        from curate.scoring.language.model import by_line
 
         assert self._model is not None
         lines = by_line(docs, self._model, found, self.line_chars)

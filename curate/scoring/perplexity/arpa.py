@@ -16,10 +16,9 @@ import numpy as np
 
 from curate.disk.atomic import replacing
 from curate.errors import UsageError
-from curate.scoring.perplexity.build import NotClosed, Rows, level, tables
 from curate.scoring.perplexity.model_file import MOST_ORDER, ModelData
 from curate.scoring.perplexity.sentences import Unit, Variant
-from curate.scoring.perplexity.table import MOST_SLOTS
+from curate.scoring.perplexity.table import MOST_SLOTS, NotClosed, Rows, level, tables
 from curate.scoring.perplexity.vocabulary import SPECIAL, vocabulary
 
 _COUNT = re.compile(r"ngram (\d+)=(\d+)")

@@ -1,15 +1,30 @@
-"""Head, middle and tail: percentiles of a corpus's perplexities by language, and histograms.
+"""Head, middle and tail of a corpus by its perplexities: exact percentiles, buckets, histograms.
 
 CCNet compares strictly: under the first cut is head, under the second middle, else tail; documents
-without a model, or without a word, are `all`.
+without a model, or without a word, are `all`. Tasks on groups of sketch files run in three phases:
+seen -> cuts -> pieces. The caller keeps nothing of the documents; it copies the pieces of decisions
+into one file.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+
+from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
+from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.ranks import find_ranks, seen_in, write_counts
+from curate.corpus.shuffle.tasks import Group, groups, run_tasks
+from curate.corpus.sketches import Sketches, Task, sketch_batches
+
+if TYPE_CHECKING:
+    from curate.scoring.perplexity.step import Perplexity
 
 BUCKETS = ("head", "middle", "tail", "all")
 ALL = BUCKETS.index("all")
@@ -59,3 +74,152 @@ def histogram(counts: np.ndarray, least: float, width: float) -> dict[str, Any]:
         "edges": [round(e, 6) for e in edges.tolist()],
         "counts": counts.tolist(),
     }
+
+
+MOST_LANGS = 50  # in the report
+
+
+def _schema(first: bool) -> pa.Schema:
+    own = [("score", pa.float64()), ("bucket", pa.string()), ("head", pa.float64())]
+    own += [("tail", pa.float64()), *([("first", pa.float64())] if first else [])]
+    return pa.schema([*COLUMNS, *own])
+
+
+def _cuts(
+    step: Perplexity, sketches: Sketches, folder: Path, found: list[Group], counted: Path
+) -> Cuts:
+    """By language; a language without a score has none."""
+    if step.cutoffs == "ccnet":
+        from curate.scoring.perplexity.ccnet import CUTOFFS
+
+        return CUTOFFS
+    seen = seen_in(sketches.connection, counted, len(found))
+    scored = {lang: scores for lang, (_, scores, *_) in seen.items() if scores}
+    wanted = {
+        lang: sorted({r for p in (step.head, step.tail) for r in ranks_between(scores, p)})
+        for lang, scores in scored.items()
+    }
+    if not wanted:
+        return step.cuts
+    run, db = sketches.run, sketches.connection
+    ranked = find_ranks(run, db, folder, found, counted, wanted, by_lang=True)
+    cuts = {
+        lang: (percentile(n, ranked[lang], step.head), percentile(n, ranked[lang], step.tail))
+        for lang, n in scored.items()
+    }
+    return cuts | step.cuts
+
+
+def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
+    """Writes the decisions; returns figures by language."""
+    found = groups(sketches.files)
+    first = step.repeats
+
+    def seen(folder: Path, done: Done) -> dict[str, Any]:
+        write_counts(sketches.run, folder, found, by_lang=True)
+        return {}
+
+    def cuts(folder: Path, done: Done) -> dict[str, Any]:
+        counted = done.folder("seen")
+        by_lang = seen_in(sketches.connection, counted, len(found))
+        shown = sorted(by_lang, key=lambda lang: (-by_lang[lang][0], lang))[:MOST_LANGS]
+        bins = {g: bins_of(*by_lang[g][2:]) for g in shown if by_lang[g][1]}
+        return {
+            "cuts": _cuts(step, sketches, folder, found, counted),
+            "shown": shown,
+            "bins": bins,
+        }
+
+    def pieces(folder: Path, done: Done) -> dict[str, Any]:
+        told = {**done.facts, "first": first, "folder": str(folder)}
+        tasks = [{**group.dump(), **told} for group in found]
+        answers = run_tasks(sketches.run, f"{__name__}:write_pieces", tasks)
+        buckets: dict[str, Counter[str]] = {lang: Counter() for lang in done.facts["shown"]}
+        counts: dict[str, list[int]] = {}
+        for answer in answers:
+            for lang, mine in answer["buckets"].items():
+                buckets[lang].update(mine)
+            for lang, mine in answer["bins"].items():
+                counts[lang] = (np.array(counts.get(lang, 0)) + np.array(mine)).tolist()
+        return {
+            "buckets": {g: dict(sorted(b.items())) for g, b in buckets.items()},
+            "counts": counts,
+        }
+
+    phases = [
+        Phase("seen", seen),
+        Phase("cuts", cuts, frees=("seen",)),
+        Phase("pieces", pieces),
+    ]
+    done = run_phases(sketches.folder, phases)
+    schema = _schema(first)
+    join_pieces(sketches.decisions, schema, piece_files(done.folder("pieces"), len(found)))
+    facts = done.facts
+    forget(sketches.folder)
+    return {"perplexity": {lang or "(none)": _figures(facts, lang) for lang in facts["shown"]}}
+
+
+def _figures(facts: dict[str, Any], lang: str) -> dict[str, Any]:
+    """Of a language: cuts, documents by bucket, a histogram where it has scores."""
+    found = {"buckets": facts["buckets"][lang], "cuts": list(facts["cuts"].get(lang, ()))}
+    if lang in facts["bins"]:
+        found["histogram"] = histogram(np.array(facts["counts"][lang]), *facts["bins"][lang])
+    return found
+
+
+def write_pieces_files(task: Task) -> dict[str, list[str]]:
+    """What `write_pieces` reads and writes."""
+    group = Group.load(task)
+    written = piece_files(Path(task["folder"]), group.part + 1)[-1]
+    return {"reads": group.reads(), "writes": [str(written)]}
+
+
+def write_pieces(task: Task) -> dict[str, Any]:
+    """A task: the decisions on a group's documents. Held is a batch. Returns, by language of those
+    that are shown, documents by bucket and scores by bin."""
+    group = Group.load(task)
+    buckets: dict[str, Counter[str]] = {}
+    bins: dict[str, Any] = {}
+    path = piece_files(Path(task["folder"]), group.part + 1)[-1]
+    write_piece(path, _schema(task["first"]), _pieces(task, group, buckets, bins))
+    return {
+        "buckets": {lang: dict(found) for lang, found in buckets.items()},
+        "bins": {lang: found.tolist() for lang, found in bins.items()},
+    }
+
+
+def _pieces(
+    task: Task, group: Group, buckets: dict[str, Counter[str]], bins: dict[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    columns = ["lang", "score", *(["first"] if task["first"] else [])]
+    schema, shown = _schema(task["first"]), set(task["shown"])
+    names = pa.array(BUCKETS, pa.string())
+    for batch in sketch_batches(group.files, columns, ROWS):
+        coded = batch["lang"].dictionary_encode()
+        langs, code = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+        cuts = np.array([task["cuts"].get(g) or (np.nan, np.nan) for g in langs]).reshape(-1, 2)
+        head, tail = cuts[code, 0], cuts[code, 1]
+        score = batch["score"].cast(pa.float64())
+        values = score.to_numpy(zero_copy_only=False)
+        bucket = bucket_of(values, head, tail)
+        for number, lang in enumerate(langs):
+            if lang not in shown:
+                continue
+            mine = code == number
+            counts = np.bincount(bucket[mine], minlength=len(BUCKETS)).tolist()
+            held = buckets.setdefault(lang, Counter())
+            held.update({name: n for name, n in zip(BUCKETS, counts, strict=True) if n})
+            if lang in task["bins"]:
+                some = values[mine]
+                found = bin_counts(some[~np.isnan(some)], *task["bins"][lang])
+                bins[lang] = bins.get(lang, 0) + found
+        rows, known = len(batch), {"part": batch["part"], "n": batch["n"], "id": batch["id"]}
+        known |= {"drop": pa.repeat(pa.scalar(False), rows), "score": score}
+        known |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
+        known |= {"bucket": names.take(pa.array(bucket))}
+        known |= {"head": pa.array(head, mask=np.isnan(head))}
+        known |= {"tail": pa.array(tail, mask=np.isnan(tail))}
+        if task["first"]:
+            known["first"] = batch["first"].cast(pa.float64())
+        arrays = [known[f.name] if f.name in known else pa.nulls(rows, f.type) for f in schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

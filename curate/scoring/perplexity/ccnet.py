@@ -17,8 +17,7 @@ import pyarrow as pa
 from curate.disk.digests import file_digest
 from curate.errors import RunFailed, UsageError
 from curate.scoring.perplexity.model_file import is_kenlm
-from curate.scoring.perplexity.normal import ccnet_text
-from curate.scoring.perplexity.sentences import load_pieces
+from curate.scoring.perplexity.sentences import ccnet_text, load_pieces
 
 # Percentiles 30 and 60 over CCNet's sample of Common Crawl: cc_net/data/cutoff.csv.
 CUTOFFS: dict[str, tuple[float, float]] = {

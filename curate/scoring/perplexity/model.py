@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.scoring.perplexity.keys import BOS
 from curate.scoring.perplexity.model_file import ModelData, read_model
+from curate.scoring.perplexity.ngrams import BOS
 from curate.scoring.perplexity.sentences import (
     Sentences,
     load_pieces,

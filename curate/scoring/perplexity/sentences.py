@@ -1,24 +1,56 @@
-"""Texts as sentences of word ids: what is normalised, where lines end, what a word is.
+"""Texts as sentences of word ids: normal form, ends of sentences, words and pieces.
 
 Variant `plain`: each line (as `str.splitlines()` cuts) that holds a word is a sentence. `ccnet`:
-the whole document in CCNet's normal form is one (normal.py). Units: `whitespace` (`str.split()`),
-`words` (the word table of text/words.py, as written) or `pieces` of a SentencePiece model.
+the whole document in CCNet's normal form is one (`ccnet_text`). Units: `whitespace`
+(`str.split()`), `words` (the word table of text/words.py, as written) or `pieces` of a
+SentencePiece model, which is trained with CCNet's settings (the Makefile of cc_net, Wenzek et al.
+2020: unigram, coverage 0.9995, texts normalised before). It draws at most a million sentences, by a
+fixed seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from curate.errors import UsageError
-from curate.scoring.perplexity.normal import ccnet_text
+from curate.errors import RunFailed, UsageError
 from curate.scoring.perplexity.vocabulary import SPECIAL
 from curate.text.buffers import text_buffers
+from curate.text.folding import CCNET_CONTROLS, CCNET_PUNCTUATION
 from curate.text.tables import segment
+
+# What stands for each of CCNET_PUNCTUATION; that of `１` is a quotation mark there, but digits are
+# 0 before it is looked at.
+_REPLACED = (
+    ",", ".", ",", '"', '"', '"', '"', '"', '"', '"', '"', '"', '"', "'", ":", ":", "?", "!",
+    "(", ")", ";", "-", " - ", ". ", "~", "'", "...", "-", "<", ">", "[", "]", "%", "-",
+)  # fmt: skip
+_DIGIT = re.compile(r"\d")
+
+
+@lru_cache(maxsize=1)
+def _characters() -> dict[int, str]:
+    table = {ord(c): r for c, r in zip(CCNET_PUNCTUATION, _REPLACED, strict=True)}
+    return table | dict.fromkeys(CCNET_CONTROLS, "")
+
+
+def ccnet_text(text: str) -> str:
+    """Stripped, in lower case, without accents (NFD without Mn), each digit 0, 34 punctuation
+    characters as ASCII, without control characters."""
+    text = text.strip().lower()
+    if not text.isascii():
+        split = unicodedata.normalize("NFD", text)
+        text = "".join(c for c in split if unicodedata.category(c) != "Mn")
+    return _DIGIT.sub("0", text).translate(_characters())
+
 
 Variant = Literal["plain", "ccnet"]
 Unit = Literal["whitespace", "words", "pieces"]
@@ -128,3 +160,46 @@ def piece_ids(number: Numbers, processor: Any) -> np.ndarray:
     ids = np.zeros(len(names), np.uint32)
     ids[real] = number(*_joined([n for n, r in zip(names, real.tolist(), strict=True) if r]))
     return ids
+
+
+_COVERAGE = 0.9995
+_SENTENCES = 1_000_000
+_LONGEST = 16_384  # bytes of a sentence; what is longer is passed over, so it is cut before
+_THREADS = 4  # fixed, since sums of their floats depend on their number
+
+
+def train_pieces(
+    texts: Callable[[], Iterable[pa.LargeStringArray]], variant: Variant, vocab: int
+) -> bytes:
+    """A SentencePiece model's file. RunFailed where the text is too little for so many pieces."""
+    import sentencepiece
+
+    def lines() -> Iterator[str]:
+        for batch in texts():
+            for given in batch.to_pylist():
+                text = given or ""
+                found = [ccnet_text(text)] if variant == "ccnet" else text.splitlines()
+                for line in found:
+                    for a in range(0, len(line), _LONGEST // 4):
+                        if part := line[a : a + _LONGEST // 4].strip().replace("\0", " "):
+                            yield part
+
+    out = io.BytesIO()
+    sentencepiece.set_random_generator_seed(0)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines(),
+            model_writer=out,
+            vocab_size=vocab,
+            model_type="unigram",
+            character_coverage=_COVERAGE,
+            input_sentence_size=_SENTENCES,
+            shuffle_input_sentence=True,
+            max_sentence_length=_LONGEST,
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        why = " ".join(str(error).split())[-160:]
+        raise RunFailed(f"no {vocab} pieces can be trained on this text: {why}") from None
+    return out.getvalue()

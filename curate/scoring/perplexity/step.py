@@ -60,19 +60,59 @@ class Perplexity(CorpusStep):
 
     name: ClassVar[str] = "perplexity"
 
-    model: str = Field(min_length=1, description="perplexity.bin; with {lang} one a language")
-    keep: tuple[str, ...] = Field((), description="buckets that stay; none: all of them")
-    head: float = Field(30.0, ge=0, le=100, description="percentile under which is head")
-    tail: float = Field(60.0, ge=0, le=100, description="percentile from which on is tail")
-    cutoffs: Literal["own", "ccnet"] = "own"
-    """own: percentiles of this corpus; ccnet: those published with CCNet's own models."""
-    ccnet_sha256: dict[str, str] = Field({}, description="by language, of CCNet's models")
-    cuts: dict[str, tuple[float, float]] = Field({}, description="given cuts, by language")
-    least: float | None = Field(None, ge=0, description="lower perplexities are dropped")
-    most: float | None = Field(None, ge=0, description="higher perplexities are dropped")
-    first: bool = Field(False, description="a column of perplexity with repeated lines as certain")
+    model: str = Field(
+        min_length=1,
+        description="The path of the model perplexity.bin; with {lang} in it, of one model a"
+        " language.",
+    )
+    keep: tuple[str, ...] = Field(
+        (),
+        description="Buckets that stay: head, middle, tail or all (documents without a model or a"
+        " word); none: every bucket.",
+    )
+    head: float = Field(
+        30.0,
+        ge=0,
+        le=100,
+        description="The percentile of perplexity under which a document is in head (Wenzek et al."
+        " 2020, section 3.4).",
+    )
+    tail: float = Field(
+        60.0,
+        ge=0,
+        le=100,
+        description="The percentile of perplexity from which on a document is in tail (Wenzek et"
+        " al. 2020, section 3.4).",
+    )
+    cutoffs: Literal["own", "ccnet"] = Field(
+        "own",
+        description="The limits of the buckets: own are percentiles of this corpus, ccnet those"
+        " published with CCNet's own models (cc_net/data/cutoff.csv).",
+    )
+    ccnet_sha256: dict[str, str] = Field(
+        {}, description="The sha256 of each of CCNet's models, by language."
+    )
+    cuts: dict[str, tuple[float, float]] = Field(
+        {},
+        description="Perplexities where head ends and tail begins, by language, in place of"
+        " percentiles.",
+    )
+    least: float | None = Field(
+        None, ge=0, description="Documents of lower perplexity are dropped; none: no limit."
+    )
+    most: float | None = Field(
+        None, ge=0, description="Documents of higher perplexity are dropped; none: no limit."
+    )
+    first: bool = Field(
+        False,
+        description="The column first is added: the perplexity where a line that the document had"
+        " before is taken as certain.",
+    )
     least_first: float | None = Field(
-        None, ge=0, description="lower ones of these are dropped: text that repeats itself"
+        None,
+        ge=0,
+        description="Documents whose value of first is lower are dropped, since they repeat"
+        " themselves; none: no limit.",
     )
     _models: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -185,7 +225,7 @@ class Perplexity(CorpusStep):
         ]
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        from curate.scoring.perplexity.resolve import resolve
+        from curate.scoring.perplexity.buckets import resolve
 
         return resolve(self, sketches)
 

@@ -15,12 +15,9 @@ import pyarrow as pa
 
 from curate.disk.inside import remove
 from curate.errors import RunFailed, UsageError
-from curate.scoring.perplexity.adjust import adjusted
-from curate.scoring.perplexity.build import Rows, tables
-from curate.scoring.perplexity.estimate import Estimate, estimate
-from curate.scoring.perplexity.keys import BITS, ngram_keys, words_of
+from curate.scoring.perplexity.estimate import Estimate, adjusted, estimate
 from curate.scoring.perplexity.model_file import ModelData, write_model
-from curate.scoring.perplexity.runs import Column, Sorter, mapped
+from curate.scoring.perplexity.ngrams import BITS, Column, Sorter, mapped, ngram_keys, words_of
 from curate.scoring.perplexity.sentences import (
     Sentences,
     Unit,
@@ -30,6 +27,7 @@ from curate.scoring.perplexity.sentences import (
     of_words,
     piece_ids,
 )
+from curate.scoring.perplexity.table import Rows, tables
 from curate.scoring.perplexity.vocabulary import SPECIAL, Growing, Vocabulary
 
 _ROW_BYTES = 128  # of memory for an n-gram that is being sorted, its copies included
@@ -142,7 +140,7 @@ def count_ngrams(
 
 
 def _counted(hi: np.ndarray, lo: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:
-    from curate.scoring.perplexity.keys import sort_order
+    from curate.scoring.perplexity.ngrams import sort_order
 
     order = sort_order(hi, lo, bits)
     return _merged(hi[order], lo[order], np.ones(len(order), np.int64))

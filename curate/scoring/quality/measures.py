@@ -13,7 +13,7 @@ import numpy as np
 
 BINS = 10
 KEPT = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 0.9)
-POINTS = 200  # of a curve in evaluate.json and on the page
+POINTS = 200  # of a curve in evaluation.json and on the page
 
 
 def kept_count(documents: int, fraction: float) -> int:

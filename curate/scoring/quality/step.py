@@ -49,22 +49,35 @@ class Scored(Settings):
 
     name: ClassVar[str] = "quality"
 
-    model: str | None = Field(None, description=f"a fastText model's path; none: {VARIABLE}")
-    model_sha256: str | None = Field(None, description="what the model's file must be; none: any")
-    score_label: str | None = Field(
-        None, description="the label that is scored; none: hq, or the one beside cc"
+    model: str | None = Field(
+        None, description=f"The path of a supervised fastText model; none: the path in {VARIABLE}."
     )
-    threshold: float | None = Field(None, ge=0, le=1, description="a lower score is dropped")
+    model_sha256: str | None = Field(
+        None, description="The sha256 that the model's file must have; none: any."
+    )
+    score_label: str | None = Field(
+        None,
+        description="The label whose probability is the score; none: hq, or the label beside cc.",
+    )
+    threshold: float | None = Field(
+        None, ge=0, le=1, description="Documents with a lower score are dropped; none: no limit."
+    )
     keep_fraction: float | None = Field(
-        None, gt=0, le=1, description="share of the step's documents that stays, the best ones"
+        None,
+        gt=0,
+        le=1,
+        description="The share of the documents that stays, those with the highest scores; none: no"
+        " limit.",
     )
     pareto: float | None = Field(
         None,
         gt=0,
-        description="GPT-3's draw: what scores s stays where a Pareto variable of this shape is"
-        " above 1 - s (GPT-3: 9)",
+        description="GPT-3's draw: a document of score s stays where a Pareto variable of this"
+        " shape is above 1 - s (Brown et al. 2020, appendix A: 9); none: no draw.",
     )
-    seed: int = Field(0, ge=0, lt=2**64, description="pareto: another one draws anew")
+    seed: int = Field(
+        0, ge=0, lt=2**64, description="The seed of the draw: another seed draws anew."
+    )
     _model: Classifier | None = PrivateAttr(default=None)
 
     @classmethod

@@ -2,7 +2,7 @@
 
 The same documents give the same bytes, in whatever order they come (scoring/language/examples.py).
 
-Presets. All three train on whole documents, prepared as curate/scoring/quality/text.py says.
+Presets. All three train on whole documents, prepared as curate/scoring/quality/model.py says.
 - `dclm` (Li et al. 2024, section 4.4 and appendix): words and pairs of words, lr 0.1, dim 100,
   5 epochs, as published with the paper. The script in its repository,
   baselines/train_fasttext_classifier.py, has the same defaults but wordNgrams 1.
@@ -25,17 +25,61 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from curate.corpus.direct import DirectInput
 from curate.disk.atomic import TEMPORARY, clear_temporary, replacing, write_text
 from curate.disk.digests import file_digest
 from curate.errors import UsageError
-from curate.scoring.language.examples import BATCH, Example, Lines
-from curate.scoring.language.fit import fit_apart
-from curate.scoring.language.training import Training
-from curate.scoring.quality.inputs import Texts
+from curate.formats.inputs import plan_inputs
+from curate.formats.reading import ReadSettings
+from curate.scoring.language.examples import BATCH, Example, Lines, Training
+from curate.scoring.language.train import fit_apart
 from curate.scoring.quality.measures import measure
-from curate.scoring.quality.model import GOOD, REST, Classifier
-from curate.scoring.quality.text import joined_lines
+from curate.scoring.quality.model import GOOD, REST, Classifier, joined_lines
+from curate.steps.contracts import CallApart
+from curate.terminal.progress import say
+from curate.text.buffers import as_large_string, text_buffers
+
+
+class Texts:
+    """The documents of some inputs that have text; read as often as `batches` is called."""
+
+    def __init__(self, inputs: list[str], quiet: bool = False) -> None:
+        plan = plan_inputs(inputs, ReadSettings().partition_bytes)
+        web = [f for f in plan.files if f.format == "html" or _pages(f)]
+        if web:
+            raise UsageError(
+                f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
+            )
+        for notice in plan.notices:
+            say(notice, quiet)
+        self._direct = DirectInput(plan, ReadSettings())
+
+    def batches(self) -> Iterator[pa.LargeStringArray]:
+        """Texts in batches, in input order."""
+        for batch in self._direct.batches(["text"]):
+            yield as_large_string(batch.column(0))
+
+    @property
+    def tally(self) -> dict[str, Any]:
+        """What the last reading met: documents, and what could not be read."""
+        found = self._direct.tally
+        return {name: found[name] for name in ("read", "kept", "corrupt")}
+
+
+def _pages(file: Any) -> bool:
+    return file.format == "archive" and ".wet" not in file.rel
+
+
+def score_all(model: Classifier, texts: Texts) -> np.ndarray:
+    """float64[documents] of all texts; UsageError where there is none."""
+    parts = [model.scores(*text_buffers(batch)) for batch in texts.batches()]
+    scores = np.concatenate(parts) if parts else np.zeros(0)
+    if not len(scores):
+        raise UsageError("no document with text in the input")
+    return scores
+
 
 CARD = "card.json"
 _WORDS = Training(
@@ -56,15 +100,16 @@ def train(
     negative: Texts,
     folder: Path,
     training: Training,
+    call_apart: CallApart,
     samples: int = 0,
     balance: bool = False,
     preset: str | None = None,
 ) -> dict[str, Any]:
     """Trains on the two sets; leaves quality.bin (or .ftz) and card.json in the folder.
 
-    samples: most documents of each set that are trained on, chosen by hash (0: all); balance: as
-    many of the larger set as of the smaller one. Returns the card. UsageError where a set has
-    nothing to train on, RunFailed where training diverges.
+    call_apart: for fastText's own training; samples: most documents of each set that are trained
+    on, chosen by hash (0: all); balance: as many of the larger set as of the smaller one. Returns
+    the card. UsageError where a set has nothing to train on, RunFailed where training diverges.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear_temporary(folder)
@@ -83,7 +128,7 @@ def train(
         rows = lines.first(rows, min(most, samples) if samples else most)
         lines.write(Path(name) / "train.txt", rows)
         with replacing(target) as aside:
-            fit_apart(Path(name) / "train.txt", aside, training)
+            fit_apart(Path(name) / "train.txt", aside, training, call_apart)
         scores = _held_out(Classifier(target, GOOD), lines)
     card = {
         "version": 1,

@@ -27,14 +27,17 @@ def test_the_same_as_json():
     out = run("show", "tiny", "--rows", "1", "--context", "32", "--vocab", "500", "--json")
     facts = json.loads(out.stdout)
     assert facts["parameters"]["embedding"] == 500 * 192
-    assert {one["bound"] for one in facts["decoding"]} == {"memory"}
+    assert {operation["bound"] for operation in facts["decoding"]} == {"memory"}
 
 
 def test_presets_are_listed():
     lines = run("list").stdout.splitlines()
     assert len(lines) > 50
     assert any("mistral-7b" in line and "window 4096" in line for line in lines)
-    assert {one["name"] for one in json.loads(run("list", "--json").stdout)} >= {"tiny", "124m"}
+    assert {preset["name"] for preset in json.loads(run("list", "--json").stdout)} >= {
+        "tiny",
+        "124m",
+    }
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ def _train(capsys: Any, corpus: Path, *arguments: Any) -> tuple[int, str, dict[s
     return code, capsys.readouterr().err, json.loads(card.read_text()) if card.exists() else {}
 
 
-def test_stages_time_and_peak_memory_are_said(capsys: Any, corpus: Path) -> None:
-    code, said, _ = _train(capsys, corpus, "--vocab", 280)
+def test_stages_time_and_peak_memory_are_printed(capsys: Any, corpus: Path) -> None:
+    code, messages, _ = _train(capsys, corpus, "--vocab", 280)
     assert code == 0
-    lines = [line for line in said.splitlines() if "peak memory" in line]
+    lines = [line for line in messages.splitlines() if "peak memory" in line]
     begins = ["tokenizer: read 0.0 MB in 2 documents: ", "tokenizer: learned 280 tokens: "]
     assert [line.startswith(begin) for line, begin in zip(lines, begins, strict=False)] == [
         True
@@ -43,9 +43,9 @@ def test_stages_time_and_peak_memory_are_said(capsys: Any, corpus: Path) -> None
     assert "peak_bytes" in json.dumps(run)
 
 
-def test_llama_cpp_is_not_mentioned_to_who_did_not_ask(capsys: Any, corpus: Path) -> None:
-    _, said, card = _train(capsys, corpus, "--vocab", 280)
-    assert "llama.cpp" not in said and "GGUF" not in said
+def test_llama_cpp_is_mentioned_in_the_card_alone(capsys: Any, corpus: Path) -> None:
+    _, messages, card = _train(capsys, corpus, "--vocab", 280)
+    assert "llama.cpp" not in messages and "GGUF" not in messages
     assert card["notes"][0].startswith("llama.cpp (files *.gguf) cannot use this tokenizer: ")
 
 
@@ -53,14 +53,14 @@ def test_options_as_typed_are_in_the_card(capsys: Any, corpus: Path, tmp_path: P
     (tmp_path / "words.txt").write_text("ภาษา\nไทย\nตาก\nลม\n", encoding="utf-8")
     (tmp_path / "chat.jinja").write_text("{{ messages }}")
     (tmp_path / "cut.txt").write_text("# words\n\\p{L}[\\p{L}\\p{M}]*| +|\\n+\n", encoding="utf-8")
-    code, said, card = _train(
+    code, messages, card = _train(
         capsys, corpus, "--vocab", 400, "--model", "char-bpe", "--character-coverage", 1,
         "--pattern-file", tmp_path / "cut.txt", "--script-boundaries", "--newlines", "single",
         "--space-runs", 3, "--forbid", "cat", "--forbid", "hat", "--normalise", "nfc",
         "--dictionary", tmp_path / "words.txt", "--chat-template", tmp_path / "chat.jinja",
         "--backend", "own", "--special", "<|user|>",
     )  # fmt: skip
-    assert code == 0, said
+    assert code == 0, messages
     assert card["model"] == "char-bpe" and card["character_coverage"] == 1.0
     assert card["pattern"] == "own" and card["regex"][3] == "\\p{L}[\\p{L}\\p{M}]*| +|\\n+"
     assert (card["newlines"], card["space_runs"], card["script_boundaries"]) == ("single", 3, True)
@@ -75,15 +75,15 @@ def test_another_dictionary_under_the_same_name_trains_anew(
     capsys: Any, corpus: Path, tmp_path: Path
 ) -> None:
     words = tmp_path / "words.txt"
-    found = []
+    cards = []
     for text in ("ภาษา\nไทย", "ตาก\nลม"):
         words.write_text(text, encoding="utf-8")
-        found.append(_train(capsys, corpus, "--vocab", 300, "--dictionary", words)[2])
-    assert found[0]["dictionary"]["sha256"] != found[1]["dictionary"]["sha256"]
+        cards.append(_train(capsys, corpus, "--vocab", 300, "--dictionary", words)[2])
+    assert cards[0]["dictionary"]["sha256"] != cards[1]["dictionary"]["sha256"]
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (["--backend", "rust"], "choose own, tokenizers or sentencepiece"),
         (["--pattern-file", "missing.txt"], "missing.txt: No such file"),
@@ -95,7 +95,7 @@ def test_another_dictionary_under_the_same_name_trains_anew(
     ids=["backend", "pattern-file", "dictionary", "chat-template", "space-runs", "wordpiece"],
 )
 def test_what_is_wrong_is_one_line(
-    capsys: Any, corpus: Path, arguments: list[str], said: str
+    capsys: Any, corpus: Path, arguments: list[str], message: str
 ) -> None:
     code, error, card = _train(capsys, corpus, *arguments)
-    assert code == 2 and said in error and error.count("\n") == 1 and card == {}
+    assert code == 2 and message in error and error.count("\n") == 1 and card == {}

@@ -82,7 +82,7 @@ def engine(tmp_path_factory) -> Iterator[LocalEngine]:
 
 
 def through(engine: LocalEngine) -> Run:
-    return lambda function, tasks: engine.map(function, tasks, deaths.once_more("the test"))
+    return lambda function, tasks: engine.map(function, tasks, deaths.retry_once("the test"))
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -75,7 +75,7 @@ from pathlib import Path
 from curate.corpus import phases
 from curate.dedup.minhash import resolve as minhash_resolve
 from curate.dedup.minhash.step import DedupMinhash
-from minhash_sketches import decide
+from tests.curate.dedup.minhash_sketches import decide
 from curate.corpus.sketches import SketchFile
 
 folder, victim = Path(sys.argv[1]), sys.argv[2]

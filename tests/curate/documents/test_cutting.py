@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.cutting import cut, cut_marked
-from curate.documents.documents import Documents, Spans, documents
+from curate.documents.documents import Documents, documents
+from curate.documents.edits import Spans
 
 ROWS = st.lists(st.text(alphabet="ab c\n", max_size=12), max_size=5)
 

@@ -10,17 +10,17 @@ import psutil
 import pytest
 
 from curate.cli.app import invoke
-from curate.engines import ahead
+from curate.engines import idle_workers
 from curate.engines.local import LocalEngine
 
 
 @pytest.fixture(autouse=True)
 def nobody_waits():
-    ahead.keep(0)
-    ahead.stop()
+    idle_workers.keep(0)
+    idle_workers.stop()
     yield
-    ahead.stop()
-    ahead.keep(2)  # as conftest.py
+    idle_workers.stop()
+    idle_workers.keep(2)  # as conftest.py
 
 
 def pid_of_worker(engine: LocalEngine) -> int:
@@ -30,7 +30,7 @@ def pid_of_worker(engine: LocalEngine) -> int:
 
 
 def test_idle_workers_are_left_to_the_next_engine_where_that_is_wanted(tmp_path, monkeypatch):
-    ahead.keep(1)
+    idle_workers.keep(1)
     with LocalEngine(1) as engine:
         first = pid_of_worker(engine)
     with LocalEngine(1) as engine:
@@ -38,51 +38,51 @@ def test_idle_workers_are_left_to_the_next_engine_where_that_is_wanted(tmp_path,
     monkeypatch.setenv("SOMETHING", "else")
     with LocalEngine(1) as engine:
         assert pid_of_worker(engine) != first, "it was started with another environment"
-    ahead.keep(0)
-    ahead.stop()
-    assert not psutil.pid_exists(first) and ahead.take() is None
+    idle_workers.keep(0)
+    idle_workers.stop()
+    assert not psutil.pid_exists(first) and idle_workers.take() is None
 
 
 def test_a_worker_that_was_at_work_is_not_left_to_the_next_engine():
-    ahead.keep(1)
+    idle_workers.keep(1)
     with LocalEngine(1) as engine:
         engine._start().task = {"spec": "not finished"}
-    assert ahead.take() is None
+    assert idle_workers.take() is None
 
 
 def test_the_engine_takes_the_worker_that_is_there() -> None:
-    ahead.start()
-    ahead.start()  # one is enough
-    ((process, _),) = ahead._waiting
+    idle_workers.start()
+    idle_workers.start()  # one is enough
+    ((process, _),) = idle_workers._waiting
     with LocalEngine(1) as engine:
         tasks = [{"spec": "nowhere"}]
         with pytest.raises(Exception, match="nowhere"):
             list(engine.map("curate.run.worker.partition:sketch_partition", tasks))
-    assert process.poll() is not None and ahead.take() is None
+    assert process.poll() is not None and idle_workers.take() is None
 
 
 def test_an_engine_with_variables_of_its_own_starts_its_own_worker() -> None:
-    ahead.start()
-    ((process, _),) = ahead._waiting
+    idle_workers.start()
+    ((process, _),) = idle_workers._waiting
     try:
         with LocalEngine(1, environment={"X": "1"}) as engine:
             worker = engine._start()
             assert worker.process.pid != process.pid
     finally:
-        ahead.stop()
+        idle_workers.stop()
     assert process.poll() is not None
 
 
 def test_a_command_that_fails_leaves_no_worker(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["filter", "c5", "nowhere.jsonl", "-o", "out"]) == 2
     assert "unknown step" in capsys.readouterr().err
-    assert ahead.take() is None
+    assert idle_workers.take() is None
 
 
 def test_a_killed_parent_takes_its_worker_with_it() -> None:
     code = (
-        "import time; from curate.engines import ahead; ahead.start()\n"
-        "print(ahead._waiting[0][0].pid, flush=True); time.sleep(60)"
+        "import time; from curate.engines import idle_workers; idle_workers.start()\n"
+        "print(idle_workers._waiting[0][0].pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

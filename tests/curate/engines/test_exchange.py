@@ -18,7 +18,7 @@ from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as embeddings_tasks
 from curate.dedup.suffix_array import find, merge
 from curate.dedup.suffix_array.step import DedupSuffixArray
-from curate.engines import elsewhere, exchanging
+from curate.engines import exchange_engine, exchange_worker
 from curate.engines.exchange import NOTE
 from curate.inspect.whatif.apply import apply
 from curate.run.ledger import Ledger
@@ -89,12 +89,12 @@ def _apart(tmp_path_factory) -> Iterator[tuple[Apart, Path]]:
         paths = [environment()["PYTHONPATH"], str(Path(__file__).parent / "plugins")]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
         patch.setenv("TMPDIR", str(home))
-        patch.setattr(elsewhere.tempfile, "tempdir", str(home))
+        patch.setattr(exchange_worker.tempfile, "tempdir", str(home))
         apart = Apart()
         yield apart, home
         apart.close()
-        elsewhere.sweep()
-        assert [*home.glob(f"{elsewhere.PREFIX}*")] == []
+        exchange_worker.sweep()
+        assert [*home.glob(f"{exchange_worker.PREFIX}*")] == []
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def cluster(_apart, monkeypatch) -> Cluster:
     apart, home = _apart
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "plugins"))
     monkeypatch.setattr("curate.run.driver.open_engine", apart.opened)
-    monkeypatch.setattr(exchanging, "BEHIND", 0)  # nothing is fetched while OUT is hidden
+    monkeypatch.setattr(exchange_engine, "BEHIND", 0)  # nothing is fetched while OUT is hidden
     return Cluster(apart, home)
 
 
@@ -204,9 +204,9 @@ def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing(bench, cl
     before = {path.name for path in cluster.objects()}
     assert len(before) > 10 and (bench.folder / "there" / NOTE).exists()
     put: list[str] = []
-    real = exchanging.Exchange.put
+    real = exchange_engine.Exchange.put
     monkeypatch.setattr(
-        exchanging.Exchange,
+        exchange_engine.Exchange,
         "put",
         lambda e, path, version: put.append(version) or real(e, path, version),
     )
@@ -226,7 +226,7 @@ def test_every_function_that_is_mapped_says_which_files_it_touches():
         found |= {*re.findall(r'"(curate\.[\w.]+:[a-z_]+)"', text)}
         found |= {f"{module}:{name}" for name in re.findall(r'\{__name__\}:([a-z_]+)"', text)}
     # A language model is trained by a worker of its own; WORK is what does the others elsewhere.
-    found -= {"curate.scoring.language.fit:fit", exchanging.WORK}
+    found -= {"curate.scoring.language.train:fit", exchange_engine.WORK}
     assert len(found) >= 10
     for function in found:
-        assert exchanging.files_of(function)
+        assert exchange_engine.files_of(function)

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.engines import elsewhere, exchange, exchanging
+from curate.engines import exchange, exchange_engine, exchange_worker
 from curate.engines.base import OnDeath, Task
 from curate.engines.choose import check_engine
 from curate.engines.exchange import NOTE, Exchange, check_exchange, open_exchange, version_of
-from curate.engines.exchanging import ExchangeEngine
+from curate.engines.exchange_engine import ExchangeEngine
 from curate.errors import RunFailed, UsageError
 
-HERE = "test_exchange_store"
+HERE = "tests.curate.engines.test_exchange_store"
 
 
 def double(task: Task) -> dict[str, Any]:
@@ -64,21 +64,21 @@ class Alone:
     def map(
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
     ) -> Iterator[tuple[Task, dict[str, Any]]]:
-        assert function == exchanging.WORK
+        assert function == exchange_engine.WORK
         for task in tasks:
-            yield task, elsewhere.work(json.loads(json.dumps(task)))
+            yield task, exchange_worker.work(json.loads(json.dumps(task)))
 
 
 @pytest.fixture
 def out(tmp_path, monkeypatch) -> Iterator[Path]:
-    monkeypatch.setattr(elsewhere.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(exchange_worker.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(exchange, "WAIT", 0.001)
     folder = tmp_path / "out"
     folder.mkdir()
     yield folder
-    if elsewhere._cache is not None:
-        elsewhere._cache.close()
-        elsewhere._cache = None
+    if exchange_worker._cache is not None:
+        exchange_worker._cache.close()
+        exchange_worker._cache = None
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_whatever_is_the_same_is_in_the_store_once(tmp_path_factory, contents):
     out = home / "out"
     out.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elsewhere.tempfile, "tempdir", str(home))
+        patch.setattr(exchange_worker.tempfile, "tempdir", str(home))
         found = open_exchange(f"file://{home}/store", out)
         assert found is not None
         with ExchangeEngine(Alone(), found) as engine:
@@ -141,7 +141,7 @@ def test_what_is_removed_or_renamed_in_out_is_freed_or_not_put_again(out, opened
         (out / "freed").unlink()
         (out / "freed.twice").unlink()
         (out / "kept").rename(out / "renamed")
-        monkeypatch.setattr(exchanging, "version_of", None)  # renamed files are not read again
+        monkeypatch.setattr(exchange_engine, "version_of", None)  # renamed files are not read again
         monkeypatch.setattr(Exchange, "put", None)
         run(engine, told(out, "renamed", times=1))
         assert {*objects(out).values()} == {b"kept", b"keptkept"}
@@ -270,11 +270,11 @@ def test_a_workers_folder_holds_no_more_than_it_may(out, opened, monkeypatch):
     names = [str(n) for n in range(6)]
     for name in names:
         (out / name).write_bytes(name.encode() * 100)
-    monkeypatch.setattr(elsewhere, "KEEP", 500)
+    monkeypatch.setattr(exchange_worker, "KEEP", 500)
     with ExchangeEngine(Alone(), opened) as engine:
         for name in names:
             run(engine, told(out, name))
-            cache = elsewhere._cache
+            cache = exchange_worker._cache
             assert cache is not None
             held = [p.stat().st_size for p in (cache.folder / "objects").iterdir()]
             assert 300 <= sum(held) <= 500 and not Path(cache.root).exists()
@@ -283,7 +283,7 @@ def test_a_workers_folder_holds_no_more_than_it_may(out, opened, monkeypatch):
 def test_folders_of_processes_that_are_gone_are_removed_by_the_next(out, opened):
     (out / "a").write_bytes(b"x")
     code = (
-        "import sys, tempfile; from curate.engines.elsewhere import Cache\n"
+        "import sys, tempfile; from curate.engines.exchange_worker import Cache\n"
         "tempfile.tempdir = sys.argv[1]; c = Cache(['file:///nowhere', 'llmcurate-' + '0' * 16])\n"
         "print('made', flush=True); sys.stdin.read()"
     )
@@ -291,13 +291,13 @@ def test_folders_of_processes_that_are_gone_are_removed_by_the_next(out, opened)
     pipe = subprocess.PIPE
     with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True, env=os.environ) as process:
         assert process.stdout is not None and process.stdout.readline() == "made\n"
-        elsewhere.sweep()
-        assert len([*out.parent.glob(f"{elsewhere.PREFIX}*")]) == 1
+        exchange_worker.sweep()
+        assert len([*out.parent.glob(f"{exchange_worker.PREFIX}*")]) == 1
         process.kill()
     with ExchangeEngine(Alone(), opened) as engine:
         run(engine, told(out, "a"))
-    assert elsewhere._cache is not None
-    assert [*out.parent.glob(f"{elsewhere.PREFIX}*")] == [elsewhere._cache.folder]
+    assert exchange_worker._cache is not None
+    assert [*out.parent.glob(f"{exchange_worker.PREFIX}*")] == [exchange_worker._cache.folder]
 
 
 def test_what_a_killed_run_left_is_taken_up_at_the_same_url_and_named_otherwise(

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from curate.engines import ahead
+from curate.engines import idle_workers
 from curate.engines.base import Engine, OnDeath, Task
 from curate.engines.choose import open_engine
 from curate.engines.exchange import Exchange
-from curate.engines.exchanging import ExchangeEngine
+from curate.engines.exchange_engine import ExchangeEngine
 from curate.engines.local import LocalEngine
 
 
@@ -33,11 +33,11 @@ class Apart:
 
     def close(self) -> None:
         """Ends the workers, whatever is kept for other tests."""
-        kept = ahead._kept
-        ahead.keep(0)
+        kept = idle_workers._kept
+        idle_workers.keep(0)
         for worker in self._workers:
             worker.close()
-        ahead.keep(kept)
+        idle_workers.keep(kept)
 
     def map(
         self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None

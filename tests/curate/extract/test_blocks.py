@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
-from curate.extract.blocks import main_text, main_texts, tables
-from curate.extract.inspect import look_at
+from curate.extract.blocks import look_at, main_text, main_texts, tables
 from curate.extract.scan import count_tags
 from curate.extract.step import Extract
-from curate.extract.tree import MAX_DEPTH, MAX_ELEMENTS
+from curate.extract.tags import MAX_DEPTH, MAX_ELEMENTS
 
 SENTENCES = (
     "The river runs past the old mill, and nobody has worked there since the flood.",

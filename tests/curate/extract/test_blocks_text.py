@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.extract.blocks import main_texts, weights
-from curate.extract.inspect import look_at
+from curate.extract.blocks import look_at, main_texts, weights
 
 
 def blocks(page: str) -> list[str]:

@@ -18,9 +18,8 @@ from curate.errors import CurateError, RunFailed
 from curate.formats.fetched import local_inputs, versions_now
 from curate.formats.input_lists import expanded
 from curate.refresh import run
-from curate.refresh.inputs import look
+from curate.refresh.inputs import Remote, find_new
 from curate.refresh.outcome import How
-from curate.refresh.remote import Remote
 from curate.steps.recipe import load
 from tests.curate.fetch.web import Web
 
@@ -165,7 +164,7 @@ def test_a_version_is_what_the_server_says_of_size_and_tag(site):
 def test_a_server_that_does_not_say_leaves_files_as_known(site, bench, status):
     url = f"{site.url}/crawl/a.jsonl"
     site.head_status = status
-    found = look([url], {url: ("9@", "")}, remote=Remote(bench.folder / "got"))
+    found = find_new([url], {url: ("9@", "")}, remote=Remote(bench.folder / "got"))
     assert found.notices == ["1 known inputs: their server does not say whether they changed"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from curate.filters.url_fold import fold
+from curate.filters.url_kernel import fold
 from curate.text.words import CLUSTER, CONNECTOR, DIGIT, LETTER, MARK, OTHER, character_tables
 
 KINDS = character_tables()[0]

@@ -7,7 +7,7 @@ import heapq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.filters.c4_paragraphs import C4Paragraphs
+from curate.filters.c4 import C4Paragraphs
 from tests.curate.filters.filter_texts import JUNK, PROSE, applied, real_texts, texts
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
-from curate.filters.gopher_quality import GopherQuality
+from curate.filters.gopher import GopherQuality
 from curate.filters.tokens import Tokens, joined_tokens, split_tokens, symbol_tokens
 from tests.curate.filters.filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from tests.curate.filters.reference_gopher import joined_words, quality, quality_rules, symbol_words

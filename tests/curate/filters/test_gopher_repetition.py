@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.filters.gopher_repetition import GopherRepetition
+from curate.filters.gopher import GopherRepetition
 from tests.curate.filters.filter_texts import JUNK, PROSE, applied, measured, real_texts, texts
 from tests.curate.filters.reference_gopher import repetition, repetition_rules
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.filters.newlines import NewlineRuns
+from curate.filters.refinedweb import NewlineRuns
 from tests.curate.filters.filter_texts import JUNK, applied
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.filters.url_fold import Folded, fold, fold_all
+from curate.filters.url_kernel import Folded, automaton, find_words, fold, fold_all, normal_word
 from curate.filters.url_lists import (
     domain_hits,
     exact_hits,
@@ -17,7 +17,6 @@ from curate.filters.url_lists import (
     key_places,
     url_keys,
 )
-from curate.filters.url_words import automaton, find_words, normal_word
 from curate.text.buffers import text_buffers
 from curate.text.words import character_tables
 from tests.curate.filters.reference_url import address, listed_domain, subwords, whole_words

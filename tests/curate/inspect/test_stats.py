@@ -11,8 +11,7 @@ import pytest
 
 from curate.errors import UsageError
 from curate.formats.reading import ReadSettings
-from curate.inspect.stats import statistics as stats
-from curate.inspect.stats import terminal as stats_text
+from curate.inspect import stats
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -122,11 +121,11 @@ def test_an_input_without_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_terminal_shows_a_line_a_measure_and_bars(found: dict[str, Any]) -> None:
-    shown = stats_text.text(found)
-    assert shown.startswith("5 documents, 1.00 kB of text, 1 documents without text, 1 corrupt")
+    shown = stats.text(found)
+    assert shown.startswith("5 documents, 1.03 kB of text, 1 documents without text, 1 corrupt")
     assert "characters" in shown and "median" in shown and "\u2588" in shown
     assert all(len(line) < 130 for line in shown.splitlines())
-    assert stats_text.text(found, "ascii").isascii()
+    assert stats.text(found, "ascii").isascii()
 
 
 def test_hostile_names_reach_neither_terminal_nor_page(tmp_path: Path) -> None:
@@ -134,10 +133,9 @@ def test_hostile_names_reach_neither_terminal_nor_page(tmp_path: Path) -> None:
     row = {"text": "x", "lang": "\x1b[31m<script>", "source": "</style>\0\u202e", "a<b>\x07": 1}
     path.write_text("\n".join(json.dumps(row | {"a<b>\x07": i}) for i in range(3)))
     found = stats.gather([str(path)])
-    shown = stats_text.text(found)
+    shown = stats.text(found)
     assert not set(shown) & set("\x1b\x07\0\u202e")
-    paths = stats.write(found, [str(path)], tmp_path / "out")
-    page = paths[1].read_text()
+    page = stats.render(found, [str(path)])
     assert "<script" not in page and page.count("</style>") == 1 and not set(page) & set("\x1b\0")
 
 

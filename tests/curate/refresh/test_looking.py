@@ -57,10 +57,10 @@ def test_a_home_has_the_documents_of_all_its_runs_with_their_clusters(home: Home
         clusters = set()
         for row in gone:
             (decision,) = found.partners(row.id)
-            assert decision["partner_corpus"] is None and found.place(decision["partner_id"])
+            assert decision["partner_corpus"] is None and found.position(decision["partner_id"])
             # A cluster of one run is not one of another.
             members = found.find(Query(cluster=f"{decision['method']}:{decision['cluster']}"))[0]
-            texts = {_text(home, m.place) for m in members}
+            texts = {_text(home, m.position) for m in members}
             assert len(texts) == 1
             clusters.add(decision["cluster"])
         assert len(clusters) > 1

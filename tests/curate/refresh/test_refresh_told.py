@@ -122,10 +122,10 @@ def test_a_failure_calls_the_command_and_the_webhook_and_keeps_the_last_success(
     assert [h["exit_code"] for h in Ear.heard] == [2] and "changed" in str(Ear.heard[0]["error"])
     after = dict(s.rsplit(" ", 1) for s in prom.read_text().splitlines() if s[0] != "#")
     name = f'llmcurate_refresh_%s{{home="{home.path}"}}'
-    assert after[name % "exit_code"] == "2"
+    assert float(after[name % "exit_code"]) == 2
     for kept in ("last_success_timestamp_seconds", "corpus_documents", "documents_kept"):
         assert after[name % kept] == before[name % kept]
-    assert not list(bench.folder.glob("*.new"))
+    assert list(bench.folder.glob("x.prom*")) == [prom]
 
 
 def test_logs_as_json_lines_have_the_error_too(bench):

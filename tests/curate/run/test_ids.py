@@ -11,7 +11,7 @@ from curate.corpus.stage_files import changed_ids, part_path
 from curate.disk.parquet_writer import TableWriter
 from curate.formats.inputs import plan_inputs
 from curate.formats.reading import ID_SCHEMA, PartitionReader, ReadSettings
-from curate.run.ids import ISSUED, settle_ids
+from curate.run.ids import ISSUED, assign_ids
 from curate.run.plan import EarlierIds
 
 
@@ -29,7 +29,7 @@ def settled(bench, *inputs, size: int = 1024, earlier: EarlierIds | None = None)
             writer.write(batch.ids)
             ids[-1] += batch.docs.table["id"].to_pylist()
         writer.close()
-    settle_ids(plan, folder, earlier)
+    assign_ids(plan, folder, earlier)
     if earlier is not None:
         (folder / ISSUED).rename(bench.folder / f"given-{len(earlier.files)}.parquet")
     out = []

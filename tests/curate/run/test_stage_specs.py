@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.run.worker.specification import absolute, moved, relative_paths
+from curate.run.worker.specification import absolute, relative_paths, relocate
 
 FILES = ["lists/a.txt", "/m/x/tokenizer.json", "/m/en.bin", "/m/th.bin", "odd=name.txt"]
 
@@ -33,8 +33,8 @@ FILES = ["lists/a.txt", "/m/x/tokenizer.json", "/m/en.bin", "/m/th.bin", "odd=na
 )
 def test_settings_name_their_files_below_a_workers_root(monkeypatch, setting, want):
     monkeypatch.setattr(Path, "cwd", lambda: Path("/here"))
-    assert moved(setting, FILES, "/root") == want
-    assert moved({"k": [setting, "text"], "lists/a.txt": 1}, FILES, "/root") == {
+    assert relocate(setting, FILES, "/root") == want
+    assert relocate({"k": [setting, "text"], "lists/a.txt": 1}, FILES, "/root") == {
         "k": [want, "text"],
         "/root/here/lists/a.txt": 1,
     }

@@ -56,9 +56,9 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("what", MISTAKES)
-def test_a_mistake_is_one_line_that_says_where_and_what(what):
-    text, message = MISTAKES[what]
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_that_says_where_and_what(mistake):
+    text, message = MISTAKES[mistake]
     with pytest.raises(UsageError, match=message) as error:
         parse(text, "r.yaml")
     assert "\n" not in str(error.value)
@@ -93,14 +93,14 @@ def test_overrides_reach_the_step_by_its_label():
 
 
 def test_a_wrong_setting_outside_of_a_file_names_its_step_once():
-    for settings, said in (
+    for settings, message in (
         ({"weights": "much"}, "step mix: weights 'much': "),
         ({"seed": "x"}, "step mix: seed: "),
         ({"seeds": 1}, "step mix: unknown key 'seeds' in mix; did you mean 'seed'?"),
     ):
         with pytest.raises(UsageError) as error:
             compose("mix", [("mix", settings)], ())
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(message)
 
 
 def test_a_name_with_a_variant_is_the_step_with_that_setting():
@@ -148,9 +148,9 @@ def test_the_resolved_recipe_means_the_same():
 
 
 def test_shipped_recipes_are_valid_and_described():
-    found = shipped()
-    assert {"c4", "demo"} <= set(found)
-    for name, description in found.items():
+    recipes = shipped()
+    assert {"c4", "demo"} <= set(recipes)
+    for name, description in recipes.items():
         assert description
         assert load(name).steps
 

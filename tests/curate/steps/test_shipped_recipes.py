@@ -31,9 +31,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quality_model(shared_bench: Any) -> Path:
     """A quality model: the English articles against those in other languages."""
     pytest.importorskip("fasttext_pybind")
-    from curate.scoring.language.training import Training
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import train
+    from curate.engines.local import call_apart
+    from curate.scoring.language.examples import Training
+    from curate.scoring.quality.train import Texts, train
 
     sets = []
     for name, english in (("good", True), ("rest", False)):
@@ -43,7 +43,7 @@ def quality_model(shared_bench: Any) -> Path:
     small = Training(
         dim=8, minn=0, maxn=0, word_ngrams=2, loss="softmax", bucket=2000, held_out=0.0
     )
-    train(*sets, shared_bench.folder / "quality", small)
+    train(*sets, shared_bench.folder / "quality", small, call_apart)
     return Path(shared_bench.folder / "quality" / "quality.bin")
 
 

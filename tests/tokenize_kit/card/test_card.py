@@ -31,11 +31,11 @@ VOCAB = {"bpe": 320, "char-bpe": 360, "unigram": 420, "wordpiece": 200}
 @pytest.fixture(scope="module")
 def cards(tmp_path_factory):
     """(folder, card) of a tokenizer of each model."""
-    found = {}
+    cards_by_model = {}
     for model, vocab in VOCAB.items():
         folder = tmp_path_factory.mktemp(model)
-        found[model] = folder, train_tokenizer(TEXTS, folder, model=model, vocab=vocab)
-    return found
+        cards_by_model[model] = folder, train_tokenizer(TEXTS, folder, model=model, vocab=vocab)
+    return cards_by_model
 
 
 def page_of(folder):
@@ -53,13 +53,13 @@ def by_hand(raw_texts, seed, most):
             pieces.append(raw[:cut])
             raw = raw[cut:]
     pieces.sort(key=lambda piece: xxhash.xxh3_64_intdigest(piece, seed))
-    found = []
+    figures = []
     for piece in pieces:
         most -= len(piece) + 64
         if most < 0:
             break
-        found.append(piece)
-    return found
+        figures.append(piece)
+    return figures
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,11 +82,11 @@ def test_a_sample_is_the_smallest_hashes_that_fit_in_any_order(texts, seed, most
 @pytest.mark.parametrize("model", list(VOCAB))
 def test_figures_are_those_of_eval_on_the_same_texts(cards, model):
     folder, card = cards[model]
-    found = compare([folder / "tokenizer.json"], [(*pack_texts(TEXTS), {})])["tokenizers"][0]
+    figures = compare([folder / "tokenizer.json"], [(*pack_texts(TEXTS), {})])["tokenizers"][0]
     measured = card["measured"]
     assert measured["texts"] == len(TEXTS) and measured["on"] == "a sample of the training text"
-    for name in measured.keys() & found.keys() - {"first_lost"}:
-        assert measured[name] == (found[name] and pytest.approx(found[name], abs=1e-6)), name
+    for name in measured.keys() & figures.keys() - {"first_lost"}:
+        assert measured[name] == (figures[name] and pytest.approx(figures[name], abs=1e-6)), name
     assert measured["lost"] == (len(TEXTS) if model == "wordpiece" else 0)
     assert (measured["byte_share"] is None) == (model in ("bpe", "wordpiece"))
 
@@ -94,28 +94,28 @@ def test_figures_are_those_of_eval_on_the_same_texts(cards, model):
 @pytest.mark.parametrize("model", list(VOCAB))
 def test_the_page_has_the_facts_of_the_json(cards, model):
     folder, card = cards[model]
-    said = page_of(folder)
-    assert said.startswith(f"# Tokenizer: {card['algorithm']}, {card['vocab']:,} tokens\n")
+    text = page_of(folder)
+    assert text.startswith(f"# Tokenizer: {card['algorithm']}, {card['vocab']:,} tokens\n")
     digest = hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
-    assert f"| sha256 of the tokenizer's file | `{digest}` |" in said
-    assert f"| bytes a token | {card['measured']['bytes_a_token']:.3f} |" in said
-    assert "Measured on a sample of the training text, drawn by a hash with seed 0: 3 " in said
-    assert f"| sum of the texts' xxh3-128 | `{card['texts_xxh3']}` |" in said
+    assert f"| sha256 of the tokenizer's file | `{digest}` |" in text
+    assert f"| bytes a token | {card['measured']['bytes_a_token']:.3f} |" in text
+    assert "Measured on a sample of the training text, drawn by a hash with seed 0: 3 " in text
+    assert f"| sum of the texts' xxh3-128 | `{card['texts_xxh3']}` |" in text
     for name, value in card["settings"].items():
-        assert f"| `{name}` | " in said and (value is not None) != (f"| `{name}` | not" in said)
+        assert f"| `{name}` | " in text and (value is not None) != (f"| `{name}` | not" in text)
     for token, number in card["special_tokens"].items():
         shown = token.replace("|", "\\|")
-        assert f"| `{shown}` | {number} |" in said
-    assert ("SentencePieceProcessor" in said) == (model == "unigram")
-    exact = said.count("Every text comes back exactly: nothing is normalised, and ")
+        assert f"| `{shown}` | {number} |" in text
+    assert ("SentencePieceProcessor" in text) == (model == "unigram")
+    exact = text.count("Every text comes back exactly: nothing is normalised, and ")
     assert exact == (model != "wordpiece")
 
 
 def test_what_is_not_kept_is_said(tmp_path):
     card = train_tokenizer(TEXTS, tmp_path, vocab=320, normalise="nfc", space_token="<_>")
-    said = page_of(tmp_path)
-    assert not card["lossless"] and "exactly: nothing" not in said
-    assert "it is normalised (nfc) before it is cut, and a `<_>` in it comes back as a" in said
+    text = page_of(tmp_path)
+    assert not card["lossless"] and "exactly: nothing" not in text
+    assert "it is normalised (nfc) before it is cut, and a `<_>` in it comes back as a" in text
 
 
 def test_gguf_is_possible_where_convert_writes_it(tmp_path):
@@ -141,8 +141,8 @@ def test_the_same_texts_in_any_order_give_the_same_card_and_page(cards, tmp_path
 
 
 def test_other_texts_have_another_hash(cards, tmp_path):
-    found = train_tokenizer([*TEXTS[1:], TEXTS[0][:-1]], tmp_path, vocab=VOCAB["bpe"])
-    assert found["texts_xxh3"] != cards["bpe"][1]["texts_xxh3"]
+    card = train_tokenizer([*TEXTS[1:], TEXTS[0][:-1]], tmp_path, vocab=VOCAB["bpe"])
+    assert card["texts_xxh3"] != cards["bpe"][1]["texts_xxh3"]
     whole = sum(xxhash.xxh3_128_intdigest(text.encode()) for text in TEXTS) % (1 << 128)
     assert cards["bpe"][1]["texts_xxh3"] == f"{whole:032x}"
 
@@ -150,7 +150,7 @@ def test_other_texts_have_another_hash(cards, tmp_path):
 def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
     old = cards["bpe"][0]
     more = ["กินข้าวที่บ้าน แล้วกินข้าว " * 9, "Katze und Matte " * 9]
-    found = [
+    changed = [
         extend(old, [pack_texts(more)], tmp_path / "more", 9),
         prune(old, lambda: [pack_texts(TEXTS)], tmp_path / "less"),
         convert(old, tmp_path / "ranks", "tiktoken"),
@@ -158,19 +158,19 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
     ]
     files = ["more/tokenizer.json", "less/tokenizer.json", "ranks/tokenizer.tiktoken", "spm.model"]
     heads = ["9 tokens were added to", "tokens were taken away", "Converted to", "Converted to"]
-    for card, file, head in zip(found, files, heads, strict=True):
+    for card, file, head in zip(changed, files, heads, strict=True):
         path = tmp_path / file
         alone = path.name == "spm.model"
         name = path.with_suffix(".card.json") if alone else path.parent / "tokenizer_card.json"
         assert json.loads(name.read_text()) == card
-        said = name.with_suffix(".md").read_text()
+        text = name.with_suffix(".md").read_text()
         assert card["tokenizer_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-        assert card["tokenizer_sha256"] in said and head in said
-        assert "`<|endoftext|>` ends a document." in said
-    sizes = [card["vocab"] for card in found]
+        assert card["tokenizer_sha256"] in text and head in text
+        assert "`<|endoftext|>` ends a document." in text
+    sizes = [card["vocab"] for card in changed]
     whole = cards["bpe"][1]["vocab"]
-    assert sizes == [whole + 9, found[1]["new_tokens"], whole, cards["unigram"][1]["vocab"]]
-    assert [card.get("measured", {}).get("on") for card in found] == [
+    assert sizes == [whole + 9, changed[1]["new_tokens"], whole, cards["unigram"][1]["vocab"]]
+    assert [card.get("measured", {}).get("on") for card in changed] == [
         "the texts that were learned from",
         "a sample of the texts it was pruned on",
         None,
@@ -203,8 +203,8 @@ def test_a_long_mixture_is_cut_and_what_it_names_stays_text(cards):
         for n in range(MOST_ROWS + 7)
     }
     mixture = {"column": "a|b", "temperature": 3.0, "values": values}
-    said = page(cards["bpe"][1] | {"mixture": mixture}, "tokenizer_card.json")
-    assert said.count("</table>") == MOST_ROWS and "7 more are in the JSON." in said
-    assert "Mixture by the column `a|b`, temperature 3:" in said
-    html = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table").render(said)
+    text = page(cards["bpe"][1] | {"mixture": mixture}, "tokenizer_card.json")
+    assert text.count("</table>") == MOST_ROWS and "7 more are in the JSON." in text
+    assert "Mixture by the column `a|b`, temperature 3:" in text
+    html = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table").render(text)
     assert html.count("<table>") == 5 and html.count("</table>") == 5

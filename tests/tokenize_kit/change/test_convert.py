@@ -101,11 +101,11 @@ def test_a_sentencepiece_model_as_json_gives_the_ids_of_sentencepiece(models, na
     tokenizer.encode_special_tokens = True
 
     def same(text):
-        found = tokenizer.encode(text, add_special_tokens=False).ids
+        encoding = tokenizer.encode(text, add_special_tokens=False).ids
         expected = library.encode(text)
         # Where two paths are equally good, float32 sums of SentencePiece decide otherwise.
-        tied = name.startswith("unigram") and sorted(found) == sorted(expected)
-        return found == expected or tied
+        tied = name.startswith("unigram") and sorted(encoding) == sorted(expected)
+        return encoding == expected or tied
 
     @settings(max_examples=80, deadline=None)
     @given(HARD)
@@ -361,8 +361,8 @@ def test_a_file_cut_anywhere_is_refused_or_read(models, tmp_path, kind):
 def test_a_folder_opens_with_transformers(models, byte_level, tmp_path):
     transformers = pytest.importorskip("transformers")
     convert(models / "llama.model", tmp_path / "llama", "tokenizer.json")
-    found = transformers.AutoTokenizer.from_pretrained(tmp_path / "llama")
-    assert found.eos_token == "</s>" and found.decode(found.encode(TEXTS[0])) == TEXTS[0]
+    loaded = transformers.AutoTokenizer.from_pretrained(tmp_path / "llama")
+    assert loaded.eos_token == "</s>" and loaded.decode(loaded.encode(TEXTS[0])) == TEXTS[0]
 
 
 def test_the_command_says_what_was_verified(models, tmp_path):

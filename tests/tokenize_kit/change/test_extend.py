@@ -126,8 +126,8 @@ def by_hand(opened, texts, tokens):
 @given(texts=st.lists(st.text("theworn ก", max_size=12), max_size=8), tokens=st.integers(1, 12))
 def test_new_merges_are_those_of_learning_by_hand(old, texts, tokens):
     opened = open_tokenizer(old)
-    found = learn_byte_tokens(opened.form, opened.plan(), [pack_texts(texts)], tokens)
-    assert found == by_hand(opened, texts, tokens)
+    learned = learn_byte_tokens(opened.form, opened.plan(), [pack_texts(texts)], tokens)
+    assert learned == by_hand(opened, texts, tokens)
 
 
 def test_the_order_of_texts_changes_nothing(old, extended, tmp_path):
@@ -177,8 +177,8 @@ def test_a_normaliser_is_kept_and_learned_behind(old, tmp_path):
 
 def test_a_folder_opens_with_transformers(extended):
     transformers = pytest.importorskip("transformers")
-    found = transformers.AutoTokenizer.from_pretrained(extended[0])
-    assert len(found) == 320 and found.decode(found.encode(NEW[0])) == NEW[0]
+    loaded = transformers.AutoTokenizer.from_pretrained(extended[0])
+    assert len(loaded) == 320 and loaded.decode(loaded.encode(NEW[0])) == NEW[0]
 
 
 @pytest.fixture(scope="module")
@@ -319,9 +319,9 @@ def test_the_file_of_embeddings_is_one_of_safetensors(tmp_path):
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=9))
 def test_bfloat16_is_rounded_to_the_nearest(values):
     torch = pytest.importorskip("torch")
-    found = as_float32(as_stored(np.array([values], np.float32), "BF16"))
+    rounded = as_float32(as_stored(np.array([values], np.float32), "BF16"))
     expected = torch.tensor([values], dtype=torch.float32).bfloat16().float().numpy()
-    assert np.array_equal(found, expected)
+    assert np.array_equal(rounded, expected)
 
 
 @pytest.mark.parametrize(

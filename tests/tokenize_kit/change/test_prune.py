@@ -73,9 +73,9 @@ def ids_of(tokenizer, text):
 def test_the_corpus_has_its_old_ids_through_the_map(old, pruned):
     folder, card = pruned
     one, other = load_tokenizer(old / "tokenizer.json"), load_tokenizer(folder / "tokenizer.json")
-    found = map_of(folder)
+    id_map = map_of(folder)
     for text in ENGLISH:
-        assert [found[n] for n in ids_of(one, text)] == ids_of(other, text)
+        assert [id_map[n] for n in ids_of(one, text)] == ids_of(other, text)
     assert card["texts_without_dropped_tokens"] == card["measured_texts"] == len(ENGLISH)
     assert card["bytes_a_token_before"] == card["bytes_a_token_after"]
     assert 0 < card["dropped"] == card["old_tokens"] - card["new_tokens"]
@@ -86,8 +86,8 @@ def test_the_corpus_has_its_old_ids_through_the_map(old, pruned):
 def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned, text):
     folder = pruned[0]
     one, other = load_tokenizer(old / "tokenizer.json"), load_tokenizer(folder / "tokenizer.json")
-    found = map_of(folder)
-    mapped = [found[n] for n in ids_of(one, text)]
+    id_map = map_of(folder)
+    mapped = [id_map[n] for n in ids_of(one, text)]
     assert None in mapped or mapped == ids_of(other, text)
     assert other.decode(ids_of(other, text)) == text
 
@@ -115,8 +115,8 @@ def test_special_tokens_have_their_new_ids_everywhere(pruned):
 
 def test_a_folder_opens_with_transformers(pruned):
     transformers = pytest.importorskip("transformers")
-    found = transformers.AutoTokenizer.from_pretrained(pruned[0])
-    assert found.pad_token_id == load_tokenizer(pruned[0] / "tokenizer.json").token_to_id("<pad>")
+    id_map = transformers.AutoTokenizer.from_pretrained(pruned[0])
+    assert id_map.pad_token_id == load_tokenizer(pruned[0] / "tokenizer.json").token_to_id("<pad>")
 
 
 def form_of(words):
@@ -195,12 +195,12 @@ def test_embeddings_are_cut_as_the_ids_are(old, tmp_path, kind):
     write_tensors(tmp_path / "x.safetensors", tables)
     file = tmp_path / "x.safetensors"
     card = prune(old, lambda: [pack_texts(ENGLISH)], tmp_path / "out", embeddings=file)
-    found = Checkpoint(tmp_path / "out/embeddings.safetensors")
+    id_map = Checkpoint(tmp_path / "out/embeddings.safetensors")
     for name in names:
         for before, after in enumerate(map_of(tmp_path / "out")):
             if after is not None:
-                assert np.array_equal(found.matrix(name)[after], stored[before])
-        assert len(found.matrix(name)) == card["new_tokens"]
+                assert np.array_equal(id_map.matrix(name)[after], stored[before])
+        assert len(id_map.matrix(name)) == card["new_tokens"]
     assert card["embeddings"]["tied"]
 
 
@@ -221,16 +221,16 @@ def unigram(tmp_path_factory):
 @pytest.mark.parametrize("name", ["x.model", "json"])
 def test_a_unigram_keeps_the_ids_of_its_corpus(unigram, tmp_path, name):
     card = prune(unigram / name, lambda: [pack_texts(ENGLISH)], tmp_path)
-    found = map_of(tmp_path)
+    id_map = map_of(tmp_path)
     before, after = open_tokenizer(unigram / name), open_tokenizer(tmp_path)
     ids, sizes = before.encode(*pack_texts(ENGLISH))
     new, lengths = after.encode(*pack_texts(ENGLISH))
-    assert [found[n] for n in ids.tolist()] == new.tolist() and np.array_equal(sizes, lengths)
+    assert [id_map[n] for n in ids.tolist()] == new.tolist() and np.array_equal(sizes, lengths)
     assert card["dropped"] > 20 and card["texts_without_dropped_tokens"] == len(ENGLISH)
     # Of other texts, too: what is unknown costs what it did.
     for text in ["the กา 漢 lower", *SCRIPTS[:2]]:
         ids, new = (one.encode(*pack_texts([text]))[0].tolist() for one in (before, after))
-        mapped = [found[n] for n in ids]
+        mapped = [id_map[n] for n in ids]
         assert None in mapped or mapped == new
 
 
@@ -239,10 +239,10 @@ def test_sentencepiece_reads_a_pruned_model(unigram, tmp_path):
     was = sentencepiece.SentencePieceProcessor(model_file=str(unigram / "x.model"))
     now = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
     assert now.get_piece_size() == card["new_tokens"] < was.get_piece_size()
-    found = map_of(tmp_path)
+    id_map = map_of(tmp_path)
     for role in ("unk_id", "bos_id", "eos_id", "pad_id"):
-        assert getattr(now, role)() == found[getattr(was, role)()]
-    assert now.piece_to_id("<a>") == found[was.piece_to_id("<a>")]
+        assert getattr(now, role)() == id_map[getattr(was, role)()]
+    assert now.piece_to_id("<a>") == id_map[was.piece_to_id("<a>")]
 
 
 def test_a_corpus_without_text_is_refused(old, tmp_path):

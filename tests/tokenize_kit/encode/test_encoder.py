@@ -153,7 +153,7 @@ def _no_bytes():
 
 
 @pytest.mark.parametrize(
-    "build, said",
+    "build, message",
     [
         (lambda: Tokenizer(models.WordLevel({"a": 0})), "no pre-tokeniser"),
         (_with(lambda t: setattr(t, "normalizer", normalizers.Lowercase())), "Lowercase"),
@@ -164,11 +164,11 @@ def _no_bytes():
     ],
     ids=["word-level", "normaliser", "pre-tokeniser", "prefix-space", "pattern", "dropout"],
 )
-def test_what_is_not_ours_goes_to_the_library_and_is_named(build, said):
+def test_what_is_not_ours_goes_to_the_library_and_is_named(build, message):
     tokenizer = build()
     encoder = Encoder(tokenizer)
-    assert said in (encoder.reason or "")
-    if said != "dropout" and said != "no pre-tokeniser":
+    assert message in (encoder.reason or "")
+    if message != "dropout" and message != "no pre-tokeniser":
         texts = ["ab cab", "", "abab"]
         assert encoded(encoder, texts) == by_library(tokenizer, texts)
 

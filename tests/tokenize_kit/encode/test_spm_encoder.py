@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tokenize_kit.encode.spm_models import HARD, LINES, ODD, encoded, trained
+from tests.tokenize_kit.sentencepiece_models import HARD, LINES, ODD, encoded, trained
 from tokenize_kit.encode.normalize import read_charsmap
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.formats.forms import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED

@@ -1,4 +1,4 @@
-"""Judging tokenizers: places of tokens, what no text gives, what is lost, and the figures."""
+"""Judging tokenizers: positions of tokens, what no text gives, what is lost, and the figures."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_each_file_is_encoded_by_what_can(candidates, folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_places_cover_the_text_in_order(candidates, kind):
+def test_positions_cover_the_text_in_order(candidates, kind):
     candidate = candidates[kind]
 
     @settings(max_examples=60, deadline=None)
@@ -81,16 +81,16 @@ def test_places_cover_the_text_in_order(candidates, kind):
 
 
 def test_two_engines_of_one_model_agree_on_every_figure(candidates):
-    found = []
+    results = []
     for kind in ("unigram", "spm"):
         tally = Tally(candidates[kind], ["lang"])
         texts = [*TEXTS, *HARD_TEXTS[:4]]
         tally.add(*packed(texts), {"lang": ["en", "th", None] * 10 + ["en"]})
         result = tally.result()
         own = ("tokenizer", "engine", "encode_mb_per_cpu_second", "decode_mb_per_cpu_second")
-        found.append({key: value for key, value in result.items() if key not in own})
-    assert found[0] == found[1]
-    assert found[0]["lost"] == 0
+        results.append({key: value for key, value in result.items() if key not in own})
+    assert results[0] == results[1]
+    assert results[0]["lost"] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,14 +110,14 @@ def test_left_out_text_is_a_piece_of_no_token(folder):
 def test_real_texts_come_back_and_two_engines_agree_on_them(real_texts, tmp_path):
     texts = [text[:4000] for text in real_texts]
     train_tokenizer(texts, tmp_path, model="unigram", vocab=8000)
-    found = []
+    results = []
     for path in (tmp_path / "tokenizer.json", tmp_path / "tokenizer.model"):
         tally = Tally(open_candidate(path))
         tally.add(*packed(texts))
         result = tally.result()
         assert result["lost"] == 0
-        found.append([result[key] for key in ("tokens", "fertility", "whole", "tokens_a_letter")])
-    assert found[0] == found[1]
+        results.append([result[key] for key in ("tokens", "fertility", "whole", "tokens_a_letter")])
+    assert results[0] == results[1]
 
 
 def test_batches_do_not_change_the_figures(candidates):
@@ -126,12 +126,12 @@ def test_batches_do_not_change_the_figures(candidates):
     one.add(*packed(TEXTS), {"lang": labels})
     for text, label in zip(TEXTS, labels, strict=True):
         many.add(*packed([text]), {"lang": [label]})
-    found = [{k: v for k, v in tally.result().items() if "cpu" not in k} for tally in (one, many)]
-    assert found[0] == found[1]
-    assert [row["label"] for row in found[0]["lang"]] == ["th", "en"]
-    english = found[0]["lang"][1]
+    results = [{k: v for k, v in tally.result().items() if "cpu" not in k} for tally in (one, many)]
+    assert results[0] == results[1]
+    assert [row["label"] for row in results[0]["lang"]] == ["th", "en"]
+    english = results[0]["lang"][1]
     assert english["premium_a_character"] == english["premium_a_text"] == 1
-    thai = found[0]["lang"][0]
+    thai = results[0]["lang"][0]
     assert thai["premium_a_byte"] == pytest.approx(
         thai["tokens"] / thai["bytes"] / (english["tokens"] / english["bytes"])
     )
@@ -140,20 +140,20 @@ def test_batches_do_not_change_the_figures(candidates):
 def test_figures_are_those_of_the_library_counted_by_hand(folder, candidates):
     tally = Tally(candidates["bpe"])
     tally.add(*packed(TEXTS))
-    found = tally.result()
+    results = tally.result()
     library = Tokenizer.from_file(str(folder / "bpe" / "tokenizer.json"))
     ids = [n for text in TEXTS for n in library.encode(text).ids]
-    assert found["tokens"] == len(ids)
-    assert found["bytes_a_token"] == sum(len(t.encode()) for t in TEXTS) / len(ids)
-    assert found["characters_a_token"] == sum(map(len, TEXTS)) / len(ids)
-    assert found["used"] == len(set(ids))
+    assert results["tokens"] == len(ids)
+    assert results["bytes_a_token"] == sum(len(t.encode()) for t in TEXTS) / len(ids)
+    assert results["characters_a_token"] == sum(map(len, TEXTS)) / len(ids)
+    assert results["used"] == len(set(ids))
     size = library.get_vocab_size()
-    assert found["vocab"] == size
-    assert found["never_used"] == size - 1 - len(set(ids))
+    assert results["vocab"] == size
+    assert results["never_used"] == size - 1 - len(set(ids))
     shares = [n / len(ids) for n in Counter(ids).values()]
     entropy = math.log(sum(p**2.5 for p in shares)) / (1 - 2.5)
-    assert found["renyi_efficiency"] == pytest.approx(entropy / math.log(size))
-    assert found["renyi_efficiency_of_used"] == pytest.approx(entropy / math.log(len(set(ids))))
+    assert results["renyi_efficiency"] == pytest.approx(entropy / math.log(size))
+    assert results["renyi_efficiency_of_used"] == pytest.approx(entropy / math.log(len(set(ids))))
 
 
 def test_renyi_efficiency_is_one_where_all_tokens_are_as_frequent():
@@ -167,20 +167,20 @@ def test_what_is_lost_is_counted_and_the_first_shown(folder):
     tally = Tally(open_candidate(folder / "words.json"))
     tally.add(*packed(["the", "the cat"]))
     tally.add(*packed(["The dog", "a"]))
-    found = tally.result()
-    assert found["lost"] == 2
-    assert found["first_lost"]["text"] == 2
-    assert found["first_lost"]["was"] == "The dog"
-    assert found["first_lost"]["is"] == "the [UNK]"
-    assert found["first_lost"]["character"] == 0
-    assert found["first_lost"]["code_points"] == ["U+0054", "U+0074"]
-    assert found["unknown"] == 2 and found["unknown_share"] == 2 / 6
+    results = tally.result()
+    assert results["lost"] == 2
+    assert results["first_lost"]["text"] == 2
+    assert results["first_lost"]["was"] == "The dog"
+    assert results["first_lost"]["is"] == "the [UNK]"
+    assert results["first_lost"]["character"] == 0
+    assert results["first_lost"]["code_points"] == ["U+0054", "U+0074"]
+    assert results["unknown"] == 2 and results["unknown_share"] == 2 / 6
 
 
 def test_a_token_that_no_text_gives_is_found(folder):
     """`The` never comes out of a tokenizer that writes everything small."""
-    found = examine_vocabulary(open_candidate(folder / "words.json")).dump()
-    assert found["unreachable_examples"] == [{"id": 3, "text": " The", "gives": [1]}]
+    results = examine_vocabulary(open_candidate(folder / "words.json")).dump()
+    assert results["unreachable_examples"] == [{"id": 3, "text": " The", "gives": [1]}]
 
 
 def test_a_merge_that_is_never_made_leaves_a_token_that_no_text_gives(folder):
@@ -189,23 +189,23 @@ def test_a_merge_that_is_never_made_leaves_a_token_that_no_text_gives(folder):
     vocab["zqzq"] = len(vocab)
     path = folder / "stray.json"
     path.write_text(json.dumps(parts))
-    found = examine_vocabulary(open_candidate(path))
-    assert list(found.unreachable) == [vocab["zqzq"]]
-    assert len(found.unreachable[vocab["zqzq"]]) == 4
+    results = examine_vocabulary(open_candidate(path))
+    assert list(results.unreachable) == [vocab["zqzq"]]
+    assert len(results.unreachable[vocab["zqzq"]]) == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_trained_tokenizers_have_no_token_that_no_text_gives(candidates, kind):
-    found = examine_vocabulary(candidates[kind])
-    assert found.unreachable == {}
-    assert len(found.parts) >= 128
+    results = examine_vocabulary(candidates[kind])
+    assert results.unreachable == {}
+    assert len(results.parts) >= 128
 
 
 def test_white_space_and_digits_and_the_longest_are_told(candidates):
-    found = examine_vocabulary(candidates["bpe"])
-    shown = found.dump()
+    results = examine_vocabulary(candidates["bpe"])
+    shown = results.dump()
     assert shown["white_space"] == sum(
-        t.isspace() for n, t in found.texts.items() if n not in found.parts
+        t.isspace() for n, t in results.texts.items() if n not in results.parts
     )
     assert shown["digits"] >= 10
     sizes = [token["bytes"] for token in shown["longest"]]
@@ -226,16 +226,16 @@ def test_later_labels_of_too_many_are_counted_together(candidates, monkeypatch):
     monkeypatch.setattr("tokenize_kit.judge.tally.MOST_GROUPS", 2)
     tally = Tally(candidates["bpe"], ["source"])
     tally.add(*packed(["a", "b", "c", "d", "a"]), {"source": ["a", "b", "c", "d", "a"]})
-    found = {row["label"]: row["texts"] for row in tally.result()["source"]}
-    assert found == {"a": 2, "b": 1, "(others)": 2}
+    results = {row["label"]: row["texts"] for row in tally.result()["source"]}
+    assert results == {"a": 2, "b": 1, "(others)": 2}
 
 
 def test_compare_shows_the_first_texts_that_hold_anything(folder):
     batches = [(*packed(["", "the " * 200]), {}), (*packed(["x", "y"]), {})]
-    found = compare([folder / "bpe", folder / "words.json"], batches, show=2)
-    assert [sample["cut"] for sample in found["shown"]] == [True, False]
-    assert "".join(piece for piece, _ in found["shown"][0]["pieces"][0]) == "the " * 75
-    assert [len(sample["pieces"]) for sample in found["shown"]] == [2, 2]
+    results = compare([folder / "bpe", folder / "words.json"], batches, show=2)
+    assert [sample["cut"] for sample in results["shown"]] == [True, False]
+    assert "".join(piece for piece, _ in results["shown"][0]["pieces"][0]) == "the " * 75
+    assert [len(sample["pieces"]) for sample in results["shown"]] == [2, 2]
 
 
 @pytest.mark.parametrize("size", [0, 1, 40, 2000, 5000], ids=lambda n: f"{n}-bytes")

@@ -69,21 +69,22 @@ def test_lengths_are_shares_of_the_baseline_by_language_too(folder):
 
 
 def test_without_a_baseline_or_languages_there_is_neither(folder):
-    (found,) = compare([folder / "small"], [(*packed(TEXTS), {})], ["lang"])["tokenizers"]
-    assert "nsl" not in found and found["gini_a_byte"] is None
+    (results,) = compare([folder / "small"], [(*packed(TEXTS), {})], ["lang"])["tokenizers"]
+    assert "nsl" not in results and results["gini_a_byte"] is None
 
 
 def test_ranks_are_judged_as_the_same_merges_in_a_tokenizer_json(folder):
     batch = (*packed(TEXTS), {"lang": LANGUAGES})
     paths = [folder / "large", folder / "large.tiktoken"]
-    found = compare(paths, [batch], ["lang"], show=2, pattern="o200k")
+    results = compare(paths, [batch], ["lang"], show=2, pattern="o200k")
     own = ("tokenizer", "encode_mb_per_cpu_second", "decode_mb_per_cpu_second")
     numbered = ("longest", "unreachable_examples")
     one, other = (
-        {k: v for k, v in row.items() if k not in (*own, *numbered)} for row in found["tokenizers"]
+        {k: v for k, v in row.items() if k not in (*own, *numbered)}
+        for row in results["tokenizers"]
     )
     assert one == other and one["lost"] == 0
-    for sample in found["shown"]:
+    for sample in results["shown"]:
         assert sample["pieces"][0] == sample["pieces"][1]
 
 

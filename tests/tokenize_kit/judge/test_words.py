@@ -25,7 +25,7 @@ def _kind(char):
 
 def _runs(text):
     """(first character, end, letters, without spaces?) of each run."""
-    found = []
+    runs = []
     at = 0
     while at < len(text):
         first, family, letters = at, None, 0
@@ -36,10 +36,10 @@ def _runs(text):
                 family, letters = kind, letters + 1
             at += 1
         if at > first:
-            found.append((first, at, letters, family == SPACELESS))
+            runs.append((first, at, letters, family == SPACELESS))
         else:
             at += 1
-    return found
+    return runs
 
 
 def reference(texts, cuts):
@@ -63,10 +63,10 @@ def reference(texts, cuts):
 def counted(texts, cuts):
     raw = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, raw)], dtype=np.int64)
-    places = []
+    positions = []
     for text, tokens, base in zip(texts, cuts, offsets.tolist(), strict=False):
-        places += [[base + len(text[:k].encode()) for k in token] for token in tokens]
-    spans = np.array(places, np.int64).reshape(-1, 2)
+        positions += [[base + len(text[:k].encode()) for k in token] for token in tokens]
+    spans = np.array(positions, np.int64).reshape(-1, 2)
     sizes = np.array([len(tokens) for tokens in cuts], np.int64)
     data = np.frombuffer(bytearray().join(raw), np.uint8)
     starts, ends = spans[:, 0].copy(), spans[:, 1].copy()
@@ -95,8 +95,8 @@ def _cut_texts(draw):
     texts = draw(st.lists(st.text("ab 1'é\u0301ที่กΩ漢か\u200d😀\n", max_size=30), max_size=4))
     cuts = []
     for text in texts:
-        places = draw(st.lists(st.integers(0, len(text)), max_size=12))
-        bounds = sorted([0, *places, len(text)]) if text else []
+        positions = draw(st.lists(st.integers(0, len(text)), max_size=12))
+        bounds = sorted([0, *positions, len(text)]) if text else []
         cuts.append([(bounds[i], bounds[i + 1]) for i in range(len(bounds) - 1)])
     return texts, cuts
 

@@ -67,11 +67,11 @@ def test_pairs_forgotten_below_a_threshold_are_found_again(texts, vocab, share):
 
 
 def test_forgetting_changes_no_merge(real_texts, monkeypatch):
-    found = []
+    results = []
     for share in (0.01, 1, 1000):
         monkeypatch.setattr(bpe_merges, "SHARE", share)
-        found.append(ours(real_texts, 4000).to_str())
-    assert found[0] == found[1] == found[2]
+        results.append(ours(real_texts, 4000).to_str())
+    assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize("digits", ["single", "triples"])
@@ -114,7 +114,7 @@ def test_a_token_spelled_twice_is_one_token():
 def test_words_are_counted_alike_in_any_batches():
     pattern = compile_pattern(split_pattern("single"))
     texts = [f"word{k % 97} and  ไทย {'x' * (k % 50)}\n".encode() * 3 for k in range(400)]
-    found = []
+    results = []
     for size in (1, 7, 400):
         counts = WordCounts([pattern])
         for first in range(0, 400, size):
@@ -124,9 +124,9 @@ def test_words_are_counted_alike_in_any_batches():
             )
         letters, ends, numbers = counts.words()
         words = [bytes(letters[a:z]) for a, z in itertools.pairwise(ends)]
-        found.append(dict(zip(words, numbers.tolist(), strict=True)))
-        assert sum(len(w) * n for w, n in found[-1].items()) == sum(map(len, texts))
-    assert found[0] == found[1] == found[2]
+        results.append(dict(zip(words, numbers.tolist(), strict=True)))
+        assert sum(len(w) * n for w, n in results[-1].items()) == sum(map(len, texts))
+    assert results[0] == results[1] == results[2]
 
 
 def test_room_grows_with_the_distinct_words():

@@ -22,7 +22,7 @@ ROWS = [
     *[(f"the {k} low lower lowest newer newest, {k * k} times. ", "en") for k in range(60)],
     *[(f"ภาษาไทย {k} ครับ ", "th") for k in range(20)],
     *[(f"der {k} und die {k + 1} Wörter ", "de") for k in range(10)],
-    ("no one said which language this is in", None),
+    ("no one message which language this is in", None),
 ]
 SCHEMA = pa.schema([("text", pa.string()), ("lang", pa.string())])
 
@@ -63,10 +63,10 @@ def test_a_larger_sample_holds_the_smaller_and_another_seed_is_another_sample():
 
 def test_the_sample_has_nearly_the_size_asked_and_every_share_of_the_corpus():
     rows = [(f"{k} " + "x" * (k % 90), "en" if k % 4 else "th") for k in range(4000)]
-    found = drawn(rows, sample_bytes=60_000)
-    assert 59_900 <= size_of(found) <= 60_000
+    sample = drawn(rows, sample_bytes=60_000)
+    assert 59_900 <= size_of(sample) <= 60_000
     thai = {text for text, lang in rows if lang == "th"}
-    assert 0.2 < sum(text in thai for text in found) / len(found) < 0.3
+    assert 0.2 < sum(text in thai for text in sample) / len(sample) < 0.3
 
 
 def by_hand(data, seed):
@@ -88,8 +88,8 @@ def by_hand(data, seed):
 @settings(max_examples=100, deadline=None)
 def test_hashes_are_those_computed_by_hand(texts, seed):
     data = np.frombuffer(bytearray().join(texts), np.uint8)
-    found = text_hashes(data, np.cumsum([0, *map(len, texts)]), np.uint64(seed))
-    assert found.tolist() == [by_hand(text, seed) for text in texts]
+    hashes = text_hashes(data, np.cumsum([0, *map(len, texts)]), np.uint64(seed))
+    assert hashes.tolist() == [by_hand(text, seed) for text in texts]
 
 
 def tokenizer_of(rows, tmp_path, **options):
@@ -105,8 +105,8 @@ def copies(times, least=2):
 
 
 def test_a_weight_is_so_many_copies_of_a_document(tmp_path):
-    found, card = tokenizer_of(ROWS, tmp_path, weights="lang=th:5,en:0,xx:2")
-    assert found == copies({"th": 5, "en": 0, "*": 1})
+    tokenizer, card = tokenizer_of(ROWS, tmp_path, weights="lang=th:5,en:0,xx:2")
+    assert tokenizer == copies({"th": 5, "en": 0, "*": 1})
     values = card["mixture"]["values"]
     assert {v: (d["weight"], d["documents"]) for v, d in values.items()} == {
         "": (1, 1),
@@ -120,8 +120,8 @@ def test_a_weight_is_so_many_copies_of_a_document(tmp_path):
 
 
 def test_weights_that_are_no_whole_numbers_keep_their_proportion(tmp_path):
-    found, _ = tokenizer_of(ROWS, tmp_path, weights="lang=th:1.5,*:0.5")
-    assert found == copies({"th": 3, "*": 1}, least=4)
+    tokenizer, _ = tokenizer_of(ROWS, tmp_path, weights="lang=th:1.5,*:0.5")
+    assert tokenizer == copies({"th": 3, "*": 1}, least=4)
 
 
 def test_order_and_batches_do_not_change_a_weighted_tokenizer(tmp_path):
@@ -167,7 +167,7 @@ def test_the_card_says_what_the_sample_was_drawn_from(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         ({"weights": "th:3"}, "write column=value:weight"),
         ({"weights": "=th:3"}, "write column=value:weight"),
@@ -190,15 +190,15 @@ def test_the_card_says_what_the_sample_was_drawn_from(tmp_path):
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(map(str, value.values())),
 )
-def test_wrong_weights_and_samples_are_one_line_that_says_what_to_do(options, said):
+def test_wrong_weights_and_samples_are_one_line_that_says_what_to_do(options, message):
     with pytest.raises(TokenizerError) as caught:
         TrainingOptions(**options)
     assert caught.value.exit_code == 2
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         ({"weights": "tongue=th:2"}, "no document has a column 'tongue'"),
         ({"temperature": 2.0, "by": "tongue"}, "no document has a column 'tongue'"),
@@ -206,8 +206,8 @@ def test_wrong_weights_and_samples_are_one_line_that_says_what_to_do(options, sa
     ],
     ids=["column", "by", "sample"],
 )
-def test_what_does_not_fit_the_corpus_is_said(tmp_path, options, said):
-    with pytest.raises(TokenizerError, match=said):
+def test_what_does_not_fit_the_corpus_is_said(tmp_path, options, message):
+    with pytest.raises(TokenizerError, match=message):
         tokenizer_of(ROWS, tmp_path, **options)
     assert not (tmp_path / "tokenizer.json").exists()
 

@@ -92,8 +92,8 @@ def test_ranks_in_any_order_give_the_ids_of_tiktoken(tokens, texts, draw):
     numbers = [*range(256, 256 + len(tokens))]
     draw.shuffle(numbers)
     ranks = BYTES | {token.encode(): rank for token, rank in zip(tokens, numbers, strict=True)}
-    found = lists(*ByteEncoder(plan_of(ranks, "gpt2")).encode(*packed(texts)))
-    assert found == [theirs(ranks, "gpt2").encode_ordinary(text) for text in texts]
+    ids = lists(*ByteEncoder(plan_of(ranks, "gpt2")).encode(*packed(texts)))
+    assert ids == [theirs(ranks, "gpt2").encode_ordinary(text) for text in texts]
 
 
 def test_ranks_of_real_texts(real_texts):
@@ -105,8 +105,8 @@ def test_ranks_of_real_texts(real_texts):
     ranks = {
         from_letters(word): rank for rank, (word, _) in enumerate(words) if word != "<|endoftext|>"
     }
-    found = lists(*ByteEncoder(plan_of(ranks, "o200k")).encode(*packed(part)))
-    assert found == [theirs(ranks, "o200k").encode_ordinary(text) for text in part]
+    ids = lists(*ByteEncoder(plan_of(ranks, "o200k")).encode(*packed(part)))
+    assert ids == [theirs(ranks, "o200k").encode_ordinary(text) for text in part]
 
 
 def test_a_file_of_ranks_makes_shards(batch_of, learned, tmp_path):

@@ -166,6 +166,6 @@ for name in sys.argv[3:]:
         environment["PYTHONPATH"] = str(ROOT)
         command = [sys.executable, "-c", code, str(corpus), str(out), *models]
         subprocess.run(command, check=True, env=environment)
-        found = sorted(path for path in out.rglob("*") if path.is_file())
-        files.append({str(path.relative_to(out)): path.read_bytes() for path in found})
+        paths = sorted(path for path in out.rglob("*") if path.is_file())
+        files.append({str(path.relative_to(out)): path.read_bytes() for path in paths})
     assert files[0] == files[1] and len(files[0]) >= 4 * len(models)

@@ -37,9 +37,11 @@ def test_every_run_of_spaces_up_to_the_limit_is_one_token(tmp_path, model):
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     for n in range(2, 25):
         for text in (" " * n, f"x{' ' * n}y\n{' ' * n}"):
-            found = tokenizer.encode(text)
-            assert tokenizer.decode(found.ids) == text
-            assert [tokenizer.decode([i]) for i in found.ids].count(" " * n) == text.count(" " * n)
+            encoding = tokenizer.encode(text)
+            assert tokenizer.decode(encoding.ids) == text
+            assert [tokenizer.decode([i]) for i in encoding.ids].count(" " * n) == text.count(
+                " " * n
+            )
     assert [tokenizer.decode([i]) for i in tokenizer.encode(" " * 53).ids] == [
         " " * 24, " " * 24, " " * 5,
     ]  # fmt: skip
@@ -135,7 +137,7 @@ def test_own_regular_expressions_cut_one_after_the_other(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong, said",
+    "wrong, message",
     [
         ({"regex": (r"(?<!a)b",)}, "regex: not supported: a group of a kind"),
         ({"regex": ("a",), "pattern": "gpt2"}, "pattern and regex: give one of them"),
@@ -152,11 +154,11 @@ def test_own_regular_expressions_cut_one_after_the_other(tmp_path):
     ],
     ids=lambda value: "" if isinstance(value, str) else ",".join(value),
 )
-def test_rules_that_do_not_go_together_are_one_line(wrong, said):
+def test_rules_that_do_not_go_together_are_one_line(wrong, message):
     with pytest.raises(TokenizerError) as caught:
         TrainingOptions(**wrong)
     assert caught.value.exit_code == 2
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 RULES = {

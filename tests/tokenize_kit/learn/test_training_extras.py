@@ -47,9 +47,9 @@ def test_a_normal_form_is_in_the_card_the_file_and_what_is_learned(tmp_path, mod
 def test_every_space_is_the_token_that_was_named_for_it(tmp_path, model):
     card = train_tokenizer(TEXTS, tmp_path, model=model, vocab=430, space_token="<_>")
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
-    found = tokenizer.encode("the  cat ไทย")
-    assert [tokenizer.id_to_token(i) for i in found.ids].count("<_>") == 3
-    assert tokenizer.decode(found.ids) == "the  cat ไทย"
+    results = tokenizer.encode("the  cat ไทย")
+    assert [tokenizer.id_to_token(i) for i in results.ids].count("<_>") == 3
+    assert tokenizer.decode(results.ids) == "the  cat ไทย"
     vocab = tokenizer.get_vocab(with_added_tokens=False)
     spaced = [t for t in vocab if (" " in t or "Ġ" in t) and len(t) > 1]
     assert spaced == [] and "<_>" not in card["special_tokens"]
@@ -58,7 +58,7 @@ def test_every_space_is_the_token_that_was_named_for_it(tmp_path, model):
     assert tokenizer.decode(tokenizer.encode("a<_>b").ids) == "a b"
     if model == "unigram":
         theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
-        assert theirs.encode("the<_><_>cat<_>ไทย") == found.ids
+        assert theirs.encode("the<_><_>cat<_>ไทย") == results.ids
 
 
 def test_a_chat_template_goes_into_the_configuration(tmp_path):
@@ -73,7 +73,7 @@ def test_a_chat_template_goes_into_the_configuration(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data, said",
+    "data, message",
     [
         (b"a\n{% for x %}", "line 2: "),
         (b"{{ x", "line 1: "),
@@ -83,11 +83,11 @@ def test_a_chat_template_goes_into_the_configuration(tmp_path):
     ],
     ids=["for", "open", "empty", "not-utf8", "missing"],
 )
-def test_a_template_that_does_not_parse_is_one_line(tmp_path, data, said):
+def test_a_template_that_does_not_parse_is_one_line(tmp_path, data, message):
     path = tmp_path / "chat.jinja"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(TokenizerError, match=said) as caught:
+    with pytest.raises(TokenizerError, match=message) as caught:
         train_tokenizer(["text"], tmp_path / "out", vocab=300, chat_template=str(path))
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
     assert not list((tmp_path / "out").glob("*.json"))
@@ -130,21 +130,21 @@ def test_weights_of_unigram_count_as_copies_do(tmp_path):
     train_on_corpus(
         corpus([english, *[other] * 3]), tmp_path / "copies", TrainingOptions(**options)
     )
-    found = [
+    results = [
         dict(json.loads((tmp_path / n / "tokenizer.json").read_text())["model"]["vocab"])
         for n in ("weights", "copies")
     ]
-    assert found[0].keys() == found[1].keys()
-    assert all(abs(found[0][piece] - score) < 0.1 for piece, score in found[1].items())
+    assert results[0].keys() == results[1].keys()
+    assert all(abs(results[0][piece] - score) < 0.1 for piece, score in results[1].items())
 
 
 def test_stages_are_reported_in_order_and_long_reading_on_the_way(tmp_path, monkeypatch):
     clock = iter(range(0, 10_000, 7))
     monkeypatch.setattr("tokenize_kit.learn.training.time.monotonic", lambda: float(next(clock)))
     batch = pa.RecordBatch.from_pylist([{"text": text} for text in TEXTS])
-    said = []
+    message = []
     options = TrainingOptions(sizes=(300,))
-    train_on_corpus(lambda: iter([batch]), tmp_path, options, lambda *line: said.append(line))
-    begins = [what.split()[0] for what, seconds in said if seconds is not None]
+    train_on_corpus(lambda: iter([batch]), tmp_path, options, lambda *line: message.append(line))
+    begins = [what.split()[0] for what, seconds in message if seconds is not None]
     assert begins == ["read", "learned", "checked"]
-    assert any(what.endswith("so far") and seconds is None for what, seconds in said)
+    assert any(what.endswith("so far") and seconds is None for what, seconds in message)

@@ -83,16 +83,16 @@ ROWS = st.lists(
 @given(ROWS, st.integers(6, 20), st.integers(1, 6), st.integers(2, 5))
 def test_merges_of_any_symbols_are_those_of_training_by_hand(rows, most, least, longest):
     banned = [(0, 1), (2, 2, 3)]
-    found = learn_own(as_words(rows, 5), most, least, longest, banned)
-    assert found == by_hand(rows, 5, most, least, longest, banned)[1]
+    merges = learn_own(as_words(rows, 5), most, least, longest, banned)
+    assert merges == by_hand(rows, 5, most, least, longest, banned)[1]
 
 
 def test_sentencepiece_learns_the_merges_that_are_beyond_doubt():
     """Where no two pairs are equally frequent, its pieces are ours, in the same order."""
     rows = [((0, 1), 90), ((2, 3), 50), ((0, 1, 4), 20), ((2, 3, 2, 3), 9)]
     ours, theirs = learn_own(as_words(rows, 5), 9, 1, 99, []), by_hand(rows, 5, 9, 1)[1]
-    found = learn_sentencepiece(as_words(rows, 5), 9, 99, [])
-    assert ours == theirs == found == [(0, 1, 5), (2, 3, 6), (5, 4, 7), (6, 6, 8)]
+    merges = learn_sentencepiece(as_words(rows, 5), 9, 99, [])
+    assert ours == theirs == merges == [(0, 1, 5), (2, 3, 6), (5, 4, 7), (6, 6, 8)]
     assert learn_sentencepiece(as_words(rows, 5), 8, 99, [(2, 3)]) == [(0, 1, 5), (5, 4, 6)]
     assert learn_sentencepiece(as_words([], 5), 9, 99, []) == []
 
@@ -190,11 +190,11 @@ def test_sizes_learned_together_are_those_learned_alone(tmp_path, model):
 )
 def test_words_are_cut_at_characters_that_are_not_kept(words, kept):
     counts = {word: k + 1 for k, word in enumerate(words)}
-    found = split_characters(*_words(counts))
-    assert found.frequencies() == sum(
+    counted = split_characters(*_words(counts))
+    assert counted.frequencies() == sum(
         (Counter({c: w.count(c) * n for c in w}) for w, n in counts.items()), Counter()
     )
-    cut = number_words(found, sorted(kept))
+    cut = number_words(counted, sorted(kept))
     wanted = [
         ("".join(part), n)
         for word, n in counts.items()
@@ -308,15 +308,15 @@ def test_a_backend_that_fails_says_so_in_one_line():
 
 @pytest.mark.parametrize("model, most", [("char-bpe", 400), ("wordpiece", 90)])
 def test_a_pair_under_the_least_frequency_is_not_merged(tmp_path, model, most):
-    found = []
+    results = []
     for least in (1, 2, 3, 4):
         card = train_tokenizer(
             ["ab " * 3 + "cd " * 2], tmp_path, model=model, vocab=most, min_frequency=least
         )
-        found.append(card["merges"])
+        results.append(card["merges"])
         assert card["min_frequency"] == least
         assert f"{card['vocab']} tokens instead of {most}" in card["warnings"][-1]
-    assert found == ([4, 4, 1, 0] if model == "char-bpe" else [2, 2, 1, 0])
+    assert results == ([4, 4, 1, 0] if model == "char-bpe" else [2, 2, 1, 0])
 
 
 @pytest.mark.parametrize("backend", ["own", "sentencepiece"])

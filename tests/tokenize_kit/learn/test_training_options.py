@@ -31,8 +31,8 @@ TEXTS = [
 
 def trained(texts, **options):
     """to_str of the tokenizer of every size."""
-    found = train_sizes([(text, 1) for text in texts], TrainingOptions(**options))
-    return [tokenizer.to_str() for tokenizer in found]
+    tokenizers = train_sizes([(text, 1) for text in texts], TrainingOptions(**options))
+    return [tokenizer.to_str() for tokenizer in tokenizers]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_limits_of_frequency_and_length_are_those_of_training_by_hand(words, lea
     letters = np.frombuffer(bytearray().join(raw), np.uint8)
     ends = np.cumsum([0, *map(len, raw)])
     counts = np.array(list(words.values()), np.int64)
-    found = learn_merges(lay_out_words(letters, ends, counts), 280, [], least, longest)
-    assert found == by_hand(words, 280, least, longest)
+    learned = learn_merges(lay_out_words(letters, ends, counts), 280, [], least, longest)
+    assert learned == by_hand(words, 280, least, longest)
 
 
 def test_no_token_is_longer_than_asked(tmp_path):
@@ -185,7 +185,7 @@ def test_the_card_says_pattern_digits_and_whether_gguf_knows_them(tmp_path):
     assert all("--pattern gpt2 or llama3" in cards[k]["notes"][0] for k in (0, 3))
 
 
-def test_special_reserved_and_padding_tokens_have_their_places(tmp_path):
+def test_special_reserved_and_padding_tokens_have_their_positions(tmp_path):
     card = train_tokenizer(
         [*TEXTS, "<|reserved_0|><|reserved_3|><|user|>" * 50],
         tmp_path,
@@ -238,14 +238,14 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
     assert config["clean_up_tokenization_spaces"] is False
     assert roles.items() <= config.items()
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
-    found = {t["content"]: int(n) for n, t in config["added_tokens_decoder"].items()}
-    assert found == {t: tokenizer.token_to_id(t) for t in [*special, "<|reserved_0|>"]}
+    ids = {t["content"]: int(n) for n, t in config["added_tokens_decoder"].items()}
+    assert ids == {t: tokenizer.token_to_id(t) for t in [*special, "<|reserved_0|>"]}
     keys = {"content", "lstrip", "normalized", "rstrip", "single_word", "special"}
     assert all(t.keys() == keys for t in config["added_tokens_decoder"].values())
 
 
 @pytest.mark.parametrize(
-    "wrong, said",
+    "wrong, message",
     [
         ({"pattern": "gpt5"}, "pattern 'gpt5': choose gpt2, cl100k"),
         ({"digits": "pairs"}, "choose single, triples, triples-right or free"),
@@ -286,11 +286,11 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
     ],
     ids=lambda value: "" if isinstance(value, str) else ",".join(f"{k}" for k in value),
 )
-def test_wrong_options_are_one_line_that_says_what_to_do(wrong, said):
+def test_wrong_options_are_one_line_that_says_what_to_do(wrong, message):
     with pytest.raises(TokenizerError) as caught:
         TrainingOptions(**wrong)
     assert caught.value.exit_code == 2
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_unigram_takes_the_name_of_the_pattern_that_it_has(tmp_path):

@@ -32,12 +32,12 @@ def pieces(patterns, texts, dialect="oniguruma"):
     offsets = np.cumsum([0, *map(len, raw)])
     data = np.frombuffer(bytearray().join(raw), np.uint8)
     ends, counts = cut_rows(data, offsets, tables)
-    found, at = [], 0
+    pieces_of_texts, at = [], 0
     for row, count in enumerate(counts):
         bounds = [offsets[row], *ends[at : at + count]]
-        found.append([bytes(data[a:z]).decode() for a, z in itertools.pairwise(bounds)])
+        pieces_of_texts.append([bytes(data[a:z]).decode() for a, z in itertools.pairwise(bounds)])
         at += count
-    return found
+    return pieces_of_texts
 
 
 def reference(patterns):
@@ -75,10 +75,10 @@ def test_every_code_point_is_of_the_engine_s_category():
     for name in ("L", "M"):
         known = members(name)[code_points]
         split = pre_tokenizers.Split(Regex(r"[^\p{L}]+".replace(r"\p{L}", _class(name))), "removed")
-        found = np.zeros(len(code_points), np.bool_)
+        matches = np.zeros(len(code_points), np.bool_)
         for _, (a, z) in split.pre_tokenize_str(text):
-            found[a:z] = True
-        assert np.array_equal(known, found), name
+            matches[a:z] = True
+        assert np.array_equal(known, matches), name
     assert len(categories()) == 0x110000
 
 
@@ -102,7 +102,7 @@ def test_possessive_repetition_gives_nothing_back():
 
 
 @pytest.mark.parametrize(
-    "pattern, said",
+    "pattern, message",
     [
         (r"(?<!a)b", "a group of a kind"),
         (r"(?!ab)c", "a look-ahead of more than one"),
@@ -123,13 +123,13 @@ def test_possessive_repetition_gives_nothing_back():
         (r"(ab)++", "more than one character"),
     ],
 )
-def test_what_is_not_supported_is_named(pattern, said):
-    with pytest.raises(UnsupportedPattern, match=".*" + said.replace("\\", r"\\")):
+def test_what_is_not_supported_is_named(pattern, message):
+    with pytest.raises(UnsupportedPattern, match=".*" + message.replace("\\", r"\\")):
         compile_pattern(pattern)
 
 
 def test_a_pattern_cannot_grow_without_bounds():
-    with pytest.raises(UnsupportedPattern, match="places"):
+    with pytest.raises(UnsupportedPattern, match="positions"):
         compile_pattern("(?:(?:a{1000}b){1000}c){9}")
 
 
@@ -138,10 +138,10 @@ PUBLISHED = ["gpt2", "o200k", "llama3", "qwen2", "deepseek"]
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_pattern_with_its_own_digits_is_the_published_one(name):
-    found = pattern_with(name, PATTERNS[name].digits)
-    assert found.parts == PATTERNS[name].parts
-    assert found.gguf == PATTERNS[name].gguf
-    assert bool(found.gguf) == (name != "o200k")  # llama.cpp's gpt-4o is another pattern
+    pattern = pattern_with(name, PATTERNS[name].digits)
+    assert pattern.parts == PATTERNS[name].parts
+    assert pattern.gguf == PATTERNS[name].gguf
+    assert bool(pattern.gguf) == (name != "o200k")  # llama.cpp's gpt-4o is another pattern
 
 
 def test_the_name_for_gguf_is_of_what_comes_out():
@@ -172,13 +172,13 @@ def test_groups_from_the_right_are_those_of_the_regex_engine(numbers, between):
 @given(NUMBERS, st.sampled_from([" ", ".", "  ", "a", "\n"]))
 def test_a_number_is_grouped_from_the_right_in_any_pattern(name, numbers, between):
     text = between.join(numbers)
-    found = pieces(pattern_with(name, "triples-right").parts, [text])[0]
+    groups = pieces(pattern_with(name, "triples-right").parts, [text])[0]
     wanted = []
     for run in ["".join(g) for _, g in itertools.groupby(text, str.isnumeric)]:
         if run[0].isnumeric():
             begin = len(run) % 3 or 3
             wanted += [run[:begin], *[run[k : k + 3] for k in range(begin, len(run), 3)]]
-    assert [p for p in found if p[0].isnumeric()] == wanted
+    assert [p for p in groups if p[0].isnumeric()] == wanted
 
 
 @pytest.mark.parametrize("set_", [r"\d", r"\p{N}", r"\P{L}", r"\p{^L}"])
@@ -206,8 +206,8 @@ def test_other_look_aheads_without_bound_are_refused(pattern):
 
 
 def test_a_long_run_of_digits_is_grouped_in_one_pass():
-    found = pieces([RIGHT], ["1" * 1_000_001])[0]
-    assert (len(found), found[0], found[-1]) == (333_334, "11", "111")
+    groups = pieces([RIGHT], ["1" * 1_000_001])[0]
+    assert (len(groups), groups[0], groups[-1]) == (333_334, "11", "111")
 
 
 @settings(max_examples=120, deadline=None)

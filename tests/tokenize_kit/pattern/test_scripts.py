@@ -37,10 +37,10 @@ def pieces(parts, text):
 def test_every_code_point_is_of_the_engine_s_script(name):
     code_points = np.array([c for c in range(0x110000) if not 0xD800 <= c < 0xE000])
     split = pre_tokenizers.Split(Regex(rf"[^\p{{{name}}}]+"), "removed")
-    found = np.zeros(len(code_points), np.bool_)
+    matches = np.zeros(len(code_points), np.bool_)
     for _, (a, z) in split.pre_tokenize_str("".join(map(chr, code_points))):
-        found[a:z] = True
-    assert np.array_equal(scripts()[code_points] == SCRIPTS.index(name), found)
+        matches[a:z] = True
+    assert np.array_equal(scripts()[code_points] == SCRIPTS.index(name), matches)
 
 
 def test_a_property_of_a_script_is_one_of_a_pattern():
@@ -57,9 +57,9 @@ def test_the_table_of_scripts_cuts_as_the_regex_engine_cuts(text):
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
 def test_no_piece_spans_two_scripts_and_none_is_cut_within_one(text):
-    found = pieces([SCRIPT_BOUNDARIES], text)
+    cut = pieces([SCRIPT_BOUNDARIES], text)
     shared = {SCRIPTS.index("Common"), SCRIPTS.index("Inherited")}
-    sets = [{int(scripts()[ord(c)]) for c in piece} - shared for piece in found]
+    sets = [{int(scripts()[ord(c)]) for c in piece} - shared for piece in cut]
     assert all(len(one) == 1 for one in sets) or sets in ([], [set()])
     assert all(a != b for a, b in itertools.pairwise(sets))
 

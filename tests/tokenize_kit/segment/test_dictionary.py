@@ -125,7 +125,7 @@ def test_what_a_list_holds_is_counted(dictionary):
 
 
 @pytest.mark.parametrize(
-    "data, said",
+    "data, message",
     [
         (b"latin\n", "no word of Thai"),
         (b"\xe0\xb8", "not UTF-8"),
@@ -134,10 +134,10 @@ def test_what_a_list_holds_is_counted(dictionary):
     ],
     ids=["latin", "not-utf8", "empty", "missing"],
 )
-def test_a_list_that_is_none_is_one_line(tmp_path, data, said):
+def test_a_list_that_is_none_is_one_line(tmp_path, data, message):
     path = tmp_path / "words.txt"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(TokenizerError, match=said) as caught:
+    with pytest.raises(TokenizerError, match=message) as caught:
         train_tokenizer(["ไทย"], tmp_path / "out", vocab=300, dictionary=str(path))
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)

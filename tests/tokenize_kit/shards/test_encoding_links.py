@@ -42,13 +42,15 @@ def test_a_record_that_leads_elsewhere_means_anew(victim, tmp_path, kind):
     else:
         record[kind] = {name: 1} if kind == "files" else {"train": {"files": [name]}}
     (folder / NAME).write_text(json.dumps(record))
-    said: list[str] = []
-    progress = Progress(folder, {}, said.append)
-    assert not progress.place.documents and untouched(victim) and not any(folder.iterdir())
-    assert said == ["begun anew: what the run that was stopped has left leads to files elsewhere"]
+    messages: list[str] = []
+    progress = Progress(folder, {}, messages.append)
+    assert not progress.position.documents and untouched(victim) and not any(folder.iterdir())
+    assert messages == [
+        "begun anew: what the run that was stopped has left leads to files elsewhere"
+    ]
 
 
-def test_a_link_in_the_place_of_val_goes_and_what_it_leads_to_stays(victim, tmp_path):
+def test_a_link_in_the_position_of_val_goes_and_what_it_leads_to_stays(victim, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "val").symlink_to(victim)

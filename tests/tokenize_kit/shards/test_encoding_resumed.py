@@ -99,17 +99,17 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(tokenizer_json, source, tmp_path_factory):
     """Digests of an undisturbed run of each layout."""
-    found = {}
+    digests_by_layout = {}
     for name, layout in LAYOUTS.items():
         out = tmp_path_factory.mktemp(name)
         encode_shards(batches(source), tokenizer_json, out, Layout(**layout))
-        found[name] = digests(out)
-    return found
+        digests_by_layout[name] = digests(out)
+    return digests_by_layout
 
 
 @pytest.fixture
 def encoded(tokenizer_json, source, monkeypatch):
-    """encode(out, layout): (documents that were encoded, what was said)."""
+    """encode(out, layout): (documents that were encoded, the messages)."""
     monkeypatch.setattr(progress, "EVERY", EVERY)
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
@@ -163,20 +163,20 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     layout = LAYOUTS[name]
     killed(source, tokenizer_json, tmp_path, layout, where, number)
     assert not (tmp_path / "manifest.json").exists()
-    count, said = encoded(tmp_path, Layout(**layout))
+    count, messages = encoded(tmp_path, Layout(**layout))
     assert digests(tmp_path) == whole[name]
-    before = int(re.fullmatch(r"(\d+) documents were encoded before .*", said[0])[1])
-    assert (before + count, len(said)) == (ROWS, 1) and before >= 40
+    before = int(re.fullmatch(r"(\d+) documents were encoded before .*", messages[0])[1])
+    assert (before + count, len(messages)) == (ROWS, 1) and before >= 40
 
 
 def test_killed_again_and_again_it_goes_on_each_time(
     encoded, whole, source, tokenizer_json, tmp_path
 ):
     layout = LAYOUTS["two-sides"]
-    for place in (3, 5):
-        killed(source, tokenizer_json, tmp_path, layout, "batch", place)
-    count, said = encoded(tmp_path, Layout(**layout), workers=1)
-    assert count <= 100 and said[0].startswith(f"{ROWS - count} documents were encoded before")
+    for position in (3, 5):
+        killed(source, tokenizer_json, tmp_path, layout, "batch", position)
+    count, messages = encoded(tmp_path, Layout(**layout), workers=1)
+    assert count <= 100 and messages[0].startswith(f"{ROWS - count} documents were encoded before")
     assert digests(tmp_path) == whole["two-sides"]
 
 
@@ -189,8 +189,8 @@ def stopped(encoded, source, out, layout, last=4):
 @pytest.mark.parametrize("name", list(LAYOUTS))
 def test_after_ctrl_c_it_goes_on(encoded, whole, source, tmp_path, name):
     stopped(encoded, source, tmp_path, Layout(**LAYOUTS[name]))
-    count, said = encoded(tmp_path, Layout(**LAYOUTS[name]))
-    assert count < ROWS and "not encoded again" in said[0]
+    count, messages = encoded(tmp_path, Layout(**LAYOUTS[name]))
+    assert count < ROWS and "not encoded again" in messages[0]
     assert digests(tmp_path) == whole[name]
 
 
@@ -202,9 +202,9 @@ def test_ctrl_c_before_anything_is_saved_leaves_nothing(encoded, source, tmp_pat
 
 def test_with_other_settings_it_begins_anew_and_says_so(encoded, whole, source, tmp_path):
     stopped(encoded, source, tmp_path, Layout(shard_tokens=700))
-    count, said = encoded(tmp_path, Layout(**LAYOUTS["one-side"]))
-    assert (count, len(said)) == (ROWS, 1)
-    assert said[0].startswith("begun anew: the tokenizer or a setting is not that of")
+    count, messages = encoded(tmp_path, Layout(**LAYOUTS["one-side"]))
+    assert (count, len(messages)) == (ROWS, 1)
+    assert messages[0].startswith("begun anew: the tokenizer or a setting is not that of")
     assert digests(tmp_path) == whole["one-side"]
 
 
@@ -259,30 +259,30 @@ def test_what_is_damaged_is_not_gone_on_with(encoded, whole, source, tmp_path, d
     stopped(encoded, source, tmp_path, layout)
     harm, why = DAMAGE[damage]
     harm(tmp_path / ".shards.partial")
-    count, said = encoded(tmp_path, layout)
-    assert count == ROWS and said[0].startswith("begun anew: ") and why in said[0]
+    count, messages = encoded(tmp_path, layout)
+    assert count == ROWS and messages[0].startswith("begun anew: ") and why in messages[0]
     assert digests(tmp_path) == whole["two-sides"]
 
 
 def test_saves_of_a_long_run_are_some_hundreds(monkeypatch, tmp_path):
     monkeypatch.setattr(progress, "EVERY", 1)
     monkeypatch.setattr(progress, "write_atomic", lambda *_: None)
-    found, saves = progress.Progress(tmp_path / "aside", {}), []
+    run, saves = progress.Progress(tmp_path / "aside", {}), []
 
     def checkpoint():
         saves.append(1)
         return {}, []
 
     for number in range(1, 20_001):
-        found.passed(progress.Position(number, ""), 1, {"side": checkpoint})
+        run.passed(progress.Position(number, ""), 1, {"side": checkpoint})
     assert 200 < len(saves) < 500
 
 
-def test_a_place_is_known_by_its_documents_however_they_lie_in_memory(source):
+def test_a_position_is_known_by_its_documents_however_they_lie_in_memory(source):
     table = pq.read_table(source)
     moved = pa.concat_tables([table.slice(0, 7), table]).slice(7)
     plain, shifted = (
-        [texts.place for texts in texts_of(one.combine_chunks().to_batches(100), "learn")]
+        [texts.position for texts in texts_of(one.combine_chunks().to_batches(100), "learn")]
         for one in (table, moved)
     )
     assert plain == shifted and plain[-1].documents == ROWS

@@ -46,13 +46,13 @@ def test_bytes_do_not_depend_on_the_number_of_workers(
     documents = rows(300)
     batches = [batch_of(*documents[k : k + 40]) for k in range(0, 300, 40)]
     layout = Layout(shard_tokens=900, val_fraction=0.2, shuffle=shuffle)
-    found = []
+    results = []
     for workers in (1, 2, 3):
         out = tmp_path / str(workers)
         encode_shards(iter(batches), tokenizer_json, out, layout, workers)
-        found.append(digests(out))
-    assert found[0] == found[1] == found[2]
-    assert "tokens-00001.bin" in found[0] and "val/manifest.json" in found[0]
+        results.append(digests(out))
+    assert results[0] == results[1] == results[2]
+    assert "tokens-00001.bin" in results[0] and "val/manifest.json" in results[0]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -113,12 +113,12 @@ def test_results_come_in_order_and_few_items_wait():
                 most = max(most, under_way)
             yield number
 
-    found = []
+    results = []
     for item in in_order(slow, items(), lambda item: 10, 3, 60):
         with lock:
             under_way -= 10
-        found.append(item)
-    assert found == list(range(40))
+        results.append(item)
+    assert results == list(range(40))
     assert 30 <= most <= 60 + 2 * 10  # one more is read, one is in the hands of the caller
 
 
@@ -132,8 +132,8 @@ def test_an_error_comes_behind_the_results_before_it():
         yield from range(5)
         raise TokenizerError("the sixth")
 
-    found = []
+    results = []
     with pytest.raises(TokenizerError, match="the sixth"):
         for item in in_order(lambda item: item, items(), lambda item: 1, 2, 100):
-            found.append(item)
-    assert found == [0, 1, 2, 3, 4]
+            results.append(item)
+    assert results == [0, 1, 2, 3, 4]

@@ -45,9 +45,9 @@ def batch(texts, values, kind):
 
 def masks(candidate, texts, values, kind=PAIRS, begin=False, end=True):
     """Of each document, as lists."""
-    (found,) = texts_of([batch(texts, values, kind)], "train_on")
-    ids, counts = candidate.encode(found.data, found.offsets)
-    mask = mask_of(found, "train_on", candidate, ids, counts, begin, end)
+    (texts_of_batch,) = texts_of([batch(texts, values, kind)], "train_on")
+    ids, counts = candidate.encode(texts_of_batch.data, texts_of_batch.offsets)
+    mask = mask_of(texts_of_batch, "train_on", candidate, ids, counts, begin, end)
     bounds = np.cumsum(counts + begin + end)[:-1]
     return [part.tolist() for part in np.split(mask, bounds)]
 
@@ -60,11 +60,11 @@ def plainly(candidate, text, ranges):
     starts, ends = candidate.spans(raw, offsets, ids, counts)
     wanted = {k for start, end in ranges for k in range(start, end)}
     of_byte = np.cumsum((raw & 0xC0) != 0x80) - 1
-    found = [
+    mask = [
         int(any(int(of_byte[b]) in wanted for b in range(a, z)))
         for a, z in zip(starts, ends, strict=True)
     ]
-    return [*found, int(len(text) - 1 in wanted)]
+    return [*mask, int(len(text) - 1 in wanted)]
 
 
 TEXT = st.text(st.sampled_from("the cat sกี่é😀\n"), max_size=25)
@@ -98,10 +98,10 @@ def test_ranges_may_be_written_in_any_of_these_ways(candidate, kind, values):
 
 
 def test_a_boolean_is_for_all_of_a_document_and_its_end(candidate):
-    found = masks(candidate, ["the cat", "sat", ""], [True, False, True], pa.bool_(), begin=True)
-    assert found[0][0] == 0 and set(found[0][1:]) == {1}
-    assert set(found[1]) == {0}
-    assert found[2] == [0, 1]
+    mask = masks(candidate, ["the cat", "sat", ""], [True, False, True], pa.bool_(), begin=True)
+    assert mask[0][0] == 0 and set(mask[0][1:]) == {1}
+    assert set(mask[1]) == {0}
+    assert mask[2] == [0, 1]
 
 
 def test_the_end_counts_where_the_last_character_does(candidate):
@@ -124,9 +124,9 @@ BAD = [
 NAMES = "beyond backwards negative null triple hole cut number letters float".split()
 
 
-@pytest.mark.parametrize("kind, values, said", BAD, ids=NAMES)
-def test_what_is_no_mask_is_named(candidate, kind, values, said):
-    with pytest.raises(TokenizerError, match=said):
+@pytest.mark.parametrize("kind, values, message", BAD, ids=NAMES)
+def test_what_is_no_mask_is_named(candidate, kind, values, message):
+    with pytest.raises(TokenizerError, match=message):
         masks(candidate, ["the cat"], values, kind)
 
 

@@ -79,8 +79,8 @@ def expected(tokenizer_json, names, begin=False, end=True):
 def test_documents_begin_and_end_as_asked(encode, tokenizer_json, begin, end):
     out, manifest = encode(prepend_bos=begin, append_eos=end, shard_tokens=50)
     shards = read_shards(out, verify=True)
-    found = [shards.document(k).tolist() for k in range(shards.documents)]
-    assert found == expected(tokenizer_json, [row[0] for row in ROWS], begin, end)
+    documents = [shards.document(k).tolist() for k in range(shards.documents)]
+    assert documents == expected(tokenizer_json, [row[0] for row in ROWS], begin, end)
     assert ("bos" in manifest, "eos" in manifest) == (begin, not end)
 
 
@@ -93,8 +93,8 @@ def test_a_side_is_decided_by_the_id_alone(encode, tokenizer_json):
     for folder, names in ((out, rest), (out / "val", held)):
         shards = read_shards(folder, verify=True)
         assert ids_of(folder) == names == shards.ids(list(range(shards.documents)))
-        found = [shards.document(k).tolist() for k in range(shards.documents)]
-        assert found == expected(tokenizer_json, names)
+        documents = [shards.document(k).tolist() for k in range(shards.documents)]
+        assert documents == expected(tokenizer_json, names)
     val = json.loads((out / "val/manifest.json").read_bytes())
     assert manifest["val"]["documents"] == val["documents"] == len(held)
     assert manifest["val"]["manifest_sha256"] == digests(out)["val/manifest.json"]
@@ -138,8 +138,8 @@ def test_a_shuffle_keeps_every_document_whole_and_depends_on_seed_and_ids_alone(
     wanted = sorted(names, key=lambda name: xxhash.xxh3_64_intdigest(name.encode(), 7))
     assert names == wanted
     shards = read_shards(one, verify=True)
-    found = [shards.document(k).tolist() for k in range(shards.documents)]
-    assert found == expected(tokenizer_json, names)
+    documents = [shards.document(k).tolist() for k in range(shards.documents)]
+    assert documents == expected(tokenizer_json, names)
 
 
 def test_a_shuffle_in_many_runs_is_that_in_one(encode, monkeypatch):
@@ -160,13 +160,13 @@ def test_what_is_spilled_comes_back_sorted_by_key(tmp_path_factory, documents, s
         table = DOCUMENTS.empty_table().from_pylist([row], schema=DOCUMENTS)
         ordering.add(Encoded(np.array(tokens, "<u2"), table))
     ordering.close()
-    found = []
+    spilled = []
     for part in ordering.documents():
         ends = np.cumsum(part.lengths)
         cut = np.split(part.tokens, ends[:-1])
-        found += zip(part.table["id"].to_pylist(), [c.tolist() for c in cut], strict=True)
+        spilled += zip(part.table["id"].to_pylist(), [c.tolist() for c in cut], strict=True)
     pairs = list(zip(names, documents, strict=True))
-    assert found == sorted(pairs, key=lambda p: xxhash.xxh3_64_intdigest(p[0].encode(), seed))
+    assert spilled == sorted(pairs, key=lambda p: xxhash.xxh3_64_intdigest(p[0].encode(), seed))
 
 
 def megatron(path):
@@ -191,8 +191,8 @@ def test_megatron_reads_every_document(encode, tokenizer_json):
     out, manifest = encode(form="megatron", shard_tokens=80, val_fraction=0.2)
     for folder in (out, out / "val"):
         paths = sorted(folder.glob("tokens-*.bin"))
-        found = [document for path in paths for document in megatron(path)]
-        assert found == expected(tokenizer_json, ids_of(folder))
+        documents = [document for path in paths for document in megatron(path)]
+        assert documents == expected(tokenizer_json, ids_of(folder))
     assert len(list(out.glob("tokens-*.idx"))) > 1 and manifest["format"] == "megatron"
 
 
@@ -213,9 +213,9 @@ def test_nanogpt_reads_train_and_val(encode, tokenizer_json):
         names = column(out / f"documents-{side}.parquet")
         assert tokens.tolist() == flat(expected(tokenizer_json, names))
     assert not (out / "val").exists()
-    found = digests(out)
-    found.pop("manifest.json")
-    assert manifest["files"] == found
+    files = digests(out)
+    files.pop("manifest.json")
+    assert manifest["files"] == files
 
 
 def test_nanogpt_refuses_a_vocabulary_it_cannot_read():
@@ -228,9 +228,9 @@ def test_nanogpt_refuses_a_vocabulary_it_cannot_read():
 def test_olmo_maps_the_tokens(encode, tokenizer_json):
     out, _ = encode(form="olmo", shard_tokens=80)
     paths = sorted(out.glob("tokens-*.npy"))
-    found = [np.memmap(path, mode="r", dtype=np.uint16).tolist() for path in paths]
+    documents = [np.memmap(path, mode="r", dtype=np.uint16).tolist() for path in paths]
     assert len(paths) > 1
-    assert flat(found) == flat(expected(tokenizer_json, [row[0] for row in ROWS]))
+    assert flat(documents) == flat(expected(tokenizer_json, [row[0] for row in ROWS]))
     assert not list(out.glob("*.idx"))
 
 

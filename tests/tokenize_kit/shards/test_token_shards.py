@@ -47,9 +47,9 @@ def test_the_folder_is_the_documented_format(batch_of, tokenizer_json, tmp_path)
     manifest = encode_shards([batch_of(*rows)], tokenizer_json, tmp_path)
     assert json.loads((tmp_path / "manifest.json").read_bytes()) == manifest
     assert manifest["dtype"] == "uint16" and manifest["version"] == 1
-    found = digests(tmp_path)
-    found.pop("manifest.json")
-    assert manifest["files"] == found
+    files = digests(tmp_path)
+    files.pop("manifest.json")
+    assert manifest["files"] == files
     assert manifest["tokenizer_sha256"] == digests(tokenizer_json.parent)["tokenizer.json"]
     ends = np.fromfile(tmp_path / "tokens-00000.idx", dtype="<u8")
     tokens = np.fromfile(tmp_path / "tokens-00000.bin", dtype="<u2")
@@ -128,8 +128,8 @@ def test_writer_and_reader_know_the_same_end_of_text():
     from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
     from train.data.shards import end_of_text
 
-    for place, name in enumerate(END_OF_TEXT):
-        names = END_OF_TEXT[place:][::-1]
+    for position, name in enumerate(END_OF_TEXT):
+        names = END_OF_TEXT[position:][::-1]
         ids = {other: index for index, other in enumerate(names)}
         assert end_of_text(ids) == ids[name]
     assert end_of_text({"<pad>": 0}) is None

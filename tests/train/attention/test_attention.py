@@ -80,7 +80,7 @@ def test_sdpa_has_the_gradients_of_eager(kind):
 def test_documents_one_at_a_time_are_those_of_the_whole_mask(ids):
     """Output and gradients, over rows of different documents."""
     documents = torch.tensor([ids, [at // 40 for at in range(96)]])
-    found = []
+    outputs = []
     for backend in ("eager", "sdpa"):
         draw = torch.Generator().manual_seed(0)
         q = torch.randn(2, 4, 96, 8, generator=draw, dtype=torch.float64).requires_grad_()
@@ -91,8 +91,8 @@ def test_documents_one_at_a_time_are_those_of_the_whole_mask(ids):
         out = attend(q, k, v, spec, backend)
         (out * out.detach().cos()).sum().backward()
         assert ("_lengths" in spec.__dict__) == (backend == "sdpa")
-        found.append([out.detach(), q.grad, k.grad, v.grad])
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+        outputs.append([out.detach(), q.grad, k.grad, v.grad])
+    torch.testing.assert_close(*outputs, rtol=1e-9, atol=1e-9)
 
 
 def test_documents_go_one_at_a_time_only_where_that_is_the_same_and_less():
@@ -236,13 +236,16 @@ def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
         preset("tiny"), window=8, window_pattern="WWF", layers=3, position="alibi"
     )
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    found = attends(shape, TrainConfig(), gpu)
-    assert [(one["layers"], one["backend"]) for one in found] == [(2, "triton"), (1, "triton")]
-    assert said(found).startswith(
+    rows = attends(shape, TrainConfig(), gpu)
+    assert [(layer["layers"], layer["backend"]) for layer in rows] == [
+        (2, "triton"),
+        (1, "triton"),
+    ]
+    assert said(rows).startswith(
         "attention: triton in 2 layers (alibi, causal, documents, window; bfloat16 on cuda): its"
     )
     learned = attends(dataclasses.replace(shape, position="t5"), TrainConfig(), gpu)
-    assert {one["backend"] for one in learned} == {"flex"}
+    assert {layer["backend"] for layer in learned} == {"flex"}
     assert "T5's learned bias" in said(learned)
     asked = attends(shape, TrainConfig(attention="eager"), cpu)
     assert asked[0]["why"] == "as asked" and asked[0]["backend"] == "eager"

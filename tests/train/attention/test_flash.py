@@ -17,7 +17,7 @@ pytest.importorskip("triton")
 from train.attention import Alibi, Mask, Relative, attend, positions_of
 from train.attention.flash import backend, op
 from train.attention.flash.op import flash_attention
-from train.attention.flash.spans import bounds, bounds_of_ends
+from train.attention.flash.ranges import bounds, bounds_of_ends
 from train.errors import TrainError
 
 pytestmark = [
@@ -57,23 +57,23 @@ def tensors(batch=2, heads=2, kv_heads=1, queries=KEYS, keys=KEYS, head_dim=16):
     draw = torch.Generator().manual_seed(queries + keys)
     shapes = [(heads, queries), (kv_heads, keys), (kv_heads, keys)]
     return [
-        torch.randn(batch, one, length, head_dim, generator=draw).requires_grad_()
-        for one, length in shapes
+        torch.randn(batch, count, length, head_dim, generator=draw).requires_grad_()
+        for count, length in shapes
     ]
 
 
-def passes(given, spec, name):
+def passes(inputs, spec, name):
     """The result and the gradients of q, k and v, for gradients that differ everywhere."""
-    given = [one.detach().requires_grad_() for one in given]
-    out = attend(*given, spec, name)
+    inputs = [tensor.detach().requires_grad_() for tensor in inputs]
+    out = attend(*inputs, spec, name)
     weight = torch.arange(out.numel(), dtype=out.dtype).cos().view(out.shape)
-    return [out.detach(), *torch.autograd.grad((out * weight).sum(), given)]
+    return [out.detach(), *torch.autograd.grad((out * weight).sum(), inputs)]
 
 
-def agree(given, spec):
-    exact = passes([one.double() for one in given], spec, "eager")
-    for found, wanted in zip(passes(given, spec, "triton"), exact, strict=True):
-        torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+def agree(inputs, spec):
+    exact = passes([tensor.double() for tensor in inputs], spec, "eager")
+    for actual, wanted in zip(passes(inputs, spec, "triton"), exact, strict=True):
+        torch.testing.assert_close(actual.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
@@ -124,12 +124,12 @@ def test_any_mask_on_small_shapes(data):
 
 
 def test_what_a_query_does_not_see_changes_no_bit():
-    given = [one.detach() for one in tensors()]
+    inputs = [tensor.detach() for tensor in tensors()]
     spec = mask(documents=DOCUMENTS, **KINDS["window and sinks"])
-    before = attend(*given, spec, "triton")
+    before = attend(*inputs, spec, "triton")
     for key in (1, 25):
         blind = ~spec.dense[:, 0, :, key]
-        q, k, v = (one.clone() for one in given)
+        q, k, v = (tensor.clone() for tensor in inputs)
         k[:, :, key] += 3
         v[:, :, key] -= 2
         after = attend(q, k, v, spec, "triton")
@@ -153,7 +153,7 @@ TWO = torch.tensor([[0] * 16 + [1] * 40])
 )
 def test_blocks_that_nothing_needs_are_not_read(kind, documents, unread, queries):
     """A NaN that is read and only then masked would still be a NaN."""
-    q, k, v = (one.detach() for one in tensors(1, 1, 1, 56, 56))
+    q, k, v = (tensor.detach() for tensor in tensors(1, 1, 1, 56, 56))
     spec = mask(56, 56, documents=documents, **kind)
     k[:, :, unread] = v[:, :, unread] = float("nan")
     assert attend(q, k, v, spec, "triton")[:, :, queries].isfinite().all()
@@ -170,31 +170,33 @@ def test_blocks_that_nothing_needs_are_not_read(kind, documents, unread, queries
 def test_documents_by_their_cumulative_ends_and_what_lies_behind_the_last():
     ends = torch.tensor([[3, 23, 40, 40], [9, 30, 30, 30]])
     documents = torch.tensor([[0] * 3 + [1] * 20 + [2] * 17, [0] * 9 + [1] * 21 + [-1] * 10])
-    for found, wanted in zip(bounds_of_ends(ends, KEYS), bounds(documents), strict=True):
-        assert torch.equal(found[0], wanted[0]) and torch.equal(found[1, :30], wanted[1, :30])
-        assert not found[1, 30:].any()
-    given = tensors()
-    out, lse = flash_attention(*given, document_ends=ends)
-    wanted = attend(*given, mask(documents=documents), "eager")
+    for actual, wanted in zip(bounds_of_ends(ends, KEYS), bounds(documents), strict=True):
+        assert torch.equal(actual[0], wanted[0]) and torch.equal(actual[1, :30], wanted[1, :30])
+        assert not actual[1, 30:].any()
+    inputs = tensors()
+    out, lse = flash_attention(*inputs, document_ends=ends)
+    wanted = attend(*inputs, mask(documents=documents), "eager")
     seen = documents >= 0
     torch.testing.assert_close(out.transpose(1, 2)[seen], wanted.transpose(1, 2)[seen])
     assert (out.transpose(1, 2)[~seen] == 0).all()
     assert torch.isneginf(lse.transpose(1, 2)[~seen]).all()
     assert lse.transpose(1, 2)[seen].isfinite().all()
-    grads = torch.autograd.grad((out * out).sum(), given)
+    grads = torch.autograd.grad((out * out).sum(), inputs)
     for grad in grads:
         assert grad.isfinite().all() and (grad.transpose(1, 2)[~seen] == 0).all()
 
 
 def test_sinks_of_documents_by_their_ends_and_without_documents():
-    given = [one.detach() for one in tensors()]
+    inputs = [leaf.detach() for leaf in tensors()]
     ends = torch.tensor([[23, 40], [40, 40]])
     documents = (torch.arange(KEYS) >= ends[:, :1]).long()
-    out, _ = flash_attention(*given, document_ends=ends, window=4, sinks=2)
+    out, _ = flash_attention(*inputs, document_ends=ends, window=4, sinks=2)
     spec = mask(documents=documents, window=4, sinks=2)
-    torch.testing.assert_close(out, attend(*given, spec, "eager"))
-    out, _ = flash_attention(*given, prefix=PREFIX, window=4, sinks=2)
-    torch.testing.assert_close(out, attend(*given, mask(prefix=PREFIX, window=4, sinks=2), "eager"))
+    torch.testing.assert_close(out, attend(*inputs, spec, "eager"))
+    out, _ = flash_attention(*inputs, prefix=PREFIX, window=4, sinks=2)
+    torch.testing.assert_close(
+        out, attend(*inputs, mask(prefix=PREFIX, window=4, sinks=2), "eager")
+    )
 
 
 def test_the_logsumexp_and_its_gradient():
@@ -204,22 +206,24 @@ def test_the_logsumexp_and_its_gradient():
     wanted = scores.masked_fill(~mask(20, 20).dense, float("-inf")).logsumexp(dim=-1)
     torch.testing.assert_close(lse, wanted)
     weight = torch.arange(20.0).sin()
-    found, exact = (torch.autograd.grad((one * weight).sum(), (q, k)) for one in (lse, wanted))
-    torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
+    gradients, exact = (
+        torch.autograd.grad((value * weight).sum(), (q, k)) for value in (lse, wanted)
+    )
+    torch.testing.assert_close(gradients, exact, rtol=1e-4, atol=1e-5)
 
 
 def test_no_layout_is_copied_and_each_is_right():
     """As the model has them: heads inside a token; and a gradient without strides of its own."""
-    q, k, v = (one.detach().transpose(1, 2).contiguous().transpose(1, 2) for one in tensors())
+    q, k, v = (tensor.detach().transpose(1, 2).contiguous().transpose(1, 2) for tensor in tensors())
     q.requires_grad_()
     out, _ = flash_attention(q, k, v)
     assert out.transpose(1, 2).is_contiguous()
     wanted = attend(*tensors(), mask(), "eager")
     torch.testing.assert_close(out, wanted)
-    found = torch.autograd.grad(out.sum(), q)[0]
-    given = tensors()
-    exact = torch.autograd.grad(attend(*given, mask(), "eager").sum(), given[0])[0]
-    torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
+    gradient = torch.autograd.grad(out.sum(), q)[0]
+    inputs = tensors()
+    exact = torch.autograd.grad(attend(*inputs, mask(), "eager").sum(), inputs[0])[0]
+    torch.testing.assert_close(gradient, exact, rtol=1e-4, atol=1e-5)
     last = torch.randn(1, 1, 16, 20).transpose(2, 3)  # head_dim is not innermost: copied
     torch.testing.assert_close(
         flash_attention(last, last, last)[0], attend(last, last, last, mask(20, 20), "eager")
@@ -235,8 +239,8 @@ def test_the_operator_is_well_formed():
 
 def test_what_the_kernels_cannot_do_is_refused(monkeypatch):
     short = mask(4, 4)
-    q, k, v = (one.detach() for one in tensors(1, 1, 1, 4, 4))
-    rough = [one.bfloat16() for one in (q, k, v)]
+    q, k, v = (tensor.detach() for tensor in tensors(1, 1, 1, 4, 4))
+    rough = [tensor.bfloat16() for tensor in (q, k, v)]
     with pytest.raises(TrainError, match="bfloat16 under TRITON_INTERPRET=1"):
         attend(*rough, short, "triton")
     with pytest.raises(TrainError, match="bfloat16 under TRITON_INTERPRET=1"):

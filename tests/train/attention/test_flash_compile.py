@@ -46,7 +46,7 @@ def loss_and_gradients(run, ours, parts):
     ours.zero_grad()
     loss = run(*parts)[0]
     loss.backward()
-    return [loss.detach(), *(one.grad.clone() for one in ours.parameters())]
+    return [loss.detach(), *(parameter.grad.clone() for parameter in ours.parameters())]
 
 
 @pytest.mark.parametrize("attention", ["triton", pytest.param("auto", marks=pytest.mark.slow)])
@@ -59,8 +59,8 @@ def test_the_compiled_step_has_no_graph_break(attention):
         return graph.forward
 
     compiled = torch.compile(ours, fullgraph=True, backend=keep)
-    found = loss_and_gradients(compiled, ours, parts)
-    torch.testing.assert_close(found, loss_and_gradients(ours, ours, parts), rtol=1e-4, atol=1e-4)
+    actual = loss_and_gradients(compiled, ours, parts)
+    torch.testing.assert_close(actual, loss_and_gradients(ours, ours, parts), rtol=1e-4, atol=1e-4)
     assert len(graphs) == 1
     called = [node for node in graphs[0].graph.nodes if "flash_attention" in str(node.target)]
     assert len(called) == (SHAPE.layers if attention == "triton" else 0)
@@ -72,5 +72,5 @@ def test_the_gradient_too_is_traced_and_blocks_may_run_again(attention):
     ours, parts = sums(attention, layers=1), batch(False)
     ours.model.recompute = True
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
-    found = loss_and_gradients(compiled, ours, parts)
-    torch.testing.assert_close(found, loss_and_gradients(ours, ours, parts), rtol=1e-4, atol=1e-4)
+    actual = loss_and_gradients(compiled, ours, parts)
+    torch.testing.assert_close(actual, loss_and_gradients(ours, ours, parts), rtol=1e-4, atol=1e-4)

@@ -142,38 +142,38 @@ def test_a_run_stopped_around_a_border_of_stages_ends_with_the_same_bits(staged,
 
 
 def test_the_summary_counts_what_each_source_gave(staged, shard_folder, other, tmp_path):
-    said: list[str] = []
-    summary = pretrain(None, tmp_path, model=MODEL, train=staged, on_notice=said.append)
+    notices: list[str] = []
+    summary = pretrain(None, tmp_path, model=MODEL, train=staged, on_notice=notices.append)
     data = summary["data"]
     assert set(data["sources"]) == {"web", "wiki"}
     feed = Feed(None, staged)
     for label, path in (("web", str(shard_folder)), ("wiki", str(other))):
-        found = data["sources"][label]
-        assert found["documents"] + found["held_out_documents"] == feed.shards[path].documents
-        assert found["tokens"] == round(found["epochs"] * found["unique_tokens"])
-        assert found["repeated_tokens"] == max(0, found["tokens"] - found["unique_tokens"])
-        assert any(line.startswith(f"{label}: {found['epochs']:.2f} epochs") for line in said)
+        counts = data["sources"][label]
+        assert counts["documents"] + counts["held_out_documents"] == feed.shards[path].documents
+        assert counts["tokens"] == round(counts["epochs"] * counts["unique_tokens"])
+        assert counts["repeated_tokens"] == max(0, counts["tokens"] - counts["unique_tokens"])
+        assert any(line.startswith(f"{label}: {counts['epochs']:.2f} epochs") for line in notices)
     taken = [
         sum(part["taken_rows"] for part in stage["sources"].values()) for stage in data["stages"]
     ]
     assert taken == [24, 12, 8]
     assert [stage["name"] for stage in data["stages"]] == ["short", "stage 2", "anneal"]
-    packed = [line for line in said if line.startswith("stage 2, wiki: best-fit, ")]
+    packed = [line for line in notices if line.startswith("stage 2, wiki: best-fit, ")]
     assert len(packed) == 1 and "0 tokens cropped" in packed[0]
-    assert said[-1].startswith("attention: sdpa in 1 layers (causal, documents; float32 on cpu)")
-    assert [one["backend"] for one in summary["attention"]] == ["sdpa"]
+    assert notices[-1].startswith("attention: sdpa in 1 layers (causal, documents; float32 on cpu)")
+    assert [layer["backend"] for layer in summary["attention"]] == ["sdpa"]
 
 
 def test_held_out_loss_by_source_adds_up_to_the_whole(staged, tmp_path):
     summary = pretrain(None, tmp_path, model=MODEL, train=staged)
     apart = summary["held_out_sources"]
     assert "web" in apart and {"wiki/dewiki", "wiki/enwiki"} & set(apart)
-    tokens = sum(one["tokens"] for one in apart.values())
-    nats = sum(one["tokens"] * one["loss"] for one in apart.values())
+    tokens = sum(scores["tokens"] for scores in apart.values())
+    nats = sum(scores["tokens"] * scores["loss"] for scores in apart.values())
     assert tokens == summary["scored_tokens"]
     assert nats / tokens == pytest.approx(summary["held_out_loss"], rel=1e-12)
-    sizes = sum(one["bytes"] for one in apart.values())
-    bits = sum(one["bytes"] * one["bits_per_byte"] for one in apart.values())
+    sizes = sum(scores["bytes"] for scores in apart.values())
+    bits = sum(scores["bytes"] * scores["bits_per_byte"] for scores in apart.values())
     assert bits / sizes == pytest.approx(summary["bits_per_byte"], rel=1e-12)
     last = lines_of(tmp_path)[-1]["held_out"]["sources"]
     assert last == apart
@@ -185,8 +185,8 @@ def test_a_source_may_move(staged, shard_folder, other, tmp_path):
 
     def renamed(stage):
         found = [
-            dataclasses.replace(one, shards=moved) if one.shards == str(other) else one
-            for one in stage.sources
+            dataclasses.replace(source, shards=moved) if source.shards == str(other) else source
+            for source in stage.sources
         ]
         return dataclasses.replace(stage, sources=tuple(found))
 
@@ -204,11 +204,13 @@ def test_shards_of_other_trainers_train_without_a_tokenizer(shard_folder, tmp_pa
         for index in range(shards.documents):
             file.write(shards.document(index).tobytes())
     plain = dataclasses.replace(PLAIN, vocab_size=300, end_of_text=shards.end)
-    said: list[str] = []
-    summary = pretrain(tmp_path, tmp_path / "out", model=MODEL, train=plain, on_notice=said.append)
+    notices: list[str] = []
+    summary = pretrain(
+        tmp_path, tmp_path / "out", model=MODEL, train=plain, on_notice=notices.append
+    )
     assert summary["bits_per_byte"] is None and summary["sample"] is None
     assert not (tmp_path / "out" / "tokenizer.json").exists()
-    assert any("documents end at token" in line for line in said)
+    assert any("documents end at token" in line for line in notices)
     ours = pretrain(shard_folder, tmp_path / "ours", model=MODEL, train=PLAIN)
     assert summary["train_tokens"] == ours["train_tokens"]
     # The files differ, so the order does; the documents on each side are the same.

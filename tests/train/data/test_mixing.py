@@ -23,10 +23,10 @@ SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=9)
 @given(shares=SHARES, rows=st.integers(0, 5000))
 @settings(max_examples=200, deadline=None)
 def test_counts_add_up_and_stay_by_their_shares(shares, rows):
-    found = counts(shares, rows)
+    numbers = counts(shares, rows)
     depth = (len(shares) - 1).bit_length()
-    assert sum(found) == rows and all(count >= 0 for count in found)
-    for share, count in zip(shares, found, strict=True):
+    assert sum(numbers) == rows and all(count >= 0 for count in numbers)
+    for share, count in zip(shares, numbers, strict=True):
         assert abs(count - rows * share / sum(shares)) <= depth / 2
 
 
@@ -63,9 +63,9 @@ def test_each_epoch_of_each_source_is_a_permutation_whatever_the_weights(parts):
     seen = [row for step in range(200) for row in sampler.row_numbers(step)]
     for number, part in enumerate(parts):
         base = parts[0].count * number
-        mine = [row - base for row in seen if base <= row < base + part.count]
-        assert abs(len(mine) - 1000 * (1, 3)[number] / 4) <= 1
-        epochs = [mine[k : k + part.count] for k in range(0, len(mine), part.count)]
+        own = [row - base for row in seen if base <= row < base + part.count]
+        assert abs(len(own) - 1000 * (1, 3)[number] / 4) <= 1
+        epochs = [own[k : k + part.count] for k in range(0, len(own), part.count)]
         assert len(epochs) > 2
         assert all(sorted(epoch) == list(range(part.count)) for epoch in epochs[:-1])
         assert len(set(epochs[-1])) == len(epochs[-1])

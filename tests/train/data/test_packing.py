@@ -35,9 +35,9 @@ def test_each_packing_holds_each_token_once_and_counts_right(name, length, conte
             assert first + taken <= length[place]
             rows_of[place].add(row)
     assert all((part == 1).all() for part in seen)
-    found = figures(name, packing, length, context)
-    assert (found.tokens, found.padded, found.rows) == (length.sum(), padded, packing.count)
-    assert found.split == sum(len(rows) > 1 for rows in rows_of) and found.cropped == 0
+    actual = figures(name, packing, length, context)
+    assert (actual.tokens, actual.padded, actual.rows) == (length.sum(), padded, packing.count)
+    assert actual.split == sum(len(rows) > 1 for rows in rows_of) and actual.cropped == 0
 
 
 @given(length=LENGTHS, context=st.integers(1, 24))
@@ -97,8 +97,8 @@ def test_the_hash_of_a_beginning_is_its_plain_reference(texts):
     length = np.array([len(text) for text in texts], np.int64)
     tokens = np.array([token for text in texts for token in text], np.uint16)
     seed = 2**63 + 7
-    found = beginnings(tokens, np.cumsum(length) - length, length, 4, np.uint64(seed))
-    assert found.tolist() == [plain_beginning(text, 4, seed) for text in texts]
+    hashes = beginnings(tokens, np.cumsum(length) - length, length, 4, np.uint64(seed))
+    assert hashes.tolist() == [plain_beginning(text, 4, seed) for text in texts]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 16, 17, 1000, 4097])
@@ -133,10 +133,10 @@ def test_a_token_is_predicted_from_the_one_before_it_in_its_document(shard_folde
         for document, first, taken in rows.spans(line):
             tokens = shards.document(document).tolist()
             inputs = [shards.end, *tokens[:-1]][first : first + taken]
-            here = slice(place, place + taken)
-            assert batch.inputs[line, here].tolist() == inputs
-            assert batch.targets[line, here].tolist() == tokens[first : first + taken]
-            assert (batch.documents[line, here] == document).all()
+            span = slice(place, place + taken)
+            assert batch.inputs[line, span].tolist() == inputs
+            assert batch.targets[line, span].tolist() == tokens[first : first + taken]
+            assert (batch.documents[line, span] == document).all()
             place += taken
         assert (batch.targets[line, place:] == IGNORED).all()
         assert (batch.documents[line, place:] == -1).all()

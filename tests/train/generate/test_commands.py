@@ -19,8 +19,8 @@ def run(tmp_path_factory, small_tokenizer):
 
 def generate(capsys, *arguments):
     code = invoke(["generate", *map(str, arguments)])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 def test_prompts_of_the_command_line_and_of_a_file_are_one_batch(run, tmp_path, capsys):
@@ -30,13 +30,20 @@ def test_prompts_of_the_command_line_and_of_a_file_are_one_batch(run, tmp_path, 
     common = ("--model", run, "--max-tokens", 9, "--seed", 4, "--json")
     code, out, _ = generate(capsys, "the cat", *common, "--prompts", plain)
     assert code == 0
-    found = json.loads(out)["completions"]
-    assert [one["prompt"] for one in found] == ["the cat", "the mat", "the  sat"]
-    assert all(one["stopped"] in ("end", "length") and one["tokens"] <= 9 for one in found)
+    completions = json.loads(out)["completions"]
+    assert [completion["prompt"] for completion in completions] == [
+        "the cat",
+        "the mat",
+        "the  sat",
+    ]
+    assert all(
+        completion["stopped"] in ("end", "length") and completion["tokens"] <= 9
+        for completion in completions
+    )
     assert generate(capsys, "the cat", *common, "--prompts", lines)[1] == out
     assert generate(capsys, "the cat", *common, "--prompts", lines, "--batch", 1)[1] == out
     code, text, _ = generate(capsys, "the cat", "the mat", *common[:-1])
-    assert text.split("\n---\n")[0] == "the cat" + found[0]["text"]
+    assert text.split("\n---\n")[0] == "the cat" + completions[0]["text"]
 
 
 def test_every_option_changes_the_text(run, capsys):

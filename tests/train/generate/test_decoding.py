@@ -41,15 +41,15 @@ def make(change: dict) -> Decoder:
 @torch.no_grad()
 def without_cache(model: Decoder, prompt: list[int], count: int, chooser: Chooser) -> list[int]:
     """Read the whole text for each token; past the context, from the last half on."""
-    known, start, context = list(prompt), 0, model.config.context
+    tokens, start, context = list(prompt), 0, model.config.context
     if not endless(model.config):
-        start = max(0, len(known) - context)
+        start = max(0, len(tokens) - context)
     for _ in range(count):
-        if not endless(model.config) and len(known) - start > context:
-            start = len(known) - context // 2
-        logits = model(torch.tensor([known[start:]]))[:, -1]
-        known += chooser.choose(logits, [known])
-    return known
+        if not endless(model.config) and len(tokens) - start > context:
+            start = len(tokens) - context // 2
+        logits = model(torch.tensor([tokens[start:]]))[:, -1]
+        tokens += chooser.choose(logits, [tokens])
+    return tokens
 
 
 @pytest.mark.parametrize("change", KINDS.values(), ids=KINDS)
@@ -74,8 +74,8 @@ def test_a_prompt_longer_than_the_context_is_read_as_without_a_cache(change, len
     texts, chooser = Texts(model, prompts), Chooser(GREEDY, 0, [0, 1])
     for _ in range(6):
         texts.append(chooser.choose(texts.logits(), texts.known))
-    for known, prompt in zip(texts.known, prompts, strict=True):
-        assert known == without_cache(model, prompt, 6, Chooser(GREEDY, 0, [0]))
+    for tokens, prompt in zip(texts.known, prompts, strict=True):
+        assert tokens == without_cache(model, prompt, 6, Chooser(GREEDY, 0, [0]))
 
 
 def test_a_windowed_model_goes_on_for_thousands_of_tokens_in_the_same_memory():
@@ -110,22 +110,24 @@ def told(teller, prompts, **more):
 
 def test_a_prompt_is_continued_the_same_whatever_the_batch(teller):
     prompts = ["the cat", "", "sat on the mat the cat", "the"]
-    one = told(teller, prompts, batch=1)
-    assert one == told(teller, prompts, batch=3) == told(teller, prompts, batch=9)
-    assert [found.prompt for found in one] == prompts
-    assert one[0] == told(teller, prompts[:1])[0]
+    alone = told(teller, prompts, batch=1)
+    assert alone == told(teller, prompts, batch=3) == told(teller, prompts, batch=9)
+    assert [completion.prompt for completion in alone] == prompts
+    assert alone[0] == told(teller, prompts[:1])[0]
     same = told(teller, ["the cat"] * 4)
-    assert len({found.text for found in same}) == 4
+    assert len({completion.text for completion in same}) == 4
 
 
 def test_a_text_stops_at_the_end_of_text_token_and_the_others_go_on(teller):
     model, tokenizer = teller
     end = tokenizer.token_to_id("<|endoftext|>")
-    found = told(teller, ["the cat sat"] * 60, max_tokens=60, batch=60)
-    ended = [one for one in found if one.stopped == "end"]
+    completions = told(teller, ["the cat sat"] * 60, max_tokens=60, batch=60)
+    ended = [completion for completion in completions if completion.stopped == "end"]
     assert 0 < len(ended) < 60
-    assert {one.tokens for one in found if one.stopped == "length"} == {60}
-    assert all(one.tokens < 60 for one in ended)
+    assert {completion.tokens for completion in completions if completion.stopped == "length"} == {
+        60
+    }
+    assert all(completion.tokens < 60 for completion in ended)
     stream = continue_ids(
         model, [end, *tokenizer.encode("the cat sat").ids], temperature=1.0, top_k=50, seed=2
     )
@@ -134,8 +136,8 @@ def test_a_text_stops_at_the_end_of_text_token_and_the_others_go_on(teller):
         if token == end or len(first) == 60:
             break
         first.append(token)
-    assert found[0].text == tokenizer.decode(first)
-    assert found[0].tokens == len(first)
+    assert completions[0].text == tokenizer.decode(first)
+    assert completions[0].tokens == len(first)
 
 
 def test_a_repetition_penalty_leaves_fewer_repetitions(teller):
@@ -143,5 +145,5 @@ def test_a_repetition_penalty_leaves_fewer_repetitions(teller):
     strong = Sampling(temperature=0.0, top_k=0, repetition_penalty=50.0)
     varied = told(teller, ["the"], sampling=strong, max_tokens=20)[0]
     tokenizer = teller[1]
-    counts = [len(set(tokenizer.encode(one.text).ids)) for one in (greedy, varied)]
+    counts = [len(set(tokenizer.encode(completion.text).ids)) for completion in (greedy, varied)]
     assert counts[0] < counts[1]

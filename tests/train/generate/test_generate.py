@@ -33,11 +33,11 @@ def test_the_cache_changes_no_token():
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(4.0 if weight.dim() > 1 else 1.0)  # far from ties
-        known = [5, 17, 80]
-        cached = continue_ids(model, known, temperature=0.0, top_k=0, seed=0)
+        tokens = [5, 17, 80]
+        cached = continue_ids(model, tokens, temperature=0.0, top_k=0, seed=0)
         for token in itertools.islice(cached, 29):
-            assert token == int(model(torch.tensor([known]))[0, -1].argmax())
-            known.append(token)
+            assert token == int(model(torch.tensor([tokens]))[0, -1].argmax())
+            tokens.append(token)
 
 
 def test_the_same_seed_gives_the_same_text(model_dir):

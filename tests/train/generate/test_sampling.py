@@ -59,16 +59,16 @@ def softmax_of(values: list[float], alive: set[int]) -> list[float]:
 )
 def test_probabilities_are_those_of_plain_python(values, temperature, top_k, top_p, min_p):
     how = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    found = probabilities(torch.tensor([values, values[::-1]], dtype=torch.float64), how)
-    assert found[0].tolist() == pytest.approx(plainly(values, how), abs=1e-12)
-    assert found[1].tolist() == pytest.approx(plainly(values[::-1], how), abs=1e-12)
+    actual = probabilities(torch.tensor([values, values[::-1]], dtype=torch.float64), how)
+    assert actual[0].tolist() == pytest.approx(plainly(values, how), abs=1e-12)
+    assert actual[1].tolist() == pytest.approx(plainly(values[::-1], how), abs=1e-12)
 
 
 @given(LOGITS, st.lists(st.integers(0, 11), max_size=20), st.sampled_from([0.5, 1.0, 1.7]))
 def test_a_penalty_lowers_what_the_text_holds_once(values, text, penalty):
     text = [token for token in text if token < len(values)]
-    found = penalise(torch.tensor([values], dtype=torch.float64), [text], penalty)[0].tolist()
-    for token, (new, old) in enumerate(zip(found, values, strict=True)):
+    lowered = penalise(torch.tensor([values], dtype=torch.float64), [text], penalty)[0].tolist()
+    for token, (new, old) in enumerate(zip(lowered, values, strict=True)):
         less = (old / penalty if old > 0 else old * penalty) if token in text else old
         assert new == pytest.approx(less)
 
@@ -87,9 +87,9 @@ def test_every_sampler_agrees_with_transformers():
         logits_process.MinPLogitsWarper(0.05),
     ):
         scores = step(seen, scores)
-    found = probabilities(penalise(logits, seen.tolist(), 1.3), how)
-    torch.testing.assert_close(found, scores.softmax(dim=-1))
-    assert 1 < int((found > 0).sum(dim=-1).max()) < 20
+    actual = probabilities(penalise(logits, seen.tolist(), 1.3), how)
+    torch.testing.assert_close(actual, scores.softmax(dim=-1))
+    assert 1 < int((actual > 0).sum(dim=-1).max()) < 20
 
 
 def test_draws_follow_the_probabilities_and_the_seed():
@@ -144,5 +144,5 @@ def test_random_rows_of_a_large_vocabulary_stay_probabilities():
             temperature=draw.choice([0.01, 1, 9]), top_k=draw.choice([0, 1, 40]),
             top_p=draw.choice([0.01, 0.5, 1]), min_p=draw.choice([0, 0.5, 1]),
         )  # fmt: skip
-        found = probabilities(torch.randn(2, 5000) * draw.choice([0.1, 30]), how)
-        assert found.sum(dim=-1).tolist() == pytest.approx([1, 1])
+        actual = probabilities(torch.randn(2, 5000) * draw.choice([0.1, 30]), how)
+        assert actual.sum(dim=-1).tolist() == pytest.approx([1, 1])

@@ -23,8 +23,8 @@ def test_an_export_opens_with_its_tokenizer_and_comes_back(run, tmp_path, capsys
     transformers = pytest.importorskip("transformers")
     hf, back = tmp_path / "hf", tmp_path / "back"
     assert invoke(["export", str(run), "-o", str(hf), "--format", "hf", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["family"], found["dtype"]) == ("llama", "float32")
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["family"], answer["dtype"]) == ("llama", "float32")
     assert sorted(path.name for path in hf.iterdir()) == [
         "README.md", "config.json", "generation_config.json", "model.safetensors",
         "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json",
@@ -36,10 +36,10 @@ def test_an_export_opens_with_its_tokenizer_and_comes_back(run, tmp_path, capsys
     ids = tokenizer("the cat sat", return_tensors="pt")
     out = model.generate(**ids, max_new_tokens=12, do_sample=False)[0]
     ours, _ = load(run)
-    known = ids["input_ids"][0].tolist()
-    for token in out[len(known) :].tolist():
-        assert token == int(ours(torch.tensor([known]))[0, -1].argmax())
-        known.append(token)
+    tokens = ids["input_ids"][0].tolist()
+    for token in out[len(tokens) :].tolist():
+        assert token == int(ours(torch.tensor([tokens]))[0, -1].argmax())
+        tokens.append(token)
     assert invoke(["import", str(hf), "-o", str(back)]) == 0
     assert "of a llama model, 270 tokens, context 64" in capsys.readouterr().out
     texts = []

@@ -80,11 +80,11 @@ def test_large_models_are_cut_into_files_with_an_index(run, tmp_path):
     assert len(parts["files"]) == 5
     assert parts["files"][0] == "model-00001-of-00004.safetensors"
     assert all((tmp_path / "parts" / name).stat().st_size < 42_000 for name in parts["files"])
-    one, other = (
+    single, other = (
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict()
         for name in ("whole", "parts")
     )
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(single[name], other[name]) for name in single)
     import_model(tmp_path / "parts", tmp_path / "back")
     weights = load(tmp_path / "back")[1]
     first = load(run)[1]
@@ -133,8 +133,8 @@ def test_the_average_is_exported_where_there_is_one(run, tmp_path):
     average = {name: value / 2 for name, value in weights.items()}
     save_file(average, step / "average.safetensors")
     export(run, tmp_path / "hf")
-    found = load(tmp_path / "hf")[1]
-    assert all(torch.equal(found[name], average[name]) for name in average)
+    exported = load(tmp_path / "hf")[1]
+    assert all(torch.equal(exported[name], average[name]) for name in average)
 
 
 def test_a_checkpoint_that_does_not_fit_its_config_is_refused(run, tmp_path):

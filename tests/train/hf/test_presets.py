@@ -244,8 +244,8 @@ def test_what_a_config_json_leaves_out_is_read_as_transformers_does(name):
     read = family.read(family.settings(values, "config.json"), None)
     written = config_json(ModelConfig(vocab=100, **read), family, None)
     theirs, ours = (
-        transformers.AutoConfig.for_model(**{"model_type": name, **one}).to_dict()
-        for one in (values, {k: v for k, v in written.items() if k != "architectures"})
+        transformers.AutoConfig.for_model(**{"model_type": name, **config}).to_dict()
+        for config in (values, {k: v for k, v in written.items() if k != "architectures"})
     )
     differ = {
         key: (theirs[key], ours.get(key))

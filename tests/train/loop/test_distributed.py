@@ -138,18 +138,18 @@ def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders,
 
 @pytest.mark.parametrize("name", CASES)
 def test_checkpoints_of_two_processes_hold_whole_tensors(folders, name):
-    for mine, other in zip(
+    for own, other in zip(
         *(complete(folders / kind / name / "checkpoints") for kind in ("two", "one")), strict=True
     ):
         for path in sorted(other.glob("*.safetensors")):
-            found = load_file(mine / path.name)
+            tensors = load_file(own / path.name)
             expected = load_file(path)
-            assert {k: v.shape for k, v in found.items()} == {
+            assert {k: v.shape for k, v in tensors.items()} == {
                 k: v.shape for k, v in expected.items()
             }
             if path.name == "model.safetensors":
                 for key, value in expected.items():
-                    torch.testing.assert_close(found[key], value, atol=2e-3, rtol=0, msg=key)
+                    torch.testing.assert_close(tensors[key], value, atol=2e-3, rtol=0, msg=key)
 
 
 def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, tmp_path):
@@ -174,7 +174,7 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
 
     config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)
     _, sampler = make_plan(shard_folder, MODEL, config)
-    found, places = [], []
+    documents, places = [], []
     for rank in range(processes):
         part = Stepper.__new__(Stepper)
         part.sampler, part.config = sampler, config
@@ -183,8 +183,8 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
         part.examples = lambda rows, step, first: rows
         for place, rows in part.batches(step):
             places.append(place)
-            found += rows
-    assert found == sampler.row_numbers(step)
+            documents += rows
+    assert documents == sampler.row_numbers(step)
     assert places == list(range(0, config.rows, each))
 
 
@@ -199,12 +199,14 @@ def test_the_package_trains_alone_too(shard_folder, tmp_path, monkeypatch, capsy
 
     torch.set_num_threads(1)
     sets = [f"{key}={value}" for key, value in {"steps": 2, "context": 32, "device": "cpu"}.items()]
-    flags = [part for one in sets for part in ("--set", one)]
+    flags = [part for assignment in sets for part in ("--set", assignment)]
     command = ["train", str(shard_folder), str(tmp_path), *flags]
     monkeypatch.setattr(sys, "argv", command)
     assert main() == 0
-    said = capsys.readouterr()
-    assert "step 1 of 2: loss " in said.err and said.out.startswith("2 steps, held-out loss ")
+    captured = capsys.readouterr()
+    assert "step 1 of 2: loss " in captured.err and captured.out.startswith(
+        "2 steps, held-out loss "
+    )
     monkeypatch.setattr(sys, "argv", [*command, "--json", "--fresh"])
     assert main() == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

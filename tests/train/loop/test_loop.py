@@ -118,12 +118,12 @@ def test_the_gradient_is_clipped_and_its_norm_before_that_logged(shard_folder, t
     settings = dataclasses.replace(TRAIN, clip=0.01)
     plan, data = make_plan(shard_folder, MODEL, settings)
     (tmp_path / "checkpoints").mkdir()
-    made = Run(plan, data, tmp_path, Ranks(device=torch.device("cpu")))
-    loss, _, norm, tokens, read = made.stepper.step(0, 1e-3).values.tolist()
+    training = Run(plan, data, tmp_path, Ranks(device=torch.device("cpu")))
+    loss, _, norm, tokens, read = training.stepper.step(0, 1e-3).values.tolist()
     assert loss == losses(plain)[0] and norm == lines(plain)[0]["grad_norm"]
     assert tokens == read == lines(plain)[0]["tokens"] and norm > 0.01
-    left = torch.stack([p.grad.square().sum() for p in made.model.parameters()]).sum().sqrt()
-    assert float(left) == pytest.approx(0.01, rel=1e-3)
+    clipped = torch.stack([p.grad.square().sum() for p in training.model.parameters()]).sum().sqrt()
+    assert float(clipped) == pytest.approx(0.01, rel=1e-3)
     assert read_shards(shard_folder).fingerprint == plan.shards
 
 
@@ -137,10 +137,10 @@ def test_the_log_does_not_depend_on_how_often_it_is_written(shard_folder, tmp_pa
 
 def test_z_loss_is_logged_and_pulls_the_normaliser_to_zero(shard_folder, tmp_path, plain):
     run(shard_folder, tmp_path, z_loss=0.1)
-    found = lines(tmp_path)
+    log = lines(tmp_path)
     assert all("z_loss" not in line for line in lines(plain))
-    assert found[0]["loss"] == losses(plain)[0] and found[-1]["loss"] != losses(plain)[-1]
-    assert 0 < found[-1]["z_loss"] < found[0]["z_loss"]
+    assert log[0]["loss"] == losses(plain)[0] and log[-1]["loss"] != losses(plain)[-1]
+    assert 0 < log[-1]["z_loss"] < log[0]["z_loss"]
 
 
 def test_the_average_follows_its_rule_and_is_what_is_scored_and_generated_with(
@@ -230,8 +230,8 @@ def test_the_best_checkpoint_by_held_out_loss_stays(shard_folder, tmp_path):
 def test_the_checkpoint_before_wsds_decay_stays(shard_folder, tmp_path):
     changes = {"schedule": "wsd", "decay": 0.3, "steps": 10, "checkpoint_every": 2}
     run(shard_folder, tmp_path, **changes, keep_checkpoints=1, keep_best=False)
-    found = complete(tmp_path / "checkpoints")
-    assert [load_state(path).step for path in found] == [7, 10]
+    checkpoints = complete(tmp_path / "checkpoints")
+    assert [load_state(path).step for path in checkpoints] == [7, 10]
 
 
 def test_tensorboard_gets_the_figures_or_its_absence_is_told_first(
@@ -256,8 +256,8 @@ def test_tensorboard_gets_the_figures_or_its_absence_is_told_first(
     expected = [
         ("train/loss", loss, step + 1) for step, loss in enumerate(losses(tmp_path / "out"))
     ]
-    assert [one for one in written if one[0] == "train/loss"] == expected
-    assert [one[2] for one in written if one[0] == "held_out/bits_per_byte"] == [3, 6]
+    assert [scalar for scalar in written if scalar[0] == "train/loss"] == expected
+    assert [scalar[2] for scalar in written if scalar[0] == "held_out/bits_per_byte"] == [3, 6]
     assert written[-1] == "closed"
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(TrainError, match="pip install tensorboard") as caught:

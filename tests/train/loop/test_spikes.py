@@ -61,10 +61,10 @@ def run(shards, out, **changes):
 
 
 def lines(out):
-    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    for line in found:
+    log = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    for line in log:
         del line["timing"]
-    return found
+    return log
 
 
 def weights(out):
@@ -119,29 +119,29 @@ def test_a_skipped_step_leaves_the_weights_and_tells_the_documents(
     shard_folder, tmp_path, poisoned
 ):
     summary = run(shard_folder, tmp_path, spike="skip", checkpoint_every=1, keep_checkpoints=99)
-    found = lines(tmp_path)
-    assert [line["step"] for line in found if "skipped" in line] == [10, 13]
+    log = lines(tmp_path)
+    assert [line["step"] for line in log if "skipped" in line] == [10, 13]
     assert summary["skipped_steps"] == 2
-    assert all(name.startswith("doc-") for name in found[9]["documents"])
+    assert all(name.startswith("doc-") for name in log[9]["documents"])
     before, after, next_ = (
         load_file(tmp_path / "checkpoints" / f"step-{step:07d}" / "model.safetensors")
         for step in (9, 10, 11)
     )
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert not torch.equal(after["norm.weight"], next_["norm.weight"])
-    assert found[-1]["loss"] < found[0]["loss"]
+    assert log[-1]["loss"] < log[0]["loss"]
 
 
 def test_a_rollback_passes_over_the_spikes_data(shard_folder, tmp_path, poisoned):
     run(shard_folder, tmp_path, spike="rollback", spike_batches=2)
-    found = lines(tmp_path)
-    assert [line["step"] for line in found] == list(range(1, 17))
+    log = lines(tmp_path)
+    assert [line["step"] for line in log] == list(range(1, 17))
     # Step 12 is in the checkpoint it went back to, and stays done.
-    assert [line["step"] for line in found if "skipped" in line] == [9, 10, 13]
-    assert found[8]["skipped"].startswith("passed over: step 10: loss")
-    told = json.loads((tmp_path / "spikes.json").read_bytes())["spikes"]
-    assert [(spike["from"], spike["step"]) for spike in told] == [(9, 10), (13, 13)]
-    assert all(name.startswith("doc-") for name in told[0]["documents"])
+    assert [line["step"] for line in log if "skipped" in line] == [9, 10, 13]
+    assert log[8]["skipped"].startswith("passed over: step 10: loss")
+    spikes = json.loads((tmp_path / "spikes.json").read_bytes())["spikes"]
+    assert [(spike["from"], spike["step"]) for spike in spikes] == [(9, 10), (13, 13)]
+    assert all(name.startswith("doc-") for name in spikes[0]["documents"])
 
 
 def test_a_rollback_before_the_first_checkpoint_begins_again(shard_folder, tmp_path, poisoned):

@@ -81,9 +81,11 @@ def test_another_start_is_another_run(run, shard_folder, tmp_path):
 
 def test_tokens_with_other_ids_are_refused_by_name(run, shard_folder, small_tokenizer, tmp_path):
     other = trained(tmp_path / "other", build(preset("tiny", vocab=300)), small_tokenizer)
-    with pytest.raises(TrainError, match=r"tokenizer.json: token \d+, .* encode the text") as said:
+    with pytest.raises(
+        TrainError, match=r"tokenizer.json: token \d+, .* encode the text"
+    ) as refusal:
         pretrain(shard_folder, tmp_path / "out", model=str(other), train=TRAIN)
-    assert said.value.exit_code == 2 and not (tmp_path / "out").exists()
+    assert refusal.value.exit_code == 2 and not (tmp_path / "out").exists()
 
 
 def test_a_folder_without_a_model_is_refused_in_one_line(shard_folder, tmp_path, capsys):
@@ -102,9 +104,9 @@ def test_weights_that_are_gone_or_cut_off_are_named(harm, shard_folder, tmp_path
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(TrainError, match=r"run.*cannot be read") as said:
+    with pytest.raises(TrainError, match=r"run.*cannot be read") as refusal:
         pretrain(shard_folder, tmp_path / "out", model=str(folder), train=TRAIN)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(refusal.value)
 
 
 def test_the_command_takes_a_folder_and_other_weights_are_a_new_run(run, shard_folder, tmp_path):

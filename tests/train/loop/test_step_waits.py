@@ -63,7 +63,7 @@ def test_no_step_waits_for_the_device(optimizer, shard_folder, nowhere, monkeypa
     ours = stepper(shard_folder, nowhere, dataclasses.replace(TRAIN, optimizer=optimizer))
     measured = [ours.step(step, 1e-3) for step in range(3)]
     ours.close()
-    assert all(one.updated and one.values.is_meta for one in measured)
+    assert all(entry.updated and entry.values.is_meta for entry in measured)
 
 
 def test_asking_before_the_update_does_wait(shard_folder, nowhere):

@@ -68,15 +68,22 @@ def test_recomputing_and_half_precision_take_less():
 
 def test_decoding_waits_for_memory_and_training_for_arithmetic():
     config, device = preset("llama-7b"), find_gpu("H200")
-    for one in training(config, rows=8, context=2048):
-        assert (one.intensity > device.ridge) == (one.name != "norm and residual")
-    for one in decoding(config, batch=1, context=2048):
-        assert one.intensity < 2
+    for operation in training(config, rows=8, context=2048):
+        assert (operation.intensity > device.ridge) == (operation.name != "norm and residual")
+    for operation in decoding(config, batch=1, context=2048):
+        assert operation.intensity < 2
     mqa = dataclasses.replace(config, kv_heads=1)
-    shared = {one.name: one.intensity for one in decoding(mqa, batch=1, context=2048)}
-    plain = {one.name: one.intensity for one in decoding(config, batch=1, context=2048)}
+    shared = {
+        operation.name: operation.intensity for operation in decoding(mqa, batch=1, context=2048)
+    }
+    plain = {
+        operation.name: operation.intensity for operation in decoding(config, batch=1, context=2048)
+    }
     assert shared["attention"] > 20 * plain["attention"]  # 32 heads read one cache
-    many = {one.name: one.intensity for one in decoding(config, batch=512, context=2048)}
+    many = {
+        operation.name: operation.intensity
+        for operation in decoding(config, batch=512, context=2048)
+    }
     assert many["feed-forward in"] > device.ridge > many["attention"]
 
 

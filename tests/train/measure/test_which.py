@@ -30,15 +30,15 @@ def run(shard_folder, tmp_path_factory):
 @pytest.mark.parametrize("step", [1, 4, 5])
 def test_a_step_names_the_documents_of_its_batch_and_their_tokens(run, step):
     folder, plan = run
-    found = which(folder / "out", step)
+    answer = which(folder / "out", step)
     feed = Feed(folder / "web", plan)
     batch = feed.batch(step - 1)
     numbers = [n for n in batch.documents.flatten().tolist() if n >= 0]
-    assert found["tokens"] == len(numbers) and found["rows"] == len(batch.inputs)
-    named = {one["id"]: one["tokens"] for one in found["documents"]}
+    assert answer["tokens"] == len(numbers) and answer["rows"] == len(batch.inputs)
+    named = {document["id"]: document["tokens"] for document in answer["documents"]}
     assert named == {f"doc-{n}": numbers.count(n) for n in numbers}
-    assert found["stage"] == ("first" if step < 5 else "stage 2")
-    assert {one["shards"] for one in found["documents"]} == {"web"}
+    assert answer["stage"] == ("first" if step < 5 else "stage 2")
+    assert {document["shards"] for document in answer["documents"]} == {"web"}
 
 
 @pytest.mark.parametrize("step", [0, 7])

@@ -82,20 +82,20 @@ def test_rms_norm_and_its_gradient_are_those_of_the_formula(dtype):
     norm = norm.double() if dtype == torch.float64 else norm
     x = torch.randn(3, 5, 24, generator=draw, dtype=torch.float64).to(dtype)
     grad = torch.randn(3, 5, 24, generator=draw, dtype=torch.float64).to(dtype)
-    found = []
+    results = []
     for plain in (False, True):
-        given = x.clone().requires_grad_()
+        inputs = x.clone().requires_grad_()
         norm.weight.grad = None
         if plain:
-            wide = given.double()
+            wide = inputs.double()
             y = wide * (wide.square().mean(dim=-1, keepdim=True) + 1e-3).rsqrt() * norm.weight
         else:
-            y = norm(given)
+            y = norm(inputs)
             assert y.dtype == dtype
         y.backward(grad.to(y.dtype))
-        found.append([value.double() for value in (y, given.grad, norm.weight.grad)])
+        results.append([value.double() for value in (y, inputs.grad, norm.weight.grad)])
     bound = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
-    torch.testing.assert_close(*found, rtol=bound, atol=bound)
+    torch.testing.assert_close(*results, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize(

@@ -194,9 +194,9 @@ def test_recomputing_a_block_changes_no_gradient():
 def test_combinations_build_and_run():
     """Pairs of choices that mean something together; the rest is refused by name."""
     kept = refused = 0
-    for one, other in itertools.combinations(VARIANTS.values(), 2):
+    for first, other in itertools.combinations(VARIANTS.values(), 2):
         try:
-            config = dataclasses.replace(SHAPE, **{**one, **other})
+            config = dataclasses.replace(SHAPE, **{**first, **other})
         except TrainError as error:
             assert error.exit_code == 2
             refused += 1

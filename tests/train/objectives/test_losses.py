@@ -24,9 +24,9 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        for one in tree_flatten(out)[0]:
-            if isinstance(one, torch.Tensor):
-                self.elements = max(self.elements, one.numel())
+        for tensor in tree_flatten(out)[0]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
         return out
 
 
@@ -65,28 +65,28 @@ def expected(z_loss: float = 0.1):
 @pytest.mark.parametrize("z_loss", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 7, 49, 50, 51])
 def test_value_and_gradients_are_those_of_pytorchs_functions(chunk, z_loss):
-    for found, value in zip(gradients(chunk, z_loss), expected(z_loss), strict=True):
-        torch.testing.assert_close(found, value)
+    for actual, value in zip(gradients(chunk, z_loss), expected(z_loss), strict=True):
+        torch.testing.assert_close(actual, value)
 
 
 def test_logits_far_from_zero_are_neither_infinite_nor_lost():
     features, targets, head = inputs()
     features, weight = features.detach().float() * 1e3, head.weight.detach().float()
-    found = loss_sums(features, targets, weight, None, chunk=7)[0]
+    loss = loss_sums(features, targets, weight, None, chunk=7)[0]
     logits = F.linear(features.double(), weight.double())
     assert logits.abs().max() > 1e3
     nats = F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
-    torch.testing.assert_close(found.double(), nats, rtol=1e-5, atol=0)
+    torch.testing.assert_close(loss.double(), nats, rtol=1e-5, atol=0)
 
 
 def test_the_gradient_follows_the_loss_it_is_part_of():
     features, targets, head = inputs()
     loss, _, _ = loss_sums(features, targets, head.weight, head.bias, chunk=9, z_loss=0.1)
     (3 * loss).backward()
-    for found, value in zip(
+    for gradient, value in zip(
         (features.grad, head.weight.grad, head.bias.grad), expected()[3:], strict=True
     ):
-        torch.testing.assert_close(found, 3 * value)
+        torch.testing.assert_close(gradient, 3 * value)
     with pytest.raises(RuntimeError):  # its gradients are given away, not copied
         loss.backward()
 
@@ -94,10 +94,10 @@ def test_the_gradient_follows_the_loss_it_is_part_of():
 def test_without_gradients_the_sums_are_the_same():
     features, targets, head = inputs()
     with torch.no_grad():
-        found = loss_sums(features, targets, head.weight, head.bias, chunk=9, z_loss=0.1)
-    assert not any(one.requires_grad for one in found)
-    for one, value in zip(found, expected()[:3], strict=True):
-        torch.testing.assert_close(one, value)
+        sums = loss_sums(features, targets, head.weight, head.bias, chunk=9, z_loss=0.1)
+    assert not any(tensor.requires_grad for tensor in sums)
+    for tensor, value in zip(sums, expected()[:3], strict=True):
+        torch.testing.assert_close(tensor, value)
 
 
 def test_under_autocast_products_are_in_bfloat16_and_the_softmax_is_not():
@@ -105,19 +105,21 @@ def test_under_autocast_products_are_in_bfloat16_and_the_softmax_is_not():
     features = torch.randn(TOKENS, 64, generator=generator).requires_grad_()
     weight = (torch.randn(VOCAB, 64, generator=generator) / 8).requires_grad_()
     targets = torch.randint(VOCAB, (TOKENS,), generator=generator)
-    found = []
+    gradients = []
     for chunk in (7, TOKENS):
         features.grad = weight.grad = None
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = loss_sums(features, targets, weight, None, chunk=chunk)[0]
         loss.backward()
         assert loss.dtype == features.grad.dtype == weight.grad.dtype == torch.float32
-        found.append([loss.detach(), features.grad, weight.grad])
+        gradients.append([loss.detach(), features.grad, weight.grad])
     logits = F.linear(features.bfloat16(), weight.bfloat16()).float()
-    torch.testing.assert_close(found[0][0], F.cross_entropy(logits, targets, reduction="sum"))
+    torch.testing.assert_close(gradients[0][0], F.cross_entropy(logits, targets, reduction="sum"))
     exact = F.cross_entropy(F.linear(features, weight), targets, reduction="sum")
-    for one, value in zip(found, [torch.autograd.grad(exact, (features, weight))] * 2, strict=True):
-        for gradient, wanted in zip(one[1:], value, strict=True):
+    for pair, value in zip(
+        gradients, [torch.autograd.grad(exact, (features, weight))] * 2, strict=True
+    ):
+        for gradient, wanted in zip(pair[1:], value, strict=True):
             assert (gradient - wanted).norm() < 0.01 * wanted.norm()
 
 
@@ -139,10 +141,10 @@ def test_the_graph_stays_whole_when_compiled():
     torch.compile(loss, backend="aot_eager", fullgraph=True)(
         features, head.weight, head.bias
     ).backward()
-    for found, value in zip(
+    for actual, value in zip(
         (features.grad, head.weight.grad, head.bias.grad), expected()[3:], strict=True
     ):
-        torch.testing.assert_close(found, value)
+        torch.testing.assert_close(actual, value)
 
 
 def test_only_a_chunks_logits_are_held():
@@ -158,8 +160,8 @@ def test_where_no_target_counts_the_sums_and_gradients_are_zero():
     loss, nats, squares = loss_sums(features, nothing, head.weight, head.bias, chunk=9, z_loss=1.0)
     loss.backward()
     assert loss == 0 and nats == 0 and squares == 0
-    for one in (features, head.weight, head.bias):
-        assert one.grad.abs().max() == 0
+    for tensor in (features, head.weight, head.bias):
+        assert tensor.grad.abs().max() == 0
 
 
 def test_a_chunk_is_as_asked_or_fits():

@@ -49,9 +49,9 @@ def gradients(model: nn.Module, step: int) -> dict[str, torch.Tensor]:
 def train(model: nn.Module, name: str, steps: int, config: TrainConfig = TRAIN):
     optimizer = optimizers(model, dataclasses.replace(config, optimizer=name))
     for step in range(steps):
-        found = gradients(model, step)
+        slopes = gradients(model, step)
         for key, parameter in model.named_parameters():
-            parameter.grad = found[key].to(parameter.dtype)
+            parameter.grad = slopes[key].to(parameter.dtype)
         optimizer.rate(config.lr / (step + 1))
         optimizer.step()
     return optimizer
@@ -112,25 +112,25 @@ def test_five_steps_equal_the_reference(name):
             rule = adamw
         weight, state = parameter.data, {}
         for step in range(5):
-            found = gradients(plain, step)[key]
-            weight = rule(weight, found, state, step + 1, TRAIN.lr / (step + 1), decay)
+            gradient = gradients(plain, step)[key]
+            weight = rule(weight, gradient, state, step + 1, TRAIN.lr / (step + 1), decay)
         got = dict(model.named_parameters())[key]
         torch.testing.assert_close(got.data, weight, rtol=1e-9, atol=1e-12, msg=f"{name} {key}")
 
 
 def test_adafactor_agrees_with_pytorchs():
-    found = pytest.importorskip("torch.optim", reason="torch.optim.Adafactor")
-    if not hasattr(found, "Adafactor"):
+    module = pytest.importorskip("torch.optim", reason="torch.optim.Adafactor")
+    if not hasattr(module, "Adafactor"):
         pytest.skip("torch.optim.Adafactor came with PyTorch 2.5")
     torch.manual_seed(0)
     ours, theirs = nn.Linear(7, 5).double(), nn.Linear(7, 5).double()
     theirs.load_state_dict(ours.state_dict())
-    plain = found.Adafactor(theirs.parameters(), lr=1e-3, weight_decay=0.0)
-    mine = optimizers(ours, TrainConfig(optimizer="adafactor", lr=1e-3, weight_decay=0.0))
+    plain = module.Adafactor(theirs.parameters(), lr=1e-3, weight_decay=0.0)
+    own = optimizers(ours, TrainConfig(optimizer="adafactor", lr=1e-3, weight_decay=0.0))
     for _ in range(4):
         for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
             a.grad = b.grad = torch.randn(a.shape, dtype=torch.float64)
-        mine.step()
+        own.step()
         plain.step()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
@@ -149,8 +149,8 @@ def test_every_weight_is_in_one_group_and_only_maps_decay():
     for config in (MODEL, untied):
         model = Decoder(config)
         groups = group(model)
-        found = [*groups.decayed, *groups.exempt]
-        assert sorted(map(id, found)) == sorted(map(id, model.parameters()))
+        weights = [*groups.decayed, *groups.exempt]
+        assert sorted(map(id, weights)) == sorted(map(id, model.parameters()))
         assert len(groups.hidden) == 7 * config.layers
         assert groups.embeddings[0] is model.embedding.weight
         assert len(groups.head) == (not config.tied_embeddings)
@@ -168,9 +168,9 @@ def test_a_dumped_state_taken_over_goes_on_with_the_same_bits(name):
     state = old.dump(first)
     assert {key: value.shape for key, value in state.items()} == fresh.expected(second)
     fresh.load(second, state)
-    found = gradients(second, 2)
+    slopes = gradients(second, 2)
     for key, parameter in second.named_parameters():
-        parameter.grad = found[key]
+        parameter.grad = slopes[key]
     fresh.rate(TRAIN.lr / 3)
     fresh.step()
     for a, b in zip(straight.parameters(), second.parameters(), strict=True):
@@ -182,9 +182,9 @@ def test_a_state_before_the_first_step_is_a_fresh_one(name):
     model, same = Small(), Small()
     fresh = optimizers(model, dataclasses.replace(TRAIN, optimizer=name))
     fresh.load(model, optimizers(same, dataclasses.replace(TRAIN, optimizer=name)).dump(same))
-    found = gradients(model, 0)
+    slopes = gradients(model, 0)
     for key, parameter in model.named_parameters():
-        parameter.grad = found[key]
+        parameter.grad = slopes[key]
     fresh.step()
     train(same, name, 1)
     for a, b in zip(model.parameters(), same.parameters(), strict=True):

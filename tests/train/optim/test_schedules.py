@@ -30,10 +30,10 @@ def rates(config: TrainConfig) -> list[float]:
 
 @given(configs)
 def test_the_first_rate_is_over_zero_and_none_is_over_lr_or_under_the_floor(config):
-    found = rates(config)
-    assert found[0] > 0
-    assert max(found) <= config.lr * (1 + 1e-12)
-    after = found[config.warmup :]
+    learning_rates = rates(config)
+    assert learning_rates[0] > 0
+    assert max(learning_rates) <= config.lr * (1 + 1e-12)
+    after = learning_rates[config.warmup :]
     assert all(rate >= config.lr * config.lr_floor * (1 - 1e-12) for rate in after)
     assert after == sorted(after, reverse=True)
 
@@ -61,14 +61,16 @@ def test_the_last_rate_is_the_floor(name):
 
 def test_each_schedule_has_its_shape():
     base = TrainConfig(steps=100, warmup=0, lr=1.0, lr_floor=0.0, decay=0.5)
-    found = {name: rates(dataclasses.replace(base, schedule=name)) for name in SCHEDULES}
-    assert set(found["constant"]) == {1.0}
-    assert found["linear"][49] == pytest.approx(0.5)
-    assert found["cosine"][49] == pytest.approx(0.5)
-    assert found["cosine"][24] == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
-    assert found["wsd"][:50] == [1.0] * 50 and found["wsd"][74] == pytest.approx(0.5)
-    assert found["wsd-sqrt"][74] == pytest.approx(1 - math.sqrt(0.5))
-    assert found["inverse-sqrt"][24] == pytest.approx(1 / 5)
+    learning_rates = {name: rates(dataclasses.replace(base, schedule=name)) for name in SCHEDULES}
+    assert set(learning_rates["constant"]) == {1.0}
+    assert learning_rates["linear"][49] == pytest.approx(0.5)
+    assert learning_rates["cosine"][49] == pytest.approx(0.5)
+    assert learning_rates["cosine"][24] == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
+    assert learning_rates["wsd"][:50] == [1.0] * 50 and learning_rates["wsd"][74] == pytest.approx(
+        0.5
+    )
+    assert learning_rates["wsd-sqrt"][74] == pytest.approx(1 - math.sqrt(0.5))
+    assert learning_rates["inverse-sqrt"][24] == pytest.approx(1 / 5)
 
 
 def test_the_decay_begins_after_the_warmup_whatever_its_share():

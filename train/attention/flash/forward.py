@@ -123,6 +123,6 @@ def kernel(
         out_at + rows[:, None] * out_row + dims[None, :], acc.to(out.dtype.element_ty), mask=inside
     )
     # log2(total) + top to base e; -inf where nothing is seen.
-    found = tl.where(some, top + tl.log2(tl.where(some, total, 1.0)), float("-inf"))
+    logsumexp = tl.where(some, top + tl.log2(tl.where(some, total, 1.0)), float("-inf"))
     lse_at = lse + (batch * tl.num_programs(1) + head) * queries
-    tl.store(lse_at + rows, found * 0.6931471805599453, mask=real)
+    tl.store(lse_at + rows, logsumexp * 0.6931471805599453, mask=real)

@@ -14,8 +14,8 @@ import torch
 import triton
 from torch import Tensor
 
-from train.attention.flash import delta, forward, keys, queries
-from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
+from train.attention.flash import backward, forward
+from train.attention.flash.ranges import Spans, bounds_of_ends, reach_of
 from train.errors import TrainError
 
 # Block sizes by head_dim and GPU. Fixed, not tuned at run time: other blocks add up in another
@@ -224,12 +224,12 @@ def backward_operator(
     chosen = tiles(size, q.dtype, q.device)
     kind = _kind(starts, prefix, slopes, causal, window, sinks, size)
     scaled = _slopes(slopes)
-    found = torch.empty_like(lse)
+    dots = torch.empty_like(lse)
     lse_strides = [0, 0, 0] if grad_lse is None else _strides(grad_lse)
     numbers = (heads // k.shape[1], length, k.shape[2], size**-0.5 * LOG2E, size**-0.5)
     with _on(q.device):
-        delta.kernel[(triton.cdiv(length, 64), heads, batch)](
-            *(out, grad, grad_lse, found),
+        backward.delta_kernel[(triton.cdiv(length, 64), heads, batch)](
+            *(out, grad, grad_lse, dots),
             *_strides(out, grad),
             *(*lse_strides, length),
             LSE=grad_lse is not None,
@@ -238,8 +238,8 @@ def backward_operator(
             QUERIES=64,
         )
         tile = chosen.of_queries
-        queries.kernel[(triton.cdiv(length, tile.queries), heads, batch)](
-            *(q, k, v, grad, lse, found, of_q, starts, ends, origins, prefix, reach, scaled),
+        backward.queries_kernel[(triton.cdiv(length, tile.queries), heads, batch)](
+            *(q, k, v, grad, lse, dots, of_q, starts, ends, origins, prefix, reach, scaled),
             *_strides(q, k, v, grad, of_q),
             _shared(origins),
             *(*numbers, window, sinks),
@@ -250,8 +250,8 @@ def backward_operator(
             num_stages=tile.stages,
         )
         tile = chosen.of_keys
-        keys.kernel[(triton.cdiv(k.shape[2], tile.keys), k.shape[1], batch)](
-            *(q, k, v, grad, lse, found, of_k, of_v, starts, ends, origins, prefix, scaled),
+        backward.keys_kernel[(triton.cdiv(k.shape[2], tile.keys), k.shape[1], batch)](
+            *(q, k, v, grad, lse, dots, of_k, of_v, starts, ends, origins, prefix, scaled),
             *_strides(q, k, v, grad, of_k),
             _shared(origins),
             *(*numbers, window, sinks),
@@ -297,8 +297,8 @@ def _gradient(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None) -> tuple[A
         return (None,) * 12
     if grad is None:
         grad = torch.zeros_like(out)
-    found = backward_operator(grad, grad_lse, q, k, v, out, lse, *spans, *ctx.plain)
-    return (*found, *(None,) * 9)
+    gradients = backward_operator(grad, grad_lse, q, k, v, out, lse, *spans, *ctx.plain)
+    return (*gradients, *(None,) * 9)
 
 
 operator.register_autograd(_gradient, setup_context=_keep)

@@ -22,13 +22,13 @@ _HEADER = len(MAGIC) + 25
 
 def files(folder: Path, names: set[str]) -> list[str]:
     """The .bin files beside an .idx that begins as Megatron's do."""
-    found = []
+    paths = []
     for name in sorted(names):
         if name.endswith(".idx") and name.removesuffix(".idx") + ".bin" in names:
             with (folder / name).open("rb") as file:
                 if file.read(len(MAGIC)) == MAGIC:
-                    found.append(name.removesuffix(".idx") + ".bin")
-    return found
+                    paths.append(name.removesuffix(".idx") + ".bin")
+    return paths
 
 
 def read(path: Path) -> Part:

@@ -37,8 +37,12 @@ def read(path: Path, foreign: Foreign) -> Part:
         or (start[1:] < end[:-1]).any()
     ):
         raise TrainError(f"{bounds}: its documents overlap or lie behind {len(tokens)} tokens")
-    left = len(tokens) - int((end - start).sum())
-    notes = (f"{path.name}: {left} tokens are in no document of {bounds.name}",) if left else ()
+    remainder = len(tokens) - int((end - start).sum())
+    notes = (
+        (f"{path.name}: {remainder} tokens are in no document of {bounds.name}",)
+        if remainder
+        else ()
+    )
     ids = table["f2"].combine_chunks() if "f2" in table.column_names else None
     return Part(
         name=path.name, tokens=tokens, start=start, length=end - start, ids=ids, notes=notes

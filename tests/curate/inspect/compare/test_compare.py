@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from curate.errors import UsageError
-from curate.inspect.compare import terminal as compare_text
 from curate.inspect.compare.compare import Comparison, compare
+from curate.inspect.compare.compare import text as comparison_text
 from curate.inspect.compare.method_run import recipe_of, recipes_of
-from curate.inspect.report.write import write_records
+from curate.inspect.report.page import write_records
 from curate.run.driver import make_plan, run_planned
 from curate.run.outcome import Options
 
@@ -80,12 +80,12 @@ def test_a_method_that_removes_too_much_is_a_line_and_no_end(compared: Any) -> N
     stopped = found.rows[2]
     assert stopped.documents is None and "stopped by its guard" in stopped.note
     assert not found.failed
-    assert "exact+url: stopped by its guard" in compare_text.text(found)
+    assert "exact+url: stopped by its guard" in comparison_text(found)
 
 
 def test_the_table_and_the_page_show_every_method(compared: Any) -> None:
     found, out = compared
-    text = compare_text.text(found)
+    text = comparison_text(found)
     assert "16.7 %" in text and "50.0 %" in text and found.rows[0].kept_ids[:12] in text
     page = (out / "compare.html").read_text()
     assert 'href="exact/report.html"' in page and "exact+url" in page
@@ -127,7 +127,7 @@ def test_tokens_are_counted_where_a_tokenizer_is_given(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", [{"text": "a b a"}, {"text": "a b a"}, {"text": "b"}])
     found = compare([str(source)], ["exact"], (), bench.folder / "o", bench.folder, 1, True)
     assert (found.tokens, found.rows[0].tokens, found.measured) == (7, 4, True)
-    assert "tokens: counted" in compare_text.text(found)
+    assert "tokens: counted" in comparison_text(found)
 
 
 def test_wrong_use_is_told_before_anything_runs(bench: Any) -> None:

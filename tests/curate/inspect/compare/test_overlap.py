@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.documents.documents import EDIT
-from curate.inspect.compare.overlap import overlap
+from curate.documents.edits import EDIT
+from curate.inspect.compare.compare import overlap
 
 
 def write_run(out: Path, kept: dict[str, list[str]], gone: dict[str, str]) -> Path:

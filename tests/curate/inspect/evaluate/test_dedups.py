@@ -13,8 +13,7 @@ import pytest
 
 from curate.dedup.minhash.banding import predicted
 from curate.errors import UsageError
-from curate.inspect.evaluate import dedups_terminal as evaluate_text
-from curate.inspect.evaluate.dedups import Evaluation, evaluate
+from curate.inspect.evaluate.dedups import Evaluation, evaluate, text
 from curate.inspect.evaluate.dedups_scoring import Gone, score
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
 
@@ -120,12 +119,12 @@ def test_lines_finds_paragraphs_and_no_run_in_mid_line(evaluated: Any) -> None:
 
 def test_the_table_and_the_page_show_theory_beside_minhash(evaluated: Any) -> None:
     found, out = evaluated
-    text = evaluate_text.text(found)
-    assert f"130 documents with {9 * PLANT} plants, seed 5" in text
-    assert "theory" in text and "near 0.95 (0.9" in text
-    page = (out / "evaluate.html").read_text()
+    printed = text(found)
+    assert f"130 documents with {9 * PLANT} plants, seed 5" in printed
+    assert "theory" in printed and "near 0.95 (0.9" in printed
+    page = (out / "evaluation.html").read_text()
     assert "S-curve of 14 bands of 8 rows" in page and page.count("<svg") == 3
-    data = json.loads((out / "evaluate.json").read_text())
+    data = json.loads((out / "evaluation.json").read_text())
     assert data["methods"][0]["kinds"][0]["recall"] == 1.0
 
 

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from curate.cli.app import invoke
-from curate.inspect.evaluate.tokenizers import names
-from curate.inspect.evaluate.tokenizers_figures import ROWS as FIGURES
-from curate.inspect.evaluate.tokenizers_figures import rows
+from curate.inspect.evaluate.tokenizers import FIGURES, names, rows
 from tokenize_kit.learn.training import train_tokenizer
 
 ROWS = [
@@ -69,7 +67,7 @@ def test_the_page_holds_what_the_json_says(judged: Path, capsys: Any) -> None:
     assert found["read"] == found["kept"] == 3
     assert [one["name"] for one in found["tokenizers"]] == ["one", "two"]
     assert [row["label"] for row in found["tokenizers"][0]["source"]] == ["b", "a"]
-    page = (out / "evaluate.html").read_text(encoding="utf-8")
+    page = (out / "evaluation.html").read_text(encoding="utf-8")
     for one in found["tokenizers"]:
         assert f"{one['bytes_a_token']:.3f}" in page
     assert "<b>sat" not in page and "sat" in page  # text from documents is text
@@ -87,7 +85,7 @@ def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
     assert "baseline: two" in said and "tokens over the baseline's by language" in said
     one, two = json.loads((out / "evaluation.json").read_bytes())["tokenizers"]
     assert one["nsl"] == one["tokens"] / two["tokens"] > 1
-    page = (out / "evaluate.html").read_text(encoding="utf-8")
+    page = (out / "evaluation.html").read_text(encoding="utf-8")
     assert "Baseline: " in page and "over the<br>baseline" in page and "Gini" in page
 
 
@@ -100,7 +98,7 @@ def test_a_page_without_languages_has_no_chapter_on_them(tmp_path: Path, judged:
     (tmp_path / "plain.jsonl").write_text('{"text": "the cat"}\n', encoding="utf-8")
     given = ["tokenizer", "eval", judged / "one", "--on", tmp_path / "plain.jsonl", "-o", tmp_path]
     assert invoke([str(g) for g in given]) == 0
-    page = (tmp_path / "evaluate.html").read_text(encoding="utf-8")
+    page = (tmp_path / "evaluation.html").read_text(encoding="utf-8")
     assert 'id="languages"' not in page and 'id="texts"' not in page and 'id="lost"' not in page
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.errors import UsageError
-from curate.inspect.report import clusters_text
+from curate.inspect.report import clusters
 from curate.inspect.report.clusters import browse
 
 WORDS = " ".join(f"word{i}" for i in range(120))
@@ -42,7 +42,7 @@ def test_the_largest_cluster_comes_first_and_the_least_similar_member_too(out: P
 
 def test_the_difference_of_near_copies_is_marked(out: Path) -> None:
     found = browse(out, 1, "minhash", 2, 5)
-    text = clusters_text.text(found, 80, colours=False)
+    text = clusters.text(found, 80, colours=False)
     (member,) = found.clusters[0].members
     assert (found.clusters[0].stays.id, member.id) in {("d0", "d3"), ("d3", "d0")}
     assert "word59 [-" in text and "{+" in text and "+} word61" in text
@@ -52,14 +52,14 @@ def test_the_difference_of_near_copies_is_marked(out: Path) -> None:
 
 def test_text_of_documents_cannot_write_to_the_terminal(out: Path) -> None:
     found = browse(out, 1, "minhash", 2, 5)
-    assert "\x1b" not in clusters_text.text(found, 80, colours=False)
-    coloured = clusters_text.text(found, 80, colours=True)
+    assert "\x1b" not in clusters.text(found, 80, colours=False)
+    coloured = clusters.text(found, 80, colours=True)
     assert coloured.count("\x1b[31m[-") == 2  # what the marks mean, and the one difference
     assert "\u241b[31mother" in coloured
 
 
 def test_equal_copies_are_shown_once(out: Path) -> None:
-    text = clusters_text.text(browse(out, 1, "exact", 2, 5), 100, colours=False)
+    text = clusters.text(browse(out, 1, "exact", 2, 5), 100, colours=False)
     assert text.count("word0 word1") == 1 and text.count("the same words") == 2
 
 
@@ -72,7 +72,7 @@ def test_a_method_is_known_by_its_own_name_and_by_that_of_the_command(out: Path)
 
 def test_small_clusters_can_be_left_out(out: Path) -> None:
     assert [c.size for c in browse(out, 9, None, 3, 1).clusters] == [3]
-    assert "no cluster fits" in clusters_text.text(browse(out, 9, None, 4, 1), 80, False)
+    assert "no cluster fits" in clusters.text(browse(out, 9, None, 4, 1), 80, False)
 
 
 def test_a_passage_is_shown_where_it_stands_after_the_cuts(bench: Any) -> None:
@@ -87,7 +87,7 @@ def test_a_passage_is_shown_where_it_stands_after_the_cuts(bench: Any) -> None:
     assert {c.stays.text for c in found.clusters} == set(shared)
     for cluster in found.clusters:
         assert cluster.passages and cluster.members[0].text is None
-    text = clusters_text.text(found, 100, False)
+    text = clusters.text(found, 100, False)
     assert "bytes 0 to 44" in text and '"First line that stands on both of the pages."' in text
 
 
@@ -103,7 +103,7 @@ def test_what_nobody_knows_the_partner_of_is_only_counted(out: Path, tmp_path: P
     pq.write_table(table, path)
     found = browse(copy, 9, None, 2, 2)
     assert found.clusters == [] and found.unknown == {"exact:text": 3, "minhash": 2}
-    assert "it does not know where" in clusters_text.text(found, 80, False)
+    assert "it does not know where" in clusters.text(found, 80, False)
 
 
 def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
@@ -113,7 +113,7 @@ def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
     step = {"dedup_exact": {"against": [str(bench.folder / "january")], "survivor": "first"}}
     bench.run([step], new, out="february")
     found = browse(bench.folder / "february", 9, None, 1, 2)
-    text = clusters_text.text(found, 100, False)
+    text = clusters.text(found, 100, False)
     assert "copy of old in january" in text and "which this run does not hold" in text
 
 

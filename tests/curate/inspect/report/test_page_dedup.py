@@ -6,7 +6,7 @@ from typing import Any
 
 from curate.inspect.report.duplicates import Method, Pair
 from curate.inspect.report.figures import Figures
-from curate.inspect.report.page_dedup import chapter
+from curate.inspect.report.page import render_chapter
 
 CURVE = {
     "title": "False positives",
@@ -19,8 +19,8 @@ CURVE = {
 
 
 def page(decided: dict[str, Any], *methods: Method) -> str:
-    record = {"stages": [{"decides": "dedup_bloom", "decided": decided}, {"decided": None}]}
-    return chapter(record, Figures(duplicates=list(methods)))[2]
+    stages = [{"decides": "dedup_bloom", "decided": decided}, {"decided": None}]
+    return render_chapter("duplicates", {"stages": stages}, Figures(duplicates=list(methods)))
 
 
 def test_what_a_dedup_says_of_its_decisions_is_shown() -> None:
@@ -58,4 +58,4 @@ def test_pairs_of_one_url_claim_no_similarity_of_their_texts() -> None:
 
 
 def test_a_run_without_copies_has_no_such_chapter() -> None:
-    assert page({"seconds": 0.1, "clusters": 0}) == ""
+    assert page({"seconds": 0.1, "clusters": 0}).strip() == ""

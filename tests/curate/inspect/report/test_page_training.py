@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.inspect.report.page_training import training
+from curate.inspect.report.figures import Figures
+from curate.inspect.report.page import render_chapter
+
+MODEL = {
+    "parameters": 1, "steps": 5, "first_loss": 6.0, "last_loss": 1.2, "held_out_loss": 1.5,
+    "bits_per_byte": 0.7,
+}  # fmt: skip
+
+
+def training(product: dict[str, Any]) -> str:
+    record = {"products": [{"makes": "model", "label": "model", **product}]}
+    return render_chapter("products", record, Figures())
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -13,6 +24,7 @@ def record(**changes: Any) -> dict[str, Any]:
     ]
     metrics[4]["held_out"] = {"loss": 1.5, "bits_per_byte": 0.7}
     summary = {
+        **MODEL,
         "sample": "the <b>cat</b>",
         "skipped_steps": 0,
         "best_checkpoint": "checkpoints/step-0000005",
@@ -36,7 +48,7 @@ def test_what_was_done_and_how_fast_is_said_and_no_share_of_an_unknown_peak() ->
     assert "2.5e+12" in page and "MFU" not in page and "<dt>ema</dt>" not in page
     known = record()
     known["summary"]["timing"]["mfu"] = 0.413
-    assert "<dt>of the GPU&#x27;s peak (MFU)</dt><dd>41.3 %</dd>" in training(known)
+    assert "<dt>of the GPU&#39;s peak (MFU)</dt><dd>41.3 %</dd>" in training(known)
 
 
 def test_a_step_that_changed_nothing_is_told_with_its_documents() -> None:
@@ -49,6 +61,7 @@ def test_a_step_that_changed_nothing_is_told_with_its_documents() -> None:
 
 def test_text_is_text_and_a_record_of_nothing_is_no_crash() -> None:
     assert "the &lt;b&gt;cat&lt;/b&gt;" in training(record())
-    assert training({"metrics": [], "summary": {}}) == ""
+    bare = training({"metrics": [], "summary": MODEL})
+    assert "<svg" not in bare and "<dl>" not in bare and "<table" not in bare
     only = training(record(metrics=[{"step": 1, "loss": float("nan"), "lr": 0.1}]))
     assert "<svg" not in only

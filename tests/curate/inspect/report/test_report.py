@@ -16,7 +16,7 @@ from curate.inspect.report.figures import gather
 from curate.inspect.report.page import render
 from curate.pages import charts
 from curate.run import records
-from curate.run.funnel import amount, rows, text
+from curate.run.funnel import rows, text
 from curate.run.outcome import Options
 from curate.run.records import read_record
 from curate.steps.recipe import compose
@@ -182,14 +182,3 @@ def test_columns_of_the_input_may_have_any_name(bench: Any) -> None:
     assert record["figures"]["rules"]["c4.few_sentences"]["marked"] == 4
     assert 'a"b' in record["figures"]["measures"]
     assert not [n for n in record["notices"] if "could not" in n]
-
-
-def test_amounts_are_readable() -> None:
-    assert [amount(n) for n in (0, 999, 1000, 123_456, 5_600_000, 7e12)] == [
-        "0 B",
-        "999 B",
-        "1.00 kB",
-        "123 kB",
-        "5.60 MB",
-        "7.00 TB",
-    ]

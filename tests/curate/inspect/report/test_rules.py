@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.documents.documents import CORE, documents
-from curate.documents.rejected import strip_number
-from curate.inspect.report import examples, rules
+from curate.documents.documents import CORE, documents, strip_number
+from curate.inspect.report import rules
 from curate.inspect.report.rules import RuleFigures
 from curate.inspect.report.store import opened, read_rows
 
@@ -114,7 +113,7 @@ def test_examples_are_the_same_whatever_the_order_of_rows(out: Path, tmp_path: P
     def chosen(folder: Path) -> dict[str, list[str]]:
         with opened(folder) as store:
             assert store is not None
-            found = examples.gather(store, rules.gather(store).rules)
+            found = rules.gather_examples(store, rules.gather(store).rules)
         return {k: [e.id for e in v] for k, v in found.items()}
 
     for name in ("corpus", "rejected"):
@@ -123,13 +122,13 @@ def test_examples_are_the_same_whatever_the_order_of_rows(out: Path, tmp_path: P
         table = pa.concat_tables([pq.read_table(p) for p in reversed(paths)])
         pq.write_table(table, tmp_path / name / "part-00000.parquet")
     assert chosen(out) == chosen(tmp_path)
-    assert len(chosen(out)["judge.few"]) == examples.EACH
+    assert len(chosen(out)["judge.few"]) == rules.EXAMPLES
 
 
 def test_examples_stand_beside_value_limit_and_other_rules(out: Path) -> None:
     with opened(out) as store:
         assert store is not None
-        found = examples.gather(store, rules.gather(store).rules)
+        found = rules.gather_examples(store, rules.gather(store).rules)
     (silent,) = found["judge.silent"]
     assert silent.id == "d0002" and silent.detail == "why" and silent.also == ("judge.few",)
     few = found["judge.few"][0]
@@ -156,5 +155,5 @@ def test_a_run_that_kept_or_rejected_nothing_has_figures_too(tmp_path: Path) -> 
         with opened(folder) as store:
             assert store is not None
             found = rules.gather(store)
-            examples.gather(store, found.rules)
+            rules.gather_examples(store, found.rules)
         assert [r.marked for r in found.rules.values()] == ([1] if drop else [])

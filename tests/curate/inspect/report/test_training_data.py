@@ -1,9 +1,10 @@
-"""The training chapter: sources by name, splits and pads counted, all text shown as text."""
+"""Training data: sources by name, splits and pads counted, all text shown as text."""
 
 from __future__ import annotations
 
-from curate.inspect.report.page_training import training
-from curate.inspect.report.training_data import step_table, table
+from curate.cli.training import step_text
+from curate.inspect.report.figures import Figures
+from curate.inspect.report.page import render_chapter
 from curate.run import funnel
 
 
@@ -34,16 +35,16 @@ PRODUCT = {"label": "pretrain", "makes": "model", "summary": SUMMARY, "metrics":
 
 
 def test_the_chapter_has_sources_packing_and_epochs():
-    page = training(PRODUCT)
+    page = render_chapter("products", {"products": [PRODUCT]}, Figures())
     for shown in ("1.875", "4.750", "anneal", "best-fit", "92.1 %", "77", "1.67", "1,500"):
         assert shown in page, shown
     assert "<i>wiki" not in page and "&lt;i&gt;wiki" in page and "<b>word" not in page
 
 
 def test_the_terminal_has_a_line_a_source():
-    lines = table(SUMMARY)
+    lines = funnel.held_out_lines(SUMMARY)
     assert len(lines) == 3 and "1.875" in lines[1] and lines[2].split()[-1] == "-"
-    assert table({**SUMMARY, "held_out_sources": {}}) == []
+    assert funnel.held_out_lines({**SUMMARY, "held_out_sources": {}}) == []
 
 
 def test_a_model_of_tokens_without_bytes_tells_its_loss():
@@ -53,6 +54,6 @@ def test_a_model_of_tokens_without_bytes_tells_its_loss():
 def test_the_documents_of_a_step_are_lines():
     document = {"shards": "web", "source": "", "id": "a\x1bb", "tokens": 12}
     found = {"step": 3, "stage": "anneal", "rows": 2, "tokens": 12, "documents": [document]}
-    lines = step_table({**found, "skipped": "loss nan"})
+    lines = step_text({**found, "skipped": "loss nan"}).splitlines()
     assert lines[0] == "step 3 (anneal): 2 rows, 12 tokens of 1 documents"
     assert lines[1].endswith("loss nan") and lines[2].split() == ["12", "web", "a␛b"]

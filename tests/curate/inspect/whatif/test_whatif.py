@@ -14,7 +14,7 @@ import pytest
 from curate.documents.documents import documents
 from curate.documents.limits import marks
 from curate.errors import UsageError
-from curate.inspect.whatif import ahead
+from curate.inspect.whatif import columns
 from curate.inspect.whatif.figures import Answer, answer
 from curate.inspect.whatif.page import render
 from curate.inspect.whatif.scores import SIZES
@@ -167,7 +167,7 @@ def test_columns_of_one_setting_decide_for_another_as_the_step_does(
 def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) -> None:
     found = whatif(bench, "staged", "c4.min_words_per_line=2", "document_length.min=400")
     assert list(found.question.again) == ["c4.min_words_per_line"]
-    assert "measures them again" in found.notes[0]
+    assert "runs it again" in found.notes[0]
     assert found.after.documents < found.before.documents
 
 
@@ -240,13 +240,13 @@ def test_columns_that_were_read_ahead_give_the_same_answer(
 ) -> None:
     out, sets = bench.folder / "staged", ("gopher_quality.min_words=60",)
     found = answer(out, sets)
-    early = ahead.start(out)
+    early = columns.start(out)
     assert early is not None and answer(out, sets, early) == found
     # What is asked for was not read, or of another run: it is read then.
-    assert answer(out, sets, ahead.start(bench.folder / "measured")) == found
-    few = ahead.Reading(early.paths[:1], early.paths[1:], ["gopher_quality.words"])
+    assert answer(out, sets, columns.start(bench.folder / "measured")) == found
+    few = columns.Reading(early.paths[:1], early.paths[1:], ["gopher_quality.words"])
     assert answer(out, sets, few) == found
     few.close()
-    monkeypatch.setattr(ahead, "MOST_COLUMNS", 3)
-    assert ahead.start(out) is None
-    assert ahead.start(bench.folder / "nowhere") is None
+    monkeypatch.setattr(columns, "MOST_COLUMNS", 3)
+    assert columns.start(out) is None
+    assert columns.start(bench.folder / "nowhere") is None

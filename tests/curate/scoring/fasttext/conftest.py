@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.scoring.language.fit import FILLED
+from curate.scoring.language.train import FILLED
 from tests.curate.scoring.fasttext import small_models
 from tests.curate.scoring.fasttext.small_models import vocabulary
 from tests.curate.scoring.language.conftest import ftz, langid, model  # noqa: F401

@@ -1,6 +1,6 @@
 """Trains small models of every kind with fastText's own library: python small_models.py FOLDER.
 
-A process of its own, whose memory begins as zeros (curate/scoring/language/fit.py says why).
+A process of its own, whose memory begins as zeros (curate/scoring/language/train.py says why).
 """
 
 from __future__ import annotations

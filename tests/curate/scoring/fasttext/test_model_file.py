@@ -14,7 +14,7 @@ import pytest
 
 from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language.native import Model
+from curate.scoring.language.model import Model
 
 
 def test_the_header_says_what_the_model_is(model: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_damaged_model_is_refused_or_works(
 import sys
 import numpy as np
 from curate.errors import UsageError
-from curate.scoring.language.native import Model
+from curate.scoring.language.model import Model
 line = np.frombuffer(bytearray("The river runs 这条河 ßéя\\n".encode()), np.uint8)
 for path in sys.argv[1:]:
     try:

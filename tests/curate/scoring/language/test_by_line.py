@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
-from curate.scoring.language.by_line import MOST, shares_of
+from curate.scoring.language.model import MOST, shares_of
 from curate.scoring.language.step import Language
 from tests.curate.scoring.language.test_step import (
     CHINESE,

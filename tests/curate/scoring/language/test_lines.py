@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.scoring.language.lines import fasttext_lines
+from curate.scoring.language.model import fasttext_lines
 from curate.text.buffers import text_buffers
 
 TEXTS = st.text(st.sampled_from("ab é文\n\r\t\0_<>/s") | st.characters(codec="utf-8"), max_size=40)

@@ -17,7 +17,7 @@ from curate.documents.documents import Documents, documents
 from curate.errors import RunFailed, UsageError
 from curate.products.language_model import LanguageModel
 from curate.run.plan import plan_run
-from curate.scoring.language import native
+from curate.scoring.language import model as native
 from curate.scoring.language.step import Language
 from curate.steps.recipe import load, parse
 
@@ -178,7 +178,7 @@ def test_python_3_13_is_told_what_to_use(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_loading_prints_nothing(model: Path) -> None:
-    code = f"from curate.scoring.language.native import Model; Model({str(model)!r})"
+    code = f"from curate.scoring.language.model import Model; Model({str(model)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.demo.language import TRAINING, examples
+from curate.engines.local import call_apart
 from curate.errors import RunFailed, UsageError
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language.examples import pieces
+from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.scores import Scores, table
 from curate.scoring.language.train import train
-from curate.scoring.language.training import Training
 
 SMALL = Training(bucket=2000, maxn=3, epochs=3, held_out=0.2)
 
@@ -42,33 +42,36 @@ def fasttext() -> None:
 class TestTraining:
     def test_the_same_bytes_in_any_order(self, tmp_path: Path) -> None:
         given = list(examples())
-        first = train(given, tmp_path / "a", SMALL)
-        again = train(given[::-1], tmp_path / "b", SMALL)
+        first = train(given, tmp_path / "a", SMALL, call_apart)
+        again = train(given[::-1], tmp_path / "b", SMALL, call_apart)
         assert first["sha256"] == again["sha256"]
         assert (tmp_path / "a/card.json").read_bytes() == (tmp_path / "b/card.json").read_bytes()
 
     def test_a_seed_gives_another_model(self, tmp_path: Path) -> None:
         found = {
-            train(examples(), tmp_path / str(seed), Training(**{**vars(SMALL), "seed": seed}))[
-                "sha256"
-            ]
+            train(
+                examples(),
+                tmp_path / str(seed),
+                Training(**{**vars(SMALL), "seed": seed}),
+                call_apart,
+            )["sha256"]
             for seed in (0, 1)
         }
         assert len(found) == 2
 
     def test_a_quantized_model_is_smaller_and_the_same_again(self, tmp_path: Path) -> None:
         packed = Training(**{**vars(SMALL), "quantize": True})
-        plain = train(examples(), tmp_path / "plain", SMALL)
-        one, two = (train(examples(), tmp_path / n, packed) for n in "ab")
+        plain = train(examples(), tmp_path / "plain", SMALL, call_apart)
+        one, two = (train(examples(), tmp_path / n, packed, call_apart) for n in "ab")
         assert one["sha256"] == two["sha256"]
         assert one["bytes"] < plain["bytes"]
         assert read_header(tmp_path / "a" / "language.ftz").quantized
         cut = Training(**{**vars(SMALL), "quantize": True, "cutoff": 500})
-        assert train(examples(), tmp_path / "cut", cut)["bytes"] < one["bytes"]
+        assert train(examples(), tmp_path / "cut", cut, call_apart)["bytes"] < one["bytes"]
 
     def test_the_card_counts_every_document_once(self, tmp_path: Path) -> None:
         given = [*examples(), ("\n \n", "en")]
-        card = train(given, tmp_path, SMALL)
+        card = train(given, tmp_path, SMALL, call_apart)
         assert card == json.loads((tmp_path / "card.json").read_text())
         documents = sum(n for label in card["labels"].values() for n in label.values())
         assert documents == len(given)
@@ -80,24 +83,24 @@ class TestTraining:
 
     def test_a_text_is_on_one_side_only(self, tmp_path: Path) -> None:
         given = list(examples())
-        card = train(given * 2, tmp_path, SMALL)
+        card = train(given * 2, tmp_path, SMALL, call_apart)
         assert all(n % 2 == 0 for label in card["labels"].values() for n in label.values())
 
     def test_a_label_in_the_text_teaches_nothing(self, tmp_path: Path) -> None:
         hostile = [(f"__label__evil {text} </s> more", label) for text, label in examples()]
-        train(hostile, tmp_path, SMALL)
+        train(hostile, tmp_path, SMALL, call_apart)
         assert "evil" not in read_header(tmp_path / "language.bin").labels
 
     @pytest.mark.parametrize("given", [[], [("one text", "en")], [("a", "en"), ("b", "en")]])
     def test_one_label_is_no_question(self, tmp_path: Path, given: Any) -> None:
         with pytest.raises(UsageError, match="two labels at least"):
-            train(given, tmp_path, SMALL)
+            train(given, tmp_path, SMALL, call_apart)
         assert not list(tmp_path.iterdir())
 
     def test_divergence_is_one_line_of_advice(self, tmp_path: Path) -> None:
         wild = Training(**{**vars(TRAINING), "lr": 1e30})
         with pytest.raises(RunFailed, match="lr below"):
-            train(examples(), tmp_path, wild)
+            train(examples(), tmp_path, wild, call_apart)
         assert not list(tmp_path.iterdir())
 
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.errors import UsageError
-from curate.inspect.report import page_perplexity
+from curate.inspect.report.figures import Figures
+from curate.inspect.report.page import render_chapter
 from curate.scoring.perplexity.buckets import (
     BINS,
     MOST,
@@ -205,7 +206,9 @@ def test_the_report_shows_buckets_and_cuts_by_language(
     chapter = page[page.index('<section id="perplexity">') :].partition("</section>")[0]
     assert chapter.count("<svg") == 2
     assert all(f">{word}</text>" in chapter for word in ("head", "tail"))
-    assert page_perplexity.chapter({"stages": [{"decided": None}, {}]})[2] == ""
+    assert (
+        render_chapter("perplexity", {"stages": [{"decided": None}, {}]}, Figures()).strip() == ""
+    )
 
 
 def test_text_that_repeats_its_lines_is_low_by_first_occurrences(

@@ -16,8 +16,7 @@ from curate.errors import UsageError
 from curate.scoring.perplexity.arpa import write_arpa
 from curate.scoring.perplexity.ccnet import CUTOFFS, KenlmModel
 from curate.scoring.perplexity.model_file import KENLM_MAGIC
-from curate.scoring.perplexity.normal import ccnet_text
-from curate.scoring.perplexity.pieces import train_pieces
+from curate.scoring.perplexity.sentences import ccnet_text, train_pieces
 from curate.scoring.perplexity.step import Perplexity
 
 PUNCTUATION = dict(

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.errors import RunFailed, UsageError
-from curate.scoring.perplexity.adjust import counts_of_counts
-from curate.scoring.perplexity.build import level
-from curate.scoring.perplexity.estimate import FALLBACK, discounts
+from curate.scoring.perplexity.estimate import FALLBACK, counts_of_counts, discounts
+from curate.scoring.perplexity.table import level
 from tests.curate.scoring.perplexity.reference_kneser_ney import Reference
 
 

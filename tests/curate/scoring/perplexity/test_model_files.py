@@ -136,7 +136,7 @@ def test_other_files_are_refused(data: bytes, what: str, tmp_path: Path) -> None
 
 
 def test_entries_that_point_nowhere_are_an_error_and_no_crash(model: Path) -> None:
-    from curate.scoring.perplexity.build import level
+    from curate.scoring.perplexity.table import level
 
     have = read_model(model)
     wrong = np.array(have.entries)

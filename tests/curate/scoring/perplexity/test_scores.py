@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from curate.scoring.perplexity import table
 from curate.scoring.perplexity.arpa import write_arpa
-from curate.scoring.perplexity.build import level
 from curate.scoring.perplexity.model import NgramModel, numbered_lines
+from curate.scoring.perplexity.table import level
 from curate.scoring.perplexity.vocabulary import SPECIAL, Growing, vocabulary
 from curate.text.buffers import text_buffers
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curate.scoring.language.training import Training
+from curate.scoring.language.examples import Training
 
 SMALL = Training(
     dim=10, minn=0, maxn=0, word_ngrams=2, loss="softmax", bucket=2000, epochs=5, lr=0.5,
@@ -61,11 +61,11 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def model(tmp_path_factory: pytest.TempPathFactory, sets: tuple[Path, Path]) -> Path:
     """A model file; the test is skipped where this Python has no fastText."""
     pytest.importorskip("fasttext_pybind")
-    from curate.scoring.quality.inputs import Texts
-    from curate.scoring.quality.train import train
+    from curate.engines.local import call_apart
+    from curate.scoring.quality.train import Texts, train
 
     folder = tmp_path_factory.mktemp("quality")
-    train(Texts([str(sets[0])], True), Texts([str(sets[1])], True), folder, SMALL)
+    train(Texts([str(sets[0])], True), Texts([str(sets[1])], True), folder, SMALL, call_apart)
     return folder / "quality.bin"
 
 

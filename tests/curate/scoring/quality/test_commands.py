@@ -54,8 +54,8 @@ def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_
     assert found["roc_auc"] > 0.95
     assert found["documents"] == {"positive": 150, "negative": 250}
     assert len(found["deciles"]) == 10
-    assert json.loads((shared_bench.folder / "page" / "evaluate.json").read_text()) == found
-    page = (shared_bench.folder / "page" / "evaluate.html").read_text()
+    assert json.loads((shared_bench.folder / "page" / "evaluation.json").read_text()) == found
+    page = (shared_bench.folder / "page" / "evaluation.html").read_text()
     assert page.count("<svg") == 5
     assert "could not be drawn" not in page
     assert "<script" not in page

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import zstandard
 
+from curate.engines.local import call_apart
 from curate.inspect.evaluate.quality import evaluate
-from curate.scoring.language.training import Training
-from curate.scoring.quality.inputs import Texts
-from curate.scoring.quality.train import PRESETS, train
+from curate.scoring.language.examples import Training
+from curate.scoring.quality.train import PRESETS, Texts, train
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[5] / "shared"))
 LONG = SHARED / "corpora" / "longtext"
@@ -41,7 +41,7 @@ def real(shared_bench: Any) -> tuple[Path, Path, Path]:
     good = shared_bench.jsonl("peps.jsonl", pieces("en-peps.jsonl.zst"))
     rest = shared_bench.jsonl("novels.jsonl", pieces("en-novels.jsonl.zst"))
     folder = shared_bench.folder / "model"
-    card = train(Texts([str(good)], True), Texts([str(rest)], True), folder, SETTINGS)
+    card = train(Texts([str(good)], True), Texts([str(rest)], True), folder, SETTINGS, call_apart)
     assert card["held_out"]["roc_auc"] > 0.98
     return good, rest, folder / "quality.bin"
 

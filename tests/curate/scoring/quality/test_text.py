@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.scoring.language.lines import fasttext_lines
-from curate.scoring.quality.text import joined_lines, quality_lines
+from curate.scoring.language.model import fasttext_lines
+from curate.scoring.quality.model import joined_lines, quality_lines
 from curate.text.buffers import text_buffers
 
 # Every line end and white space of Python, and letters of one to four bytes.

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from curate.engines.local import call_apart
 from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language.training import Training
-from curate.scoring.quality.inputs import Texts
-from curate.scoring.quality.train import PRESETS, train
+from curate.scoring.language.examples import Training
+from curate.scoring.quality.train import PRESETS, Texts, train
 
 pytest.importorskip("fasttext_pybind")
 Sets = tuple[Path, Path]
@@ -38,8 +38,10 @@ def test_the_same_bytes_in_any_order(
     sets: Sets, shuffled: Sets, tmp_path: Path, small: Training
 ) -> None:
     options: dict[str, Any] = {"balance": True, "samples": 90}
-    first = train(texts(sets[0]), texts(sets[1]), tmp_path / "a", small, **options)
-    again = train(texts(shuffled[0]), texts(shuffled[1]), tmp_path / "b", small, **options)
+    first = train(texts(sets[0]), texts(sets[1]), tmp_path / "a", small, call_apart, **options)
+    again = train(
+        texts(shuffled[0]), texts(shuffled[1]), tmp_path / "b", small, call_apart, **options
+    )
     assert first == again
     for name in ("quality.bin", "card.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -47,7 +49,9 @@ def test_the_same_bytes_in_any_order(
 
 
 def test_the_card_counts_every_document(sets: Sets, tmp_path: Path, small: Training) -> None:
-    card = train(texts(sets[0]), texts(sets[1]), tmp_path, small, balance=True, preset="mine")
+    card = train(
+        texts(sets[0]), texts(sets[1]), tmp_path, small, call_apart, balance=True, preset="mine"
+    )
     assert card == json.loads((tmp_path / "card.json").read_text())
     hq, cc = card["labels"]["hq"], card["labels"]["cc"]
     assert (sum(hq.values()), sum(cc.values())) == (150, 250)
@@ -61,8 +65,8 @@ def test_the_card_counts_every_document(sets: Sets, tmp_path: Path, small: Train
 
 def test_a_quantized_model_is_smaller(sets: Sets, tmp_path: Path, small: Training) -> None:
     packed = replace(small, quantize=True)
-    plain = train(texts(sets[0]), texts(sets[1]), tmp_path / "bin", small)
-    card = train(texts(sets[0]), texts(sets[1]), tmp_path / "ftz", packed)
+    plain = train(texts(sets[0]), texts(sets[1]), tmp_path / "bin", small, call_apart)
+    card = train(texts(sets[0]), texts(sets[1]), tmp_path / "ftz", packed, call_apart)
     assert card["file"] == "quality.ftz"
     assert card["bytes"] < plain["bytes"]
     assert read_header(tmp_path / "ftz" / "quality.ftz").quantized
@@ -90,7 +94,7 @@ def test_a_set_without_words_is_one_line(
     path = tmp_path / "in.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows) or "\n")
     with pytest.raises(UsageError, match=message):
-        train(texts(sets[0]), texts(path), tmp_path / "out", small)
+        train(texts(sets[0]), texts(path), tmp_path / "out", small, call_apart)
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -100,5 +104,5 @@ def test_hostile_text_trains_nothing_but_words(sets: Sets, tmp_path: Path, small
     path.write_text(
         "".join(json.dumps({"id": str(i), "text": t}) + "\n" for i, t in enumerate(odd))
     )
-    train(texts(sets[0], path), texts(sets[1]), tmp_path / "out", small)
+    train(texts(sets[0], path), texts(sets[1]), tmp_path / "out", small, call_apart)
     assert set(read_header(tmp_path / "out" / "quality.bin").labels) == {"hq", "cc"}

@@ -1,0 +1,171 @@
+"""An engine whose workers share no folder with the driver: files go through an exchange.
+
+It wraps another engine. Before a task is handed out, what it reads is put into the exchange, unless
+it is there; what a worker wrote is fetched into OUT before the result is given to the caller. So
+OUT is whole on the driver at any time, and all that comes after a task works as ever.
+
+What a task reads and writes it says itself: beside a function NAME stands NAME_files, which gives
+{"reads": paths, "writes": paths} of a task, and where there are such, `may`: paths that it writes
+if there is reason to; `parts`: {path: ranges [first, end) of bytes} of files that it reads no other
+bytes of.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from curate.disk.atomic import replacing
+from curate.engines.base import Death, Engine, OnDeath, Task
+from curate.engines.exchange import Exchange, check_version, version_of
+from curate.errors import RunFailed
+
+WORK = "curate.engines.exchange_worker:work"
+AT_ONCE = 8  # files on their way
+BEHIND = 16  # results whose files are on their way, while workers have their next tasks
+
+Files = Callable[[Task], dict[str, Any]]
+# Device, inode, size and time of change: the same content, also after a rename.
+Stamp = tuple[int, int, int, int]
+
+
+def files_of(function: str) -> Files:
+    """What says which files a task of "module:function" reads and writes."""
+    module, _, name = function.partition(":")
+    function_files: Files = getattr(importlib.import_module(module), f"{name}_files")
+    return function_files
+
+
+def stamp_of(path: str | Path) -> Stamp:
+    """Of a file that is there."""
+    stat = Path(path).stat()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+class ExchangeEngine:
+    """Use as a context manager. When it ends without an error, the exchange is emptied."""
+
+    def __init__(self, inner: Engine, exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+        self._out = str(exchange.out)
+        self.cpu = 0.0  # seconds, as the wrapped engine's
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._results = ThreadPoolExecutor(AT_ONCE)  # each of which uses the other for its files
+        self._versions: dict[Stamp, str] = {}  # of files that have been seen
+        self._elsewhere: set[str] = set()  # files outside of OUT, which is looked through
+        self._there: set[str] | None = None  # versions in the exchange
+
+    def __enter__(self) -> ExchangeEngine:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inner.__exit__(*error)
+        self._results.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
+        if error[0] is None:
+            self._exchange.clear()
+
+    def map(
+        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
+    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        """As Engine.map."""
+        files = files_of(function)
+        if self._there is None:
+            self._there = self._exchange.there()
+        self._free()
+
+        def died(task: Task, death: Death) -> Task:
+            assert on_death is not None
+            return self._describe(function, files, on_death(task["payload"], death))
+
+        described = (self._describe(function, files, task) for task in tasks)
+        coming: deque[tuple[Task, dict[str, Any], Future[None]]] = deque()
+        for task, answer in self._inner.map(WORK, described, died if on_death else None):
+            self.cpu = self._inner.cpu
+            fetched = self._results.submit(self._fetch, task, answer["wrote"])
+            coming.append((task["payload"], answer["result"], fetched))
+            while coming and (coming[0][2].done() or len(coming) > BEHIND):
+                yield self._come(*coming.popleft())
+        while coming:
+            yield self._come(*coming.popleft())
+
+    def _come(
+        self, task: Task, result: dict[str, Any], fetched: Future[None]
+    ) -> tuple[Task, dict[str, Any]]:
+        """A task and its result, whose files are in OUT."""
+        fetched.result()
+        return task, result
+
+    def _describe(self, function: str, files: Files, task: Task) -> Task:
+        """The task as a worker elsewhere does it, once what it reads is in the exchange."""
+        touched = files(task)
+        reads = list(dict.fromkeys(touched["reads"]))
+        versions = self._pool.map(self._put, reads)
+        return {
+            "part": task.get("part"),
+            "function": function,
+            "payload": task,
+            "reads": dict(zip(reads, versions, strict=True)),
+            "writes": touched["writes"],
+            "may": touched.get("may", []),
+            "parts": touched.get("parts", {}),
+            "out": self._out,
+            "exchange": [self._exchange.url, self._exchange.run],
+        }
+
+    def _put(self, name: str) -> str:
+        """The version of a file, which is in the exchange now."""
+        assert self._there is not None
+        path = Path(name)
+        version = self._versions.get(stamp_of(path))
+        if version is None:
+            version = self._versions[stamp_of(path)] = version_of(path)
+        if version not in self._there:
+            self._exchange.put(path, version)
+            self._there.add(version)
+        if not name.startswith(self._out + os.sep):
+            self._elsewhere.add(name)
+        return version
+
+    def _fetch(self, task: Task, wrote: dict[str, str]) -> None:
+        """Brings into OUT what a task wrote; what is a copy of what it read, from there. RunFailed
+        where the worker names other files than the task does."""
+        assert self._there is not None
+        for name, version in wrote.items():
+            if name not in task["writes"] and name not in task["may"]:
+                raise RunFailed(
+                    f"a worker of {task['function']} says that it wrote {name[:200]!r}, which it"
+                    " was not asked for: see what else runs there, and run again, it goes on"
+                )
+            check_version(version)
+        read = {version: name for name, version in task["reads"].items()}
+
+        def fetch(name: str) -> None:
+            version = wrote[name]
+            with replacing(Path(name)) as aside:
+                if version in read:
+                    shutil.copyfile(read[version], aside)
+                else:
+                    self._exchange.get(version, aside)
+            self._versions[stamp_of(name)] = version
+
+        list(self._pool.map(fetch, wrote))
+        self._there.update(wrote.values())
+
+    def _free(self) -> None:
+        """Removes from the exchange what is no file's content any more."""
+        assert self._there is not None
+        files = [*self._exchange.out.rglob("*"), *map(Path, self._elsewhere)]
+        stamps = {stamp_of(path) for path in files if path.is_file()}
+        kept = {s: v for s, v in self._versions.items() if s in stamps}
+        gone = (set(self._versions.values()) - set(kept.values())) & self._there
+        list(self._pool.map(lambda version: self._exchange.remove([version]), gone))
+        self._versions = kept
+        self._there -= gone

@@ -1,0 +1,183 @@
+"""Gopher's quality and repetition rules (Rae et al. 2021, appendix A1.1) in four readings.
+
+The thresholds are the paper's and shared by all; what is counted differs (docs/filters.md has the
+tables). Sources: DataTrove 0.10 `gopher_quality_filter.py` and `gopher_repetition_filter.py`,
+Dolma `taggers/gopher.py` and `configs/dolma-v1_6`, DCLM `content_filters.py`; "paper" is our
+reading where the paper leaves a choice.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from curate.documents.documents import Documents
+from curate.documents.limits import Limit, decide
+from curate.steps.contracts import Step
+
+Variant = Literal["paper", "datatrove", "dolma", "dclm"]
+VARIANT = (
+    "The reading of the rules: datatrove, dolma and dclm count as those projects' code does, paper"
+    " as Rae et al. 2021 write."
+)
+
+
+class GopherQuality(Step):
+    """Drops documents whose words, symbols and lines do not look like prose."""
+
+    name: ClassVar[str] = "gopher_quality"
+    only_measures: ClassVar[bool] = True
+
+    variant: Variant = Field("datatrove", description=VARIANT)
+    min_words: int = Field(
+        50, ge=0, description="Documents with fewer words are dropped (Rae et al. 2021, A1.1)."
+    )
+    max_words: int = Field(
+        100_000, ge=0, description="Documents with more words are dropped (Rae et al. 2021, A1.1)."
+    )
+    min_word_length: float = Field(
+        3,
+        ge=0,
+        description="Documents whose words have fewer characters on average, by variant dolma as"
+        " their median, are dropped (Rae et al. 2021, A1.1).",
+    )
+    max_word_length: float = Field(
+        10,
+        ge=0,
+        description="Documents whose words have more characters on average, by variant dolma as"
+        " their median, are dropped (Rae et al. 2021, A1.1).",
+    )
+    max_symbol_ratio: float = Field(
+        0.1,
+        ge=0,
+        description="Documents with more hash signs, or more ellipses, a word are dropped; variants"
+        " dolma and dclm count both together (Rae et al. 2021, A1.1).",
+    )
+    max_bullet_lines: float = Field(
+        0.9,
+        ge=0,
+        description="Documents with a larger share of lines that begin with a bullet are dropped"
+        " (Rae et al. 2021, A1.1).",
+    )
+    max_ellipsis_lines: float = Field(
+        0.3,
+        ge=0,
+        description="Documents with a larger share of lines that end in an ellipsis are dropped"
+        " (Rae et al. 2021, A1.1).",
+    )
+    min_alpha_words: float = Field(
+        0.8,
+        ge=0,
+        description="Documents with a smaller share of words that hold a letter are dropped"
+        " (Rae et al. 2021, A1.1).",
+    )
+    min_stop_words: int = Field(
+        2,
+        ge=0,
+        description="Documents with fewer of the stop words the, be, to, of, and, that, have, with"
+        " are dropped; variants paper and datatrove count different ones (Rae et al. 2021, A1.1).",
+    )
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.filters.gopher_measures import quality_measures
+
+        return decide(quality_measures(docs, self.variant), self.limits())
+
+    def limits(self) -> list[Limit]:
+        together = self.variant in ("dolma", "dclm")
+        symbols = ["symbol_ratio"] if together else ["hash_ratio", "ellipsis_ratio"]
+
+        def limit(rule: str, column: str, setting: str, above: bool) -> Limit:
+            return Limit(rule, column, setting, getattr(self, setting), above)
+
+        return [
+            limit("few_words", "words", "min_words", False),
+            limit("many_words", "words", "max_words", True),
+            limit("short_words", "word_length", "min_word_length", False),
+            limit("long_words", "word_length", "max_word_length", True),
+            *(limit(rule, rule, "max_symbol_ratio", True) for rule in symbols),
+            limit("bullet_lines", "bullet_lines", "max_bullet_lines", True),
+            limit("ellipsis_lines", "ellipsis_lines", "max_ellipsis_lines", True),
+            limit("alpha_words", "alpha_words", "min_alpha_words", False),
+            limit("stop_words", "stop_words", "min_stop_words", False),
+        ]
+
+
+# Rae et al. 2021, table A1.
+MAX_TOP = {2: 0.20, 3: 0.18, 4: 0.16}
+MAX_DUPLICATE = {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.10}
+N_GRAMS = (*MAX_TOP, *MAX_DUPLICATE)
+MAX_LINE_CHARS = 0.20
+DOLMA_MAX_LINE_CHARS = 0.30  # dolma configs/dolma-v1_6/mixer
+
+
+class GopherRepetition(Step):
+    """Drops documents that repeat lines, paragraphs or runs of words."""
+
+    name: ClassVar[str] = "gopher_repetition"
+    only_measures: ClassVar[bool] = True
+
+    variant: Variant = Field("datatrove", description=VARIANT)
+    max_duplicate_lines: float = Field(
+        0.30,
+        ge=0,
+        description="Documents with a larger share of duplicate lines are dropped (Rae et al. 2021,"
+        " table A1).",
+    )
+    max_duplicate_paragraphs: float = Field(
+        0.30,
+        ge=0,
+        description="Documents with a larger share of duplicate paragraphs are dropped (Rae et al."
+        " 2021, table A1).",
+    )
+    max_duplicate_line_chars: float | None = Field(
+        None,
+        ge=0,
+        description="Documents with a larger share of characters in duplicate lines are dropped;"
+        " none: 0.2 (Rae et al. 2021, table A1), and 0.3 by variant dolma (configs/dolma-v1_6).",
+    )
+    max_duplicate_paragraph_chars: float = Field(
+        0.20,
+        ge=0,
+        description="Documents with a larger share of characters in duplicate paragraphs are"
+        " dropped (Rae et al. 2021, table A1).",
+    )
+    max_top_n_gram_chars: dict[int, float] = Field(
+        MAX_TOP,
+        description="Documents with a larger share of characters in their most frequent n-gram are"
+        " dropped; the share by n, from 2 to 4 words (Rae et al. 2021, table A1).",
+    )
+    max_duplicate_n_gram_chars: dict[int, float] = Field(
+        MAX_DUPLICATE,
+        description="Documents with a larger share of characters in duplicate n-grams are dropped;"
+        " the share by n, from 5 to 10 words (Rae et al. 2021, table A1).",
+    )
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.filters.gopher_measures import empty, repetition_measures
+
+        if self.variant in ("datatrove", "dclm"):
+            docs = docs.drop(empty(docs, self.variant), "empty")
+        return decide(repetition_measures(docs, self.variant), self.limits())
+
+    def limits(self) -> list[Limit]:
+        lines = self.max_duplicate_line_chars
+        if lines is None:
+            lines = DOLMA_MAX_LINE_CHARS if self.variant == "dolma" else MAX_LINE_CHARS
+        paragraph_chars = self.max_duplicate_paragraph_chars
+        shares: list[tuple[str, float]] = [
+            ("duplicate_paragraphs", self.max_duplicate_paragraphs),
+            ("duplicate_paragraph_chars", paragraph_chars),
+        ]
+        if self.variant == "dolma":
+            shares = []
+        shares += [("duplicate_lines", self.max_duplicate_lines), ("duplicate_line_chars", lines)]
+        limits = [Limit(rule, rule, f"max_{rule}", most, True) for rule, most in shares]
+        for n in N_GRAMS:
+            kind = "top" if n in MAX_TOP else "duplicate"
+            setting = f"max_{kind}_n_gram_chars"
+            rule = f"{kind}_{n}_gram_chars"
+            most = getattr(self, setting).get(n)
+            limits.append(Limit(rule, rule, f"{setting}.{n}", most, True))
+        return limits

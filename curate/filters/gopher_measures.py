@@ -1,0 +1,305 @@
+"""The columns that Gopher's rules compare with their limits, as each reading counts them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from curate.documents.documents import Documents
+from curate.filters.repeats import (
+    EVERY,
+    GREEDY,
+    N_GRAMS,
+    TOP,
+    UNION,
+    all_n_gram_chars,
+    duplicates,
+    n_gram_chars,
+    piece_chars,
+    ratio,
+)
+from curate.filters.tokens import (
+    ALPHA,
+    FIRST_ALNUM,
+    HASH_OR_ELLIPSIS,
+    PLAIN,
+    STOP_SHIFT,
+    Tokens,
+    joined_tokens,
+    split_tokens,
+    split_tokens_exact,
+    symbol_tokens,
+)
+from curate.text.lines import Extents, filled_lines, newline_lines, paragraphs, written_lines
+from curate.text.tables import segments
+from curate.text.unicode import row_chars
+from kernel_cache import njit
+
+if TYPE_CHECKING:
+    from curate.filters.gopher import Variant
+
+# What begins a bullet line and what ends an ellipsis line, as bits.
+_BULLET, _HYPHEN, _STAR, _CIRCLE = 1, 2, 4, 8  # • - * ●
+_THREE, _ONE_SIGN, _SPACED = 1, 2, 4  # ... … . . .
+BULLETS = {
+    "paper": _BULLET | _HYPHEN | _STAR | _CIRCLE,
+    "datatrove": _BULLET | _HYPHEN,
+    "dolma": _HYPHEN | _STAR,
+    "dclm": _BULLET | _HYPHEN | _STAR | _CIRCLE,
+}
+ELLIPSES = {
+    "paper": _THREE | _ONE_SIGN,
+    "datatrove": _THREE | _ONE_SIGN,
+    "dolma": _ONE_SIGN,
+    "dclm": _THREE | _ONE_SIGN | _SPACED,
+}
+_LETTERS = np.zeros(256, np.uint8)
+_LETTERS[35] = 1
+_LETTERS[46] = 2
+_LETTERS[0xE2] = 3
+
+
+@njit(cache=True, nogil=True)
+def _sums(rows, chars, flags):
+    """int64[rows, 7]: of each row's tokens, how many have a character that is no punctuation, and
+    their code points; how many begin with a letter or digit, have a letter, hold # or an ellipsis,
+    are stop words, and how many different stop words there are."""
+    out = np.zeros((len(rows) - 1, 7), np.int64)
+    for r in range(len(rows) - 1):
+        plain = plain_chars = firsts = alphas = symbols = stops = np.int64(0)
+        seen = np.int64(0)
+        for t in range(rows[r], rows[r + 1]):
+            flag = np.int64(flags[t])
+            is_plain = (flag & PLAIN) >> 1
+            plain += is_plain
+            plain_chars += chars[t] * is_plain
+            firsts += (flag & FIRST_ALNUM) >> 2
+            alphas += flag & ALPHA
+            symbols += (flag & HASH_OR_ELLIPSIS) >> 3
+            stop = flag >> STOP_SHIFT
+            stops += stop > 0
+            seen |= np.int64(1) << stop
+        distinct = np.int64(0)
+        for k in range(1, 9):
+            distinct += (seen >> k) & 1
+        out[r] = (plain, plain_chars, firsts, alphas, symbols, stops, distinct)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _token_chars(rows, chars):
+    """(sum: int64[rows], median: float64[rows]) of the lengths of a row's tokens; 0 of none."""
+    total = np.zeros(len(rows) - 1, np.int64)
+    median = np.zeros(len(rows) - 1, np.float64)
+    for r in range(len(rows) - 1):
+        part = chars[rows[r] : rows[r + 1]]
+        if len(part):
+            total[r] = part.sum()
+            median[r] = np.median(part)
+    return total, median
+
+
+@njit(cache=True, nogil=True)
+def _symbols(data, offsets):
+    """int64[rows, 4]: counts of #, ..., . . . and … (as `str.count`, each by itself)."""
+    out = np.zeros((len(offsets) - 1, 4), np.int64)
+    for r in range(len(out)):
+        stop = offsets[r + 1]
+        dots_end = spaced_end = offsets[r]
+        for at in range(np.uint64(offsets[r]), np.uint64(stop)):
+            kind = _LETTERS[data[at]]
+            if kind == 0:
+                continue
+            i = np.int64(at)
+            if kind == 1:
+                out[r, 0] += 1
+            elif kind == 3:
+                if i + 2 < stop and data[i + 1] == 0x80 and data[i + 2] == 0xA6:
+                    out[r, 3] += 1
+            elif i + 2 < stop:
+                if i >= dots_end and data[i + 1] == 46 and data[i + 2] == 46:
+                    out[r, 1] += 1
+                    dots_end = i + 3
+                elif i >= spaced_end and i + 4 < stop and data[i + 1] == 32 and data[i + 3] == 32:
+                    hit = data[i + 2] == 46 and data[i + 4] == 46
+                    out[r, 2] += hit
+                    spaced_end = i + 5 if hit else spaced_end
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _marked_lines(data, rows, start, end, bullets, ellipses):
+    """int64[rows, 2]: lines that begin with a bullet, lines that end in an ellipsis."""
+    out = np.zeros((len(rows) - 1, 2), np.int64)
+    for r in range(len(out)):
+        for k in range(rows[r], rows[r + 1]):
+            a, z = start[k], end[k]
+            if a == z:
+                continue
+            b, e = data[a], data[z - 1]
+            found = (b == 45 and bullets & _HYPHEN) or (b == 42 and bullets & _STAR)
+            if b == 0xE2 and z - a >= 3:
+                found = bullets & _BULLET and data[a + 1] == 0x80 and data[a + 2] == 0xA2
+                if bullets & _CIRCLE and data[a + 1] == 0x97 and data[a + 2] == 0x8F:
+                    found = True
+            out[r, 0] += 1 if found else 0
+            found = False
+            if e == 46 and z - a >= 3:
+                found = ellipses & _THREE and data[z - 2] == 46 and data[z - 3] == 46
+                if ellipses & _SPACED and z - a >= 5 and data[z - 2] == 32 and data[z - 3] == 46:
+                    found = found or (data[z - 4] == 32 and data[z - 5] == 46)
+            elif e == 0xA6 and z - a >= 3 and ellipses & _ONE_SIGN:
+                found = data[z - 2] == 0x80 and data[z - 3] == 0xE2
+            out[r, 1] += 1 if found else 0
+    return out
+
+
+def quality_measures(docs: Documents, variant: Variant) -> Documents:
+    """The batch with the columns that the rules look at."""
+    data, offsets = docs.buffers()
+    tokens = _quality_tokens(docs, variant)
+    number = np.diff(tokens.rows)
+    plain, plain_chars, firsts, alphas, symbols, stops, distinct = _sums(
+        tokens.rows, tokens.chars, tokens.flags
+    ).T
+    lines = _lines(docs, variant)
+    marked = _marked_lines(
+        data, lines.rows, lines.start, lines.end, BULLETS[variant], ELLIPSES[variant]
+    )
+    n_lines = np.diff(lines.rows)
+    if variant == "datatrove":
+        count, length = plain, ratio(plain_chars, plain)
+    else:
+        total, median = _token_chars(tokens.rows, tokens.chars)
+        count = firsts if variant == "dclm" else number
+        length = median if variant == "dolma" else ratio(total, number)
+    docs = docs.annotate("words", count.astype(np.int32))
+    docs = docs.annotate("word_length", length)
+    if variant == "dolma":
+        docs = docs.annotate("symbol_ratio", ratio(symbols, number))
+    else:
+        found = _symbols(data, offsets).T
+        if variant == "dclm":
+            docs = docs.annotate("symbol_ratio", ratio(found.sum(axis=0), number))
+        else:
+            docs = docs.annotate("hash_ratio", ratio(found[0], number))
+            docs = docs.annotate("ellipsis_ratio", ratio(found[1] + found[3], number))
+    docs = docs.annotate("bullet_lines", ratio(marked[:, 0], n_lines))
+    docs = docs.annotate("ellipsis_lines", ratio(marked[:, 1], n_lines))
+    docs = docs.annotate("alpha_words", ratio(alphas, number))
+    held = distinct if variant in ("datatrove", "paper") else stops
+    docs = docs.annotate("stop_words", held.astype(np.int32))
+    return docs
+
+
+def _quality_tokens(docs: Documents, variant: Variant) -> Tokens:
+    if variant == "datatrove":
+        return symbol_tokens(docs)
+    return split_tokens_exact(docs) if variant == "dolma" else split_tokens(docs)
+
+
+def _lines(docs: Documents, variant: Variant) -> Extents:
+    """The lines that are looked at: dolma's with their white space, the others' without it;
+    datatrove's and dolma's with blank ones."""
+    if variant == "dolma":
+        return newline_lines(docs)
+    if variant == "dclm":
+        return written_lines(docs, strip=True)
+    lines = segments(docs).lines
+    if variant == "datatrove":
+        return Extents(lines.rows, lines.start, lines.end)
+    filled = lines.end > lines.start
+    before = np.concatenate(([0], np.cumsum(filled)))
+    return Extents(before[lines.rows], lines.start[filled], lines.end[filled])
+
+
+def empty(docs: Documents, variant: Variant) -> np.ndarray:
+    """bool[rows]: documents without text, for dclm without a written line."""
+    if variant == "dclm":
+        return np.diff(written_lines(docs, strip=True).rows) == 0
+    found: np.ndarray = np.diff(docs.buffers()[1]) == 0
+    return found
+
+
+def repetition_measures(docs: Documents, variant: Variant) -> Documents:
+    """The batch with the columns that the rules look at."""
+    return _repeated_n_grams(_repeated_pieces(docs, variant), variant)
+
+
+def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
+    every = variant in ("dolma", "dclm")
+    data, offsets = docs.buffers()
+    chars = row_chars(data, offsets)
+    if variant != "dolma":
+        found = paragraphs(docs, strip=variant != "datatrove")
+        n, n_chars = duplicates(docs, found, every)
+        number = np.diff(found.rows)
+        docs = docs.annotate("duplicate_paragraphs", ratio(n, number))
+        whole = chars if variant == "datatrove" else _chars(docs, found)
+        docs = docs.annotate("duplicate_paragraph_chars", ratio(n_chars, whole))
+    if variant == "datatrove":
+        found = filled_lines(docs)
+        n, n_chars = duplicates(docs, found, every)
+        # `re.split(r"\n+", text)` has an empty line at either end that is a newline.
+        lines = newline_lines(docs)
+        filled = lines.end > lines.start
+        opens = ~_at(filled, lines.rows[:-1]) & (np.diff(offsets) > 0)
+        closes = ~_at(filled, lines.rows[1:] - 1) & (np.diff(offsets) > 0)
+        number = np.diff(found.rows) + opens + closes
+        n = n + (opens & closes)
+        whole = chars
+    else:
+        found = newline_lines(docs) if variant == "dolma" else written_lines(docs, strip=True)
+        n, n_chars = duplicates(docs, found, every)
+        number = np.diff(found.rows)
+        if variant == "dolma":
+            whole = np.maximum(_word_chars(_repetition_tokens(docs, variant)), 1)
+        else:
+            whole = _chars(docs, found)
+    docs = docs.annotate("duplicate_lines", ratio(n, number))
+    return docs.annotate("duplicate_line_chars", ratio(n_chars, whole))
+
+
+def _repeated_n_grams(docs: Documents, variant: Variant) -> Documents:
+    tokens = _repetition_tokens(docs, variant)
+    way = {"datatrove": GREEDY, "dolma": EVERY}.get(variant, UNION)
+    counts = variant in ("datatrove", "dolma")  # an n-gram that stands there once
+    found = n_gram_chars(tokens, way, not counts, variant == "datatrove", counts)
+    if variant == "datatrove":
+        whole = row_chars(*docs.buffers())
+    else:
+        whole = _word_chars(tokens)
+    every = all_n_gram_chars(tokens.rows, tokens.chars) if variant == "dolma" else None
+    for n in N_GRAMS:
+        k = n - N_GRAMS[0]
+        top = n <= TOP
+        share = ratio(found[:, k], whole if top or every is None else every[:, k])
+        rule = f"{'top' if top else 'duplicate'}_{n}_gram_chars"
+        docs = docs.annotate(rule, share)
+    return docs
+
+
+def _repetition_tokens(docs: Documents, variant: Variant) -> Tokens:
+    if variant == "datatrove":
+        return symbol_tokens(docs)
+    if variant == "dclm":
+        return joined_tokens(docs)
+    return split_tokens_exact(docs) if variant == "dolma" else split_tokens(docs)
+
+
+def _chars(docs: Documents, pieces: Extents) -> np.ndarray:
+    data, _ = docs.buffers()
+    found: np.ndarray = piece_chars(data, pieces.rows, pieces.start, pieces.end)
+    return found
+
+
+def _word_chars(tokens: Tokens) -> np.ndarray:
+    """int64[rows]: code points of a row's tokens."""
+    before = np.concatenate(([0], np.cumsum(tokens.chars, dtype=np.int64)))
+    counts: np.ndarray = np.diff(before[tokens.rows])
+    return counts
+
+
+def _at(flags: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    return flags[positions] if len(flags) else np.zeros(len(positions), np.bool_)

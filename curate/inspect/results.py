@@ -1,0 +1,47 @@
+"""The results of an inspection: NAME.json and NAME.html in OUT, and what the command prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from curate.disk.atomic import write_text
+from curate.errors import UsageError
+from curate.terminal.progress import say
+
+
+def check_folder(out: Path | None) -> None:
+    """UsageError where OUT is a file."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"OUT {out} is a file; name a folder")
+
+
+def write(out: Path, data: dict[str, Any], page: str, name: str = "evaluation") -> list[Path]:
+    """OUT/NAME.json and OUT/NAME.html."""
+    check_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    paths = [out / f"{name}.json", out / f"{name}.html"]
+    for path, content in zip(paths, (text, page), strict=True):
+        write_text(path, content.encode("utf-8", "replace").decode("utf-8"))
+    return paths
+
+
+def show(
+    data: dict[str, Any],
+    text: Callable[[], str],
+    page: Callable[[], str],
+    out: Path | None,
+    as_json: bool,
+    name: str = "evaluation",
+) -> None:
+    """Prints the results as text or as one line of JSON, and with OUT writes them."""
+    if not as_json:
+        print(text())
+    if out is not None:
+        for path in write(out, data, page(), name):
+            say(f"wrote {path}", as_json)
+    if as_json:
+        print(json.dumps(data, ensure_ascii=False))

@@ -1,0 +1,275 @@
+"""Statistics of any corpus: lengths, numeric columns, languages, domains, dates, sources.
+
+The input is read once, like for a product without steps. What is measured of each document goes
+to a temporary parquet file, from which DuckDB and the report's histograms count; so memory is
+bounded by a batch, whatever the corpus.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.corpus.direct import DirectInput
+from curate.disk.database import database, literal
+from curate.disk.parquet_writer import TableWriter, one_array
+from curate.disk.units import format_bytes, format_percent, format_scaled
+from curate.documents.documents import Documents
+from curate.errors import UsageError
+from curate.formats.inputs import InputPlan, plan_inputs
+from curate.formats.reading import ReadSettings
+from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
+from curate.pages.html import plain
+from curate.terminal.tables import table
+from curate.text.buffers import as_large_string
+from curate.text.tables import segments
+
+LENGTHS = ("characters", "words", "bytes")  # words: runs without white space
+TOP = 20
+SHARES = {"p01": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
+EXACT_ROWS = 10_000_000  # beyond, quantiles are approximate (t-digest): exact ones do not spill
+# Second levels of countries' domains, as in bbc.co.uk; all of them would take a list of registries.
+SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
+# The view for a terminal.
+BAR = 24
+LABEL = 30
+SPARKS = 16
+BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+ASCII = " .:-=+*%#"
+TITLES = {"languages": "language", "domains": "domain", "sources": "source", "dates": "date"}
+QUANTILES = {
+    "least": "least", "p10": "10 %", "p50": "median", "p90": "90 %", "most": "most",
+    "mean": "mean",
+}  # fmt: skip
+_HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/]*\]|[^:/?#]+)"
+_DOMAIN = rf"([^.]+\.(?:(?:{SECOND})\.[a-z][a-z]|[^.]+))$"
+_NUMERIC_HOST = r"^[0-9.]+$|^\["
+
+
+def _length(name: str) -> str:
+    """The column of a length in the temporary file, beside columns of any name."""
+    return f"text: {name}"
+
+
+def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
+    """The measures of each document: lengths, host, date, source, lang, numeric columns."""
+    docs = Documents(pa.Table.from_batches([batch]))
+    tables = segments(docs)
+    words = np.diff(tables.words.lines[tables.lines.rows])
+    size = np.diff(docs.buffers()[1])
+    columns: dict[str, Any] = {
+        _length("characters"): pa.array(tables.chars, pa.int64()),
+        _length("words"): pa.array(words, pa.int64()),
+        _length("bytes"): pa.array(size, pa.int64()),
+        "host": hosts(one_array(docs.table["url"])),
+    }
+    for name in ("date", "source", "lang"):
+        columns[name] = one_array(docs.table[name])
+    for name in numeric:
+        columns[name] = one_array(docs.table[name])
+    return pa.table(columns)
+
+
+def hosts(urls: pa.Array) -> pa.Array:
+    """The host of each URL in lower case, without port and user; null where there is none."""
+    matches = pc.extract_regex(as_large_string(urls), _HOST)
+    return pc.utf8_lower(pc.struct_field(matches, "host")).cast(pa.large_string())
+
+
+def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any]:
+    """The statistics of the inputs as JSON values; UsageError where no document has text."""
+    read = read or ReadSettings()
+    plan = plan_inputs(inputs, read.partition_bytes)
+    reader = DirectInput(plan, read)
+    with tempfile.TemporaryDirectory(prefix="llmcurate-stats-") as folder:
+        path = Path(folder) / "measured.parquet"
+        columns = _write(reader, path)
+        tally = reader.tally
+        if not tally["kept"]:
+            raise UsageError(_no_text(plan))
+        lengths = {_length(n): True for n in LENGTHS}
+        with database(Path(folder) / "spill") as db:
+            db.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet({literal(path)})")
+            numbers = _numbers(db, path, lengths | columns)
+            statistics = {
+                "documents": tally["kept"],
+                "text_bytes": tally["bytes_out"],
+                "without_text": tally["rejected"],
+                "skipped": tally["skipped"],
+                "corrupt": tally["corrupt"],
+                "notices": list(plan.notices),
+                "files": len(plan.files),
+                "lengths": {n: numbers[_length(n)] for n in LENGTHS},
+                "columns": {n: numbers[n] for n in columns if n in numbers},
+                **_labels(db),
+            }
+    return statistics
+
+
+def render(statistics: dict[str, Any], inputs: list[str]) -> str:
+    """stats.html."""
+    from curate.pages import templates
+
+    return templates.render("stats.html", stats=statistics, inputs=inputs)
+
+
+def _write(reader: DirectInput, path: Path) -> dict[str, bool]:
+    """Writes what is measured; returns the numeric columns (name -> whole numbers)."""
+    writer = TableWriter(path)
+    numeric: dict[str, bool] | None = None
+    done = False
+    try:
+        for batch in reader.batches(None):
+            if numeric is None:
+                taken = ("host", "date", "source", "lang", *map(_length, LENGTHS))
+                numeric = numeric_columns(batch.schema, hidden=taken)
+            writer.write(measure(batch, numeric))
+        done = True
+    finally:
+        writer.close(failed=not done or numeric is None)
+    return numeric or {}
+
+
+def _no_text(plan: InputPlan) -> str:
+    packed = any(f.format in ("archive", "html") for f in plan.files)
+    if packed:
+        return "the input holds web pages, not text: `llmcurate extract` makes text of them"
+    return "no document of the input has text"
+
+
+def _numbers(db: Any, path: Path, columns: dict[str, bool]) -> dict[str, dict[str, Any]]:
+    """Range, mean, quantiles and histogram of each column that has a finite value."""
+    spans = {n: r for n, r in ranges([path], columns).items() if r.count}
+    bins = {n: [edges_of(r)] for n, r in spans.items()}
+    fill([path], bins)
+    return {n: _number(db, n, r) | {"histogram": bins[n][0].dump()} for n, r in spans.items()}
+
+
+def _number(db: Any, name: str, span: Range) -> dict[str, Any]:
+    quoted = '"' + name.replace('"', '""') + '"'
+    function = "quantile_disc" if span.count <= EXACT_ROWS else "approx_quantile"
+    shares = list(SHARES.values())
+    values = db.execute(
+        f"SELECT {function}({quoted}::DOUBLE, {shares}) FROM docs WHERE isfinite({quoted}::DOUBLE)"
+    ).fetchone()[0]
+    return {
+        "count": span.count,
+        "least": span.least,
+        **dict(zip(SHARES, values, strict=True)),
+        "most": span.most,
+        "mean": span.total / span.count,
+    }
+
+
+def _labels(db: Any) -> dict[str, Any]:
+    """Documents and bytes by language, domain, source, and year or month."""
+    size = f'"{_length("bytes")}"'
+    domain = (
+        f"CASE WHEN regexp_matches(host, '{_NUMERIC_HOST}') OR NOT contains(host, '.') THEN host"
+        f" ELSE regexp_extract(host, '{_DOMAIN}', 1) END"
+    )
+    ((years,),) = db.execute("SELECT count(DISTINCT year(date)) FROM docs").fetchall()
+    when = "strftime(date, '%Y')" if years > 2 else "strftime(date, '%Y-%m')"
+    labels: dict[str, Any] = {}
+    for name, value, order in (
+        ("languages", "lang", "n DESC, label"),
+        ("domains", domain, "n DESC, label"),
+        ("sources", "source", "n DESC, label"),
+        ("dates", when, "label"),
+    ):
+        most = 40 if name == "dates" else TOP
+        rows = db.execute(
+            f"""SELECT label, count(*) AS n, sum(size)::BIGINT AS size
+            FROM (SELECT {value} AS label, {size} AS size FROM docs) WHERE label IS NOT NULL
+            GROUP BY label ORDER BY {order} LIMIT {most}"""
+        ).fetchall()
+        ((distinct, documents),) = db.execute(
+            f"SELECT count(DISTINCT {value}), count({value}) FROM docs"
+        ).fetchall()
+        labels[name] = {
+            "distinct": distinct,
+            "documents": documents,
+            "top": [[label, n, size] for label, n, size in rows],
+        }
+    return labels
+
+
+def text(statistics: dict[str, Any], encoding: str | None = "utf-8") -> str:
+    """A compact table; encoding: the terminal's, for bars in characters that it has."""
+    blocks = BLOCKS if "utf" in (encoding or "").lower() else ASCII
+    documents = statistics["documents"]
+    others = [
+        (statistics["without_text"], "documents without text"),
+        (sum(statistics["skipped"].values()), "other records skipped"),
+        (statistics["corrupt"], "corrupt"),
+    ]
+    lines = [
+        f"{documents:,} documents, {format_bytes(statistics['text_bytes'])} of text"
+        + "".join(f", {n:,} {kind}" for n, kind in others if n),
+        "",
+    ]
+    rows = [
+        [
+            _label(name),
+            *(_figure(values[key]) for key in QUANTILES),
+            _spark(values["histogram"]["counts"], blocks),
+        ]
+        for name, values in (*statistics["lengths"].items(), *statistics["columns"].items())
+    ]
+    lines += table(("a document has", *QUANTILES.values(), ""), rows, left=(0, 7))
+    for group, title in TITLES.items():
+        lines += _bars(title, statistics[group], documents, blocks[-1])
+    return "\n".join(lines)
+
+
+def _bars(title: str, group: dict[str, Any], documents: int, block: str) -> list[str]:
+    """The labels with the most documents; empty where no document has one."""
+    labels = group["top"][:TOP]
+    if not labels:
+        return []
+    most = max(n for _, n, _ in labels)
+    more = group["distinct"] > len(labels)
+    rows = [
+        [
+            _label(label, LABEL),
+            block * max(1, round(BAR * n / most)),
+            f"{n:,}",
+            format_percent(n / documents),
+            format_bytes(size),
+        ]
+        for label, n, size in labels
+    ]
+    if without := documents - group["documents"]:
+        rows.append(["(none)", "", f"{without:,}", "", ""])
+    head = title + (f" ({group['distinct']:,} in all)" if more else "")
+    return ["", head, *table((), rows, left=(0, 1), indent=2)]
+
+
+def _label(name: str, most: int = LABEL + 10) -> str:
+    label = plain(name, most).replace("\n", " ").replace("\t", " ")
+    return label if len(label) <= most else label[: most - 1] + "\u2026"
+
+
+def _figure(value: float) -> str:
+    if abs(value) >= 1e4:
+        return format_scaled(value)
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.0e}" if abs(value) < 0.001 else f"{value:.3g}"
+
+
+def _spark(counts: list[int], blocks: str) -> str:
+    """The histogram in a few characters, by the square root of the number."""
+    groups = min(SPARKS, len(counts))
+    cuts = [i * len(counts) // groups for i in range(groups + 1)]
+    sums = [sum(counts[a:b]) for a, b in pairwise(cuts)]
+    most = max(sums) or 1
+    top = len(blocks) - 1
+    return "".join(blocks[min(top, max(n > 0, round(top * (n / most) ** 0.5)))] for n in sums)

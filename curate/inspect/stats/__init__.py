@@ -1,1 +1,0 @@
-"""Statistics of any corpus."""

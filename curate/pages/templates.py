@@ -1,0 +1,78 @@
+"""The pages' Jinja2 environment: one set of templates, in which every text is escaped.
+
+Values that are not Markup are escaped, and control characters in them made visible, wherever a
+template prints them: text from documents, names and settings alike. Jinja2 loads with the first
+page.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from curate.disk import units
+from curate.pages import html
+
+FOLDER = Path(__file__).parent / "templates"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def render(template: str, **values: Any) -> str:
+    """The page that a template of `templates/` makes of the values, ready to be written as UTF-8.
+
+    `contents` collects (anchor, title) of the sections that hold anything, for the navigation.
+    """
+    page: str = (
+        _environment().get_template(template).render({"contents": [], "policy": POLICY, **values})
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
+    from curate.pages import charts, diff
+
+    def finalize(value: Any) -> Any:
+        if value is None:
+            return ""
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return html.visible(value)
+        return value
+
+    environment = Environment(
+        loader=FunctionLoader(source),
+        autoescape=True,
+        optimized=False,  # folding constants costs more than it saves a page
+        auto_reload=False,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+        finalize=finalize,
+    )
+    environment.filters |= {
+        "cut": html.plain,
+        "name": html.name,
+        "quote": html.quote,
+        "detail": html.detail,
+        "count": units.format_count,
+        "number": html.number,
+        "bytes": units.format_bytes,
+        "scaled": lambda number: units.format_scaled(number).strip(),
+        "short": charts.short,
+        "zip": lambda rows, others: list(zip(rows, others, strict=False)),
+    }
+    environment.globals |= {
+        "charts": charts,
+        "percent": html.percent,
+        "word_diff": diff.word_diff,
+    }
+    return environment
+
+
+def source(template: str) -> str:
+    """A template's text, its lines without indentation, so that pages do not carry it."""
+    text = (FOLDER / template).read_text(encoding="utf-8")
+    return "\n".join(line.lstrip() for line in text.splitlines())

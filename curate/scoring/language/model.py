@@ -1,0 +1,240 @@
+"""A language model on documents: as the lines that fastText reads, whole or line by line.
+
+The score of a document by its lines is OSCAR's (Abadji et al. 2022, "Towards a Cleaner
+Document-Oriented Multilingual Crawled Corpus", 3.2): bytes times score of the lines in its
+language, over the bytes of all lines.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.documents.documents import Documents
+from curate.errors import RunFailed
+from curate.scoring.fasttext.classifier import Classifier
+from curate.scoring.fasttext.features import END_WORD, LABEL_PREFIX, SPACE
+from curate.scoring.fasttext.model_file import Header
+from curate.text.lines import newline_lines
+from curate.text.unicode import row_chars
+from kernel_cache import njit
+
+_END, _LABEL = END_WORD, LABEL_PREFIX
+
+
+@njit(nogil=True, inline="always")
+def _begins(data: np.ndarray, at: int, end: int, word: np.ndarray) -> bool:
+    if at + len(word) > end:
+        return False
+    for k in range(len(word)):
+        if data[at + k] != word[k]:
+            return False
+    return True
+
+
+@njit(nogil=True)
+def _cut(data: np.ndarray, at: int, end: int, chars: int) -> int:
+    """Where the first `chars` characters from `at` end."""
+    seen = 0
+    while at < end:
+        if data[at] & 0xC0 != 0x80:
+            seen += 1
+            if seen > chars:
+                return at
+        at += 1
+    return end
+
+
+@njit(cache=True, nogil=True)
+def fasttext_lines(
+    data: np.ndarray, offsets: np.ndarray, max_chars: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(lines: uint8[bytes], ends: int64[rows + 1], words: bool[rows]).
+
+    Newlines become spaces, and so do words that are commands to fastText: `</s>`, behind which it
+    reads nothing, and whatever begins with `__label__`. max_chars: characters of a document that
+    count, 0 for all. words: whether the line has any word.
+    """
+    rows = len(offsets) - 1
+    total = offsets[rows] - offsets[0] + rows
+    out = np.empty(total, np.uint8)
+    ends = np.zeros(rows + 1, np.int64)
+    words = np.zeros(rows, np.bool_)
+    to = 0
+    for row in range(rows):
+        at, end = offsets[row], offsets[row + 1]
+        if max_chars > 0 and end - at > max_chars:
+            end = _cut(data, at, end, max_chars)
+        between = True
+        while at < end:
+            byte = data[at]
+            if SPACE[byte]:
+                out[to] = 32 if byte == 10 else byte
+                at += 1
+                to += 1
+                between = True
+                continue
+            if between:
+                between = False
+                after = at + len(_END)
+                ended = _begins(data, at, end, _END) and (after == end or SPACE[data[after]])
+                if ended or _begins(data, at, end, _LABEL):
+                    while at < end and not SPACE[data[at]]:
+                        out[to] = 32
+                        at += 1
+                        to += 1
+                    continue
+                words[row] = True
+            out[to] = byte
+            at += 1
+            to += 1
+        out[to] = 10
+        to += 1
+        ends[row + 1] = to
+    return out[:to], ends, words
+
+
+# The C++ binding itself: the Python package around it warns on stderr at every load.
+_MODULE = "fasttext_pybind"
+
+
+def need_library() -> None:
+    """RunFailed with what to do, where this Python has no fastText."""
+    if find_spec(_MODULE) is not None:
+        return
+    if sys.version_info >= (3, 13):
+        raise RunFailed(
+            "training language models needs fastText, which has no wheel for Python"
+            f" {sys.version_info[0]}.{sys.version_info[1]}: use Python 3.10 to 3.12"
+        )
+    raise RunFailed("training language models needs fastText: pip install fasttext-numpy2-wheel")
+
+
+def library() -> Any:
+    """The binding. RunFailed where this Python has none."""
+    need_library()
+    import fasttext_pybind
+
+    return fasttext_pybind
+
+
+class Model:
+    """A loaded supervised model. labels: without prefix, as in the header."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.classifier = Classifier(path)
+        self.header: Header = self.classifier.header
+        self.labels = self.header.labels
+
+    def best(
+        self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(code: int32[rows], an index into labels, -1 for none; score: float32[rows], 0 to 1).
+
+        The arguments are what `fasttext_lines` returns; a line without any word has no label.
+        """
+        codes, scores = (found[:, 0] for found in self.classifier.top(lines, ends))
+        # fastText's logarithms round up now and then: 1.00003.
+        scores = np.minimum(scores, np.float32(1.0)) * words
+        return np.where(words, codes, np.int32(-1)), scores.astype(np.float32)
+
+
+MOST = 5  # languages of a document that are named
+SHARES = pa.list_(pa.struct([("lang", pa.string()), ("share", pa.float64())]))
+
+
+@dataclass(frozen=True)
+class ByLine:
+    """One value a document. score: float64, OSCAR's; switched: float64, the share of bytes in lines
+    of another language than the document's; both NaN where no line counts. codes: int32[rows, MOST]
+    and shares: float64[rows, MOST]: the languages with the most bytes, -1 for none."""
+
+    score: np.ndarray
+    switched: np.ndarray
+    codes: np.ndarray
+    shares: np.ndarray
+
+    def listed(self, labels: tuple[str, ...]) -> pa.Array:
+        """The languages and shares as a list column."""
+        there = self.codes >= 0
+        offsets = np.concatenate(([0], np.cumsum(there.sum(axis=1)))).astype(np.int32)
+        names = pa.array(labels, pa.string()).take(pa.array(self.codes[there]))
+        fields = list(SHARES.value_type)
+        pairs = pa.StructArray.from_arrays([names, pa.array(self.shares[there])], fields=fields)
+        return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(SHARES)
+
+
+def by_line(docs: Documents, model: Model, language: np.ndarray, least: int) -> ByLine:
+    """Labels every line of at least so many characters and with a word; others do not count.
+
+    language: int32[rows], the label of each document, an index into the model's.
+    """
+    data, offsets = docs.buffers()
+    lines = newline_lines(docs)
+    tiles = np.append(lines.start, offsets[-1])  # each line with its newline, which is a space
+    codes, scores = model.best(*fasttext_lines(data, tiles, 0))
+    chars = row_chars(data, tiles) - (tiles[1:] > lines.end)
+    counts = (codes >= 0) & (chars >= least)
+    size = lines.end - lines.start
+    return ByLine(*shares_of(lines.rows, codes, scores, size, counts, language, len(model.labels)))
+
+
+@njit(cache=True, nogil=True)
+def shares_of(
+    rows: np.ndarray,
+    codes: np.ndarray,
+    scores: np.ndarray,
+    size: np.ndarray,
+    counts: np.ndarray,
+    language: np.ndarray,
+    labels: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The fields of ByLine.
+
+    rows: int64[documents + 1], the first line of each; codes: int32[lines]; scores: float32[lines];
+    size: int64[lines], bytes; counts: bool[lines]; language: int32[documents].
+    """
+    documents = len(rows) - 1
+    score = np.full(documents, np.nan)
+    switched = np.full(documents, np.nan)
+    best = np.full((documents, MOST), -1, np.int32)
+    shares = np.zeros((documents, MOST))
+    held = np.zeros(labels, np.int64)
+    seen = np.empty(labels, np.int64)
+    for row in range(documents):
+        total, many, weighed = 0, 0, 0.0
+        for line in range(rows[row], rows[row + 1]):
+            if not counts[line]:
+                continue
+            code = codes[line]
+            if held[code] == 0:
+                seen[many] = code
+                many += 1
+            held[code] += size[line]
+            total += size[line]
+            if code == language[row]:
+                weighed += size[line] * np.float64(scores[line])
+        if total == 0:
+            continue
+        score[row] = weighed / total
+        mine = held[language[row]] if language[row] >= 0 else 0
+        switched[row] = 1.0 - mine / total
+        for place in range(min(MOST, many)):
+            top = -1
+            for k in range(many):
+                code = seen[k]
+                more = top < 0 or held[code] > held[top]
+                if held[code] > 0 and (more or (held[code] == held[top] and code < top)):
+                    top = code
+            best[row, place] = top
+            shares[row, place] = held[top] / total
+            held[top] = 0
+        for k in range(many):
+            held[seen[k]] = 0
+    return score, switched, best, shares

@@ -1,0 +1,73 @@
+"""Command lines in README, docs and help: every option that they name is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from curate.cli.app import app
+from curate.errors import CurateError
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINE = re.compile(r"^\s*(?:\$ )?(llmcurate [^|&>]+)|`(llmcurate [^`]+)`", re.M)
+
+
+def command_lines(text: str) -> list[list[str]]:
+    """The arguments of the command lines of a document, without comments."""
+    lines = []
+    for code, inline in LINE.findall(text):
+        for line in (code or inline).replace("\\\n", " ").splitlines():
+            try:
+                words = shlex.split(line, comments=True)
+            except ValueError:
+                continue
+            if words[:1] == ["llmcurate"] and len(words) > 1 and "NAME" not in words:
+                lines.append([word for word in words[1:] if not word.startswith("[")])
+    return lines
+
+
+def mistake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The error of the parser on a command line; nothing is run."""
+    monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, ctx: 0)
+    try:
+        typer.main.get_command(app).main(arguments, standalone_mode=False)
+    except CurateError as error:
+        return str(error)
+    except Exception as error:
+        if type(error).__name__ in ("NoSuchOption", "NoSuchCommand"):
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_documented_commands_are_there(
+    document: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mistakes = {}
+    for arguments in command_lines(document.read_text(encoding="utf-8")):
+        if message := mistake(arguments, monkeypatch):
+            mistakes[" ".join(arguments)] = message
+    assert mistakes == {}
+
+
+def test_examples_in_help_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = [typer.main.get_command(app)]
+    examples = 0
+    while commands:
+        command = commands.pop()
+        commands += getattr(command, "commands", {}).values()
+        for arguments in command_lines(command.help or ""):
+            assert not mistake(arguments, monkeypatch), arguments
+            examples += 1
+    assert examples > 40
+
+
+def test_a_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    (arguments,) = command_lines("Use `llmcurate dedup corpus/ --verfy 0.8  # near copies`.")
+    assert arguments == ["dedup", "corpus/", "--verfy", "0.8"]
+    assert "--verfy" in mistake(arguments, monkeypatch)

@@ -1,0 +1,83 @@
+"""Pages: every value is escaped, differences are marked, charts are plain SVG."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.pages import charts
+from curate.pages.diff import word_diff
+from curate.pages.html import number, percent, plain, quote
+from curate.pages.templates import render
+
+
+@given(st.text(max_size=50))
+def test_shown_text_is_escaped_and_has_no_controls(text: str) -> None:
+    markup = quote(text).removeprefix("<pre dir=auto>").removesuffix("</pre>")
+    assert not set(markup) & set("<>\"'\0\x1b\u202e\u2066\ufeff\u2028\x85\r")
+    markup.encode("utf-8")
+
+
+def test_lone_surrogates_and_long_texts_are_cut_and_mended() -> None:
+    assert plain("a\ud800b") == "a\ufffdb"
+    assert plain("x" * 500, 10) == "x" * 10 + "\u2026"
+    assert plain("plain text\n") == "plain text\n"
+
+
+def test_numbers_are_short() -> None:
+    assert [number(v) for v in (None, 3.0, 0.123456, 1234567.0, 1e-9)] == [
+        "",
+        "3",
+        "0.1235",
+        "1,234,567",
+        "1e-09",
+    ]
+    assert percent(1, 10_000) == "<\u00a00.1\u00a0%" and percent(0, 0) == "0.0\u00a0%"
+    assert percent(1, 1) == "100.0\u00a0%" and percent(None) == "-"
+
+
+def test_every_value_that_a_template_prints_is_escaped_and_made_visible() -> None:
+    page = render("report_failed.html", record={"recipe": "<b>\x1b", "notices": ["\u202e</p>"]})
+    assert "<b>" not in page and "&lt;b&gt;\u241b" in page and "[U+202E]&lt;/p&gt;" in page
+    page = render("browse/message.html", message="'\">")
+    assert "&#39;&#34;&gt;" in page
+
+
+def test_a_difference_is_marked_word_by_word_and_escaped() -> None:
+    left, right, same = word_diff("one <b> three four", "one two three")
+    assert not same
+    assert left == "one <del>&lt;b&gt; </del>three <del>four </del>"
+    assert right == "one <ins>two </ins>three "
+
+
+def test_a_difference_far_behind_is_shown_from_there() -> None:
+    start = " ".join(f"w{i}" for i in range(5000))
+    left, right, _ = word_diff(start + " left", start + " right")
+    assert left.startswith("\u2026 w4985") and left.endswith("<del>left </del>")
+    assert right.endswith("<ins>right </ins>")
+
+
+def test_white_space_alone_is_no_difference() -> None:
+    assert word_diff("a  b\nc", "a b c")[2]
+
+
+def test_a_word_of_megabytes_is_cut() -> None:
+    left, _, _ = word_diff("x" * 5_000_000, "y")
+    assert len(left) < 300
+
+
+def test_charts_have_no_ids_of_their_own_and_no_mathematics() -> None:
+    data = {"scale": "log", "edges": [0.0, 10.0, 100.0], "counts": [5, 1]}
+    svg = charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
+    assert svg.startswith("<svg viewBox=") and 'aria-label="a $b$ &lt;c&gt;"' in svg
+    assert "limit 10" in svg and "figure_1" not in svg and "<?xml" not in svg
+    assert "var(--accent)" in svg and "#0" not in svg.replace("#m", "").replace("#p", "")
+    assert svg == charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
+
+
+def test_an_empty_histogram_is_a_chart_too() -> None:
+    assert "<svg" in charts.histogram({"scale": "linear", "edges": [0.0, 1.0], "counts": [0]}, "x")
+
+
+def test_a_curve_of_two_points_is_drawn() -> None:
+    assert "<svg" in charts.curve([[(1.0, 3.0), (2.0, 2.0)], [(2.0, 2.5)]], "loss", "steps")

@@ -1,0 +1,251 @@
+"""The backward pass: delta, then the gradients of queries, and of keys and values."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from train.attention.flash import ranges
+
+# What both gradient kernels need of each query: the sum over the head of out x its gradient, less
+# the gradient of the logsumexp (Dao 2023, algorithm 2, line 4).
+
+
+@triton.jit
+def delta_kernel(
+    out, grad, grad_lse, delta,
+    out_batch, out_head, out_row, grad_batch, grad_head, grad_row,
+    lse_batch, lse_head, lse_row, queries,
+    LSE: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
+):  # fmt: skip
+    """Grid: blocks of queries, heads, batch. ``delta``: float32 [batch, heads, queries]."""
+    head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
+    rows = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
+    dims = tl.arange(0, PADDED_DIM)
+    real = rows < queries
+    inside = real[:, None] & (dims < HEAD_DIM)[None, :]
+    out_at = out + batch * out_batch + head * out_head
+    grad_at = grad + batch * grad_batch + head * grad_head
+    output = tl.load(out_at + rows[:, None] * out_row + dims[None, :], mask=inside, other=0.0)
+    wanted = tl.load(grad_at + rows[:, None] * grad_row + dims[None, :], mask=inside, other=0.0)
+    products = tl.sum(output.to(tl.float32) * wanted.to(tl.float32), 1)
+    if LSE:
+        lse_at = grad_lse + batch * lse_batch + head * lse_head
+        products -= tl.load(lse_at + rows * lse_row, mask=real, other=0.0)
+    tl.store(delta + (batch * tl.num_programs(1) + head) * queries + rows, products, mask=real)
+
+
+# The gradient of the queries: each block of queries goes once more over the keys it sees, and so
+# adds up alone and in order, without atomics.
+
+
+@triton.jit
+def _over_keys(
+    acc, q, grad, lse, delta, k_at, v_at, stride_k, stride_v, begin, rows_at, keys, scale, slope,
+    start, end, first, last, sunk, prefix,
+    MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
+    HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """A block of keys, added to the gradient (but for the scale)."""
+    cols = begin + tl.arange(0, KEYS)
+    dims = tl.arange(0, PADDED_DIM)
+    k_here = k_at + cols[None, :] * stride_k + dims[:, None]
+    v_here = v_at + cols[None, :] * stride_v + dims[:, None]
+    if MASKED:
+        inside = (cols < keys)[None, :] & (dims < HEAD_DIM)[:, None]
+        k = tl.load(k_here, mask=inside, other=0.0)
+        v = tl.load(v_here, mask=inside, other=0.0)
+    elif HEAD_DIM == PADDED_DIM:
+        k = tl.load(k_here)
+        v = tl.load(v_here)
+    else:
+        k = tl.load(k_here, mask=(dims < HEAD_DIM)[:, None], other=0.0)
+        v = tl.load(v_here, mask=(dims < HEAD_DIM)[:, None], other=0.0)
+    scores = tl.dot(q, k, input_precision="ieee") * scale
+    if SLOPES:
+        scores -= slope * (rows_at[:, None] - cols[None, :])
+    weights = tl.exp2(scores - lse[:, None])
+    if MASKED:
+        seen = ranges.visible(
+            cols, start, end, first, last, sunk, prefix, keys, SINKS=SINKS, PREFIX=PREFIX
+        )
+        weights = tl.where(seen, weights, 0.0)
+    change = weights * (tl.dot(grad, v, input_precision="ieee") - delta[:, None])
+    return tl.dot(change.to(k.dtype), tl.trans(k), acc, input_precision="ieee")
+
+
+@triton.jit
+def queries_kernel(
+    q, k, v, grad, lse, delta, grad_q, starts, ends, origins, prefix, reach, slopes,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
+    grad_batch, grad_head, grad_row, to_batch, to_head, to_row, origins_batch,
+    group, queries, keys, scale, back, window, sinks,
+    CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr, SINKS: tl.constexpr,
+    PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """Grid: blocks of queries, heads, batch. ``scale`` is to base 2, ``back`` the scale itself."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)
+    head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    rows = block * QUERIES + tl.arange(0, QUERIES)
+    dims = tl.arange(0, PADDED_DIM)
+    real = rows < queries
+    rows_at = rows + (keys - queries)
+    start, end, first, last, sunk, low, high = ranges.of_queries(
+        starts + batch * keys if DOCUMENTS else starts,
+        ends + batch * keys if DOCUMENTS else ends,
+        origins + batch * origins_batch if SINKS else origins,
+        reach + batch * keys if PREFIX else reach,
+        rows_at, real, keys, window, sinks,
+        CAUSAL=CAUSAL, DOCUMENTS=DOCUMENTS, WINDOW=WINDOW, SINKS=SINKS, PREFIX=PREFIX,
+    )  # fmt: skip
+    far, fars, near, heads, full, past, tails = ranges.blocks(
+        first, last, low, high, real, FAR=SINKS or PREFIX, BLOCK=KEYS
+    )
+    at = head.to(tl.int64)
+    inside = real[:, None] & (dims < HEAD_DIM)[None, :]
+    q_here = q + batch * q_batch + at * q_head + rows[:, None] * q_row + dims[None, :]
+    q_tile = tl.load(q_here, mask=inside, other=0.0)
+    grad_here = grad + batch * grad_batch + at * grad_head
+    grad_here += rows[:, None] * grad_row + dims[None, :]
+    grad_tile = tl.load(grad_here, mask=inside, other=0.0)
+    rows_of = (batch * tl.num_programs(1) + head) * queries + rows
+    # A row that sees nothing, and one that does not exist, weighs nothing: its logsumexp is inf.
+    lse_tile = tl.load(lse + rows_of, mask=real, other=float("-inf")) * 1.4426950408889634
+    lse_tile = tl.where(lse_tile == float("-inf"), float("inf"), lse_tile)
+    delta_tile = tl.load(delta + rows_of, mask=real, other=0.0)
+    kv_head = (head // group).to(tl.int64)
+    k_at = k + batch * k_batch + kv_head * k_head
+    v_at = v + batch * v_batch + kv_head * v_head
+    prefix_at = prefix + batch * keys if PREFIX else prefix
+    slope = tl.load(slopes + head) if SLOPES else 0.0
+
+    acc = tl.zeros([QUERIES, PADDED_DIM], dtype=tl.float32)
+    for begin in tl.range(full, past, KEYS):
+        acc = _over_keys(
+            acc, q_tile, grad_tile, lse_tile, delta_tile, k_at, v_at, k_row, v_row, begin,
+            rows_at, keys, scale, slope, start, end, first, last, sunk, prefix_at,
+            MASKED=False, SINKS=SINKS, PREFIX=PREFIX, SLOPES=SLOPES,
+            HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
+        )  # fmt: skip
+    for number in tl.range(0, fars + heads + tails):
+        begin = ranges.place(number, far, fars, near, heads, past, BLOCK=KEYS)
+        acc = _over_keys(
+            acc, q_tile, grad_tile, lse_tile, delta_tile, k_at, v_at, k_row, v_row, begin,
+            rows_at, keys, scale, slope, start, end, first, last, sunk, prefix_at,
+            MASKED=True, SINKS=SINKS, PREFIX=PREFIX, SLOPES=SLOPES,
+            HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, KEYS=KEYS,
+        )  # fmt: skip
+    to = grad_q + batch * to_batch + at * to_head + rows[:, None] * to_row + dims[None, :]
+    tl.store(to, (acc * back).to(grad_q.dtype.element_ty), mask=inside)
+
+
+# The gradients of keys and values: each block of keys goes over the queries that see it, of every
+# query head that shares it. So GQA's sum is made in float32, in order, without atomics and
+# without a gradient for each query head in memory.
+
+
+@triton.jit
+def _over_queries(
+    of_k, of_v, k, v, q_at, grad_at, lse_at, delta_at, stride_q, stride_grad, begin, offset,
+    queries, scale, slope, cols, first, last,
+    MASKED: tl.constexpr, SLOPES: tl.constexpr,
+    HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
+):  # fmt: skip
+    """A block of queries of one head, added to both gradients; all is transposed: keys x queries.
+    ``begin`` counts as keys do.
+    """
+    rows_at = begin + tl.arange(0, QUERIES)
+    rows = rows_at - offset
+    dims = tl.arange(0, PADDED_DIM)
+    q_here = q_at + rows[:, None] * stride_q + dims[None, :]
+    grad_here = grad_at + rows[:, None] * stride_grad + dims[None, :]
+    if MASKED:
+        real = (rows >= 0) & (rows < queries)
+        inside = real[:, None] & (dims < HEAD_DIM)[None, :]
+        q = tl.load(q_here, mask=inside, other=0.0)
+        grad = tl.load(grad_here, mask=inside, other=0.0)
+        lse = tl.load(lse_at + rows, mask=real, other=float("-inf")) * 1.4426950408889634
+        delta = tl.load(delta_at + rows, mask=real, other=0.0)
+        lse = tl.where(lse == float("-inf"), float("inf"), lse)
+    else:
+        if HEAD_DIM == PADDED_DIM:
+            q = tl.load(q_here)
+            grad = tl.load(grad_here)
+        else:
+            q = tl.load(q_here, mask=(dims < HEAD_DIM)[None, :], other=0.0)
+            grad = tl.load(grad_here, mask=(dims < HEAD_DIM)[None, :], other=0.0)
+        lse = tl.load(lse_at + rows) * 1.4426950408889634
+        delta = tl.load(delta_at + rows)
+    scores = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
+    if SLOPES:
+        scores -= slope * (rows_at[None, :] - cols[:, None])
+    weights = tl.exp2(scores - lse[None, :])
+    if MASKED:
+        at = rows_at[None, :]
+        weights = tl.where((at >= first[:, None]) & (at < last[:, None]), weights, 0.0)
+    of_v = tl.dot(weights.to(grad.dtype), grad, of_v, input_precision="ieee")
+    change = weights * (tl.dot(v, tl.trans(grad), input_precision="ieee") - delta[None, :])
+    of_k = tl.dot(change.to(q.dtype), q, of_k, input_precision="ieee")
+    return of_k, of_v
+
+
+@triton.jit
+def keys_kernel(
+    q, k, v, grad, lse, delta, grad_k, grad_v, starts, ends, origins, prefix, slopes,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
+    grad_batch, grad_head, grad_row, to_batch, to_head, to_row, origins_batch,
+    group, queries, keys, scale, back, window, sinks,
+    CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr, SINKS: tl.constexpr,
+    PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """Grid: blocks of keys, heads of keys, batch. Both gradients have the strides ``to``."""
+    kv_head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    cols = tl.program_id(0) * KEYS + tl.arange(0, KEYS)
+    dims = tl.arange(0, PADDED_DIM)
+    real = cols < keys
+    offset = keys - queries
+    first, last = ranges.of_keys(
+        starts + batch * keys if DOCUMENTS else starts,
+        ends + batch * keys if DOCUMENTS else ends,
+        origins + batch * origins_batch if SINKS else origins,
+        prefix + batch * keys if PREFIX else prefix,
+        cols, real, keys, offset, window, sinks,
+        CAUSAL=CAUSAL, DOCUMENTS=DOCUMENTS, WINDOW=WINDOW, SINKS=SINKS, PREFIX=PREFIX,
+    )  # fmt: skip
+    _, fars, near, heads, full, past, tails = ranges.blocks(
+        first, last, first, last, real, FAR=False, BLOCK=QUERIES
+    )
+    at = kv_head.to(tl.int64)
+    inside = real[:, None] & (dims < HEAD_DIM)[None, :]
+    k_here = k + batch * k_batch + at * k_head + cols[:, None] * k_row + dims[None, :]
+    v_here = v + batch * v_batch + at * v_head + cols[:, None] * v_row + dims[None, :]
+    k_tile = tl.load(k_here, mask=inside, other=0.0)
+    v_tile = tl.load(v_here, mask=inside, other=0.0)
+    of_k = tl.zeros([KEYS, PADDED_DIM], dtype=tl.float32)
+    of_v = tl.zeros([KEYS, PADDED_DIM], dtype=tl.float32)
+    for shared in range(group):
+        head = (at * group + shared).to(tl.int64)
+        q_at = q + batch * q_batch + head * q_head
+        grad_at = grad + batch * grad_batch + head * grad_head
+        rows_of = (batch * tl.num_programs(1) * group + head) * queries
+        slope = tl.load(slopes + head) if SLOPES else 0.0
+        for number in tl.range(0, heads + tails):
+            begin = ranges.place(number, 0, fars, near, heads, past, BLOCK=QUERIES)
+            of_k, of_v = _over_queries(
+                of_k, of_v, k_tile, v_tile, q_at, grad_at, lse + rows_of, delta + rows_of,
+                q_row, grad_row, begin, offset, queries, scale, slope, cols, first, last,
+                MASKED=True, SLOPES=SLOPES,
+                HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, QUERIES=QUERIES,
+            )  # fmt: skip
+        for begin in tl.range(full, past, QUERIES):
+            of_k, of_v = _over_queries(
+                of_k, of_v, k_tile, v_tile, q_at, grad_at, lse + rows_of, delta + rows_of,
+                q_row, grad_row, begin, offset, queries, scale, slope, cols, first, last,
+                MASKED=False, SLOPES=SLOPES,
+                HEAD_DIM=HEAD_DIM, PADDED_DIM=PADDED_DIM, QUERIES=QUERIES,
+            )  # fmt: skip
+    to = batch * to_batch + at * to_head + cols[:, None] * to_row + dims[None, :]
+    tl.store(grad_k + to, (of_k * back).to(grad_k.dtype.element_ty), mask=inside)
+    tl.store(grad_v + to, of_v.to(grad_v.dtype.element_ty), mask=inside)
