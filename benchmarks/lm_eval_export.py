@@ -170,9 +170,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         learn(folder, steps)
-        from curate.api import How
+        from curate.api import CommandOptions
 
-        export_model([str(folder / "run")], "float32", How(folder / "hf"))
+        export_model([str(folder / "run")], "float32", CommandOptions(folder / "hf"))
         write_tasks(folder)
         choice, requests = judge(folder / "hf", folder, "made_up_choice", begin=True)
         text, more = judge(folder / "hf", folder, "made_up_text", begin=False)

@@ -29,7 +29,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class How:
+class CommandOptions:
     """The options of a command on documents: where it writes, and how the work is done."""
 
     out: Path | None
@@ -43,7 +43,7 @@ class How:
     exchange: str | None = None
     scale: Scale = Scale()
 
-    def options(self, workers: int | None = None) -> Options:
+    def run_options(self, workers: int | None = None) -> Options:
         """The options of the run. workers: instead of the number asked for."""
         count = self.workers if workers is None else workers
         return Options(count, self.quiet, self.engine, self.address, self.exchange)
@@ -57,22 +57,22 @@ def run_recipe(recipe: Recipe, inputs: list[str], out: Path, options: Options) -
     return run_planned(make_plan(recipe, inputs), out, options, write_records)
 
 
-def execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
+def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:
     """Plans the recipe, then prints the plan, or runs it and prints the outcome.
 
     title: the name of the run in a workspace.
     """
     space = workspace.find()
-    on_paper = how.dry_run and how.scale.as_if is not None
+    on_paper = options.dry_run and options.scale.as_if is not None
     if recipe.read.fetch is not None:
         from curate.formats.fetched import local_inputs
 
         inputs = local_inputs(
-            inputs or list(recipe.input), recipe.read.fetch, how.quiet, how.dry_run
+            inputs or list(recipe.input), recipe.read.fetch, options.quiet, options.dry_run
         )
     plan = _plan(recipe, inputs, space, on_paper)
-    if how.out is not None:
-        out = how.out
+    if options.out is not None:
+        out = options.out
     elif space is not None:
         out = space.out_for(title, plan.digest)
     elif on_paper:
@@ -80,46 +80,48 @@ def execute(recipe: Recipe, inputs: list[str], how: How, title: str) -> Outcome:
     else:
         raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
     url = url_of(out)
-    out = scratch_of(url, how.scratch) if url else out
-    if how.scratch is not None and not url:
+    out = scratch_of(url, options.scratch) if url else out
+    if options.scratch is not None and not url:
         raise UsageError(f"--scratch is for an OUT that is a URL; {out} is a folder")
-    if how.dry_run:
-        _show_plan(plan, out, how, space)
+    if options.dry_run:
+        _show_plan(plan, out, options, space)
         return Outcome(out, plan)
     store = Store(url) if url else None
     if store is not None:
         store.check()
-    workers = how.workers or (space.workers if space else 0)
-    outcome = run_planned(plan, out, how.options(workers), write_records)
+    workers = options.workers or (space.workers if space else 0)
+    outcome = run_planned(plan, out, options.run_options(workers), write_records)
     if store is not None:
-        say(f"uploading new files to {store.url}", how.quiet)
+        say(f"uploading new files to {store.url}", options.quiet)
         outcome.published = {"url": store.url, **publish(out, store)}
-    tell(outcome, how)
+    print_outcome(outcome, options)
     return outcome
 
 
-def _show_plan(plan: RunPlan, out: Path, how: How, space: workspace.Workspace | None) -> None:
+def _show_plan(
+    plan: RunPlan, out: Path, options: CommandOptions, space: workspace.Workspace | None
+) -> None:
     """Prints the plan, and a forecast where documents go through stages."""
     from curate.run.preview import describe, plan_record
 
     if not plan.stages:
         print(describe(plan, out))
-        if how.as_json and all(p.makes != "corpus" for p in plan.recipe.products):
+        if options.as_json and all(p.makes != "corpus" for p in plan.recipe.products):
             print(json.dumps(plan_record(plan, out), ensure_ascii=False))  # a mix prints its own
         return
     from curate.inspect.forecast.figures import find_figures
     from curate.inspect.forecast.forecast import forecast, parse_prices
     from curate.inspect.forecast.terminal import text
 
-    prices = parse_prices(how.scale.prices)
-    sources = find_figures(plan.recipe, how.scale.sample, out, space)
-    workers = how.options(how.workers or (space.workers if space else 0)).count()
-    result = forecast(plan, sources, workers, prices, how.scale.as_if)
-    if not (how.as_json and how.quiet):
+    prices = parse_prices(options.scale.prices)
+    sources = find_figures(plan.recipe, options.scale.sample, out, space)
+    workers = options.run_options(options.workers or (space.workers if space else 0)).count()
+    result = forecast(plan, sources, workers, prices, options.scale.as_if)
+    if not (options.as_json and options.quiet):
         if plan.inputs.files:
             print(describe(plan, out))
         print(text(result))
-    if how.as_json:
+    if options.as_json:
         print(json.dumps({**plan_record(plan, out), "forecast": result.dump()}, ensure_ascii=False))
 
 
@@ -163,9 +165,9 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     return build(recipe.name, steps, read=recipe.read)
 
 
-def tell(outcome: Outcome, how: How) -> None:
+def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
     """Prints the outcome: the funnel and where things are, or one line of JSON."""
-    if not how.quiet or not how.as_json:
+    if not options.quiet or not options.as_json:
         if outcome.nothing_new:
             print(f"all is done in {outcome.out}: same input, same settings")
         print(funnel.text(record(outcome)))
@@ -173,7 +175,7 @@ def tell(outcome: Outcome, how: How) -> None:
             size = format_bytes(put["bytes"])
             print(f"{put['url']}: {put['put']} of {put['files']} files put there ({size})")
         print(f"report: {outcome.paths()['report']}")
-    if how.as_json:
+    if options.as_json:
         summary = {**outcome.totals(), "paths": outcome.paths()}
         if outcome.published is not None:
             summary["published"] = outcome.published

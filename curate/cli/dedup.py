@@ -18,16 +18,15 @@ from curate.cli.options import (
     Workers,
     app,
     corpus_of,
+    engine_options,
     group,
-    how_anywhere,
-    how_of,
     workspace,
 )
 from curate.cli.settings import Steps, command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 dedup_app = group("dedup", "Keep one of each set of copies (dedup IN...).", default=True)
 
@@ -47,14 +46,16 @@ def _steps(arguments: list[str]) -> Steps:
 
 def _owners(setting: str) -> str:
     """The methods that have a setting, as an error message names them."""
-    from curate.cli.settings import options
+    from curate.cli.settings import setting_options
     from curate.dedup.methods import METHODS
 
-    methods = [name for name, steps in METHODS.items() if setting in options(steps, {}, set())]
+    methods = [
+        name for name, steps in METHODS.items() if setting in setting_options(steps, {}, set())
+    ]
     return f"--method {' or '.join(methods)}" if methods else ""
 
 
-@command(dedup_app, _steps, DEFAULT, hidden=True, how=how_anywhere, owners=_owners)
+@command(dedup_app, _steps, DEFAULT, hidden=True, shared=engine_options, owners=_owners)
 def dedup(
     inputs: Inputs = None,
     method: Annotated[
@@ -63,7 +64,7 @@ def dedup(
     ] = "exact",
     sets: Sets = None,
     *,
-    how: How,
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Keep one of each set of copies, of documents or of passages; decisions.parquet says which.
@@ -100,8 +101,8 @@ def dedup(
     recipe = compose("dedup", methods.chosen(method, settings), tuple(sets or ()))
     for step in recipe.document_steps:
         for line in step.forecast():
-            say(line, how.quiet)
-    execute(recipe, inputs or [], how, "dedup")
+            say(line, options.quiet)
+    execute(recipe, inputs or [], options, "dedup")
 
 
 @dedup_app.command("clusters")
@@ -276,8 +277,10 @@ def hashes(
     typer.echo(json.dumps(summary) if as_json else hash_table(rows, size))
 
 
-@command(app, "decontaminate", how=how_of)
-def decontaminate(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+@command(app, "decontaminate")
+def decontaminate(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
     """Drop documents that hold items of evaluation sets.
 
     contamination.parquet says which items stand in which document.
@@ -295,9 +298,9 @@ def decontaminate(inputs: Inputs = None, sets: Sets = None, *, how: How, **setti
         raise UsageError("name the test items: --evals FILE (repeatable)")
     recipe = compose("decontaminate", [("decontaminate", settings)], tuple(sets or ()))
     for line in recipe.document_steps[0].forecast():
-        say(line, how.quiet)
-    outcome = execute(recipe, inputs or [], how, "decontaminate")
-    if not how.as_json:
+        say(line, options.quiet)
+    outcome = execute(recipe, inputs or [], options, "decontaminate")
+    if not options.as_json:
         for stage in outcome.stages:
             for note in (stage.get("decided") or {}).get("notes", ()):
                 print(note)

@@ -17,14 +17,14 @@ from curate.cli.options import (
     Sets,
     Workers,
     app,
+    command_options,
     corpus_of,
-    how_of,
     workspace,
 )
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 Run = Annotated[
     Path,
@@ -119,7 +119,7 @@ def whatif(
     llmcurate whatif out --set gopher_quality.min_words=80 --apply -o out80
     """
     if apply:
-        _apply(run, tuple(sets or ()), how_of(out, workers, as_json, False, quiet))
+        _apply(run, tuple(sets or ()), command_options(out, workers, as_json, False, quiet))
     else:
         _answer(run, tuple(sets or ()), out, as_json)
 
@@ -152,15 +152,17 @@ def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) 
         say(f"wrote {page}")
 
 
-def _apply(run: Path, sets: tuple[str, ...], how: How) -> None:
+def _apply(run: Path, sets: tuple[str, ...], options: CommandOptions) -> None:
     """Makes the run with other settings and prints its outcome."""
-    from curate.api import tell
+    from curate.api import print_outcome
     from curate.inspect.whatif.apply import apply
     from curate.run.driver import Options
 
-    if how.out is not None and how.out.suffix.lower() in (".html", ".htm"):
-        raise UsageError(f"-o {how.out}: with --apply it names a folder; ask for the page before")
-    tell(apply(run, sets, how.out, Options(how.workers, how.quiet)), how)
+    if options.out is not None and options.out.suffix.lower() in (".html", ".htm"):
+        raise UsageError(
+            f"-o {options.out}: with --apply it names a folder; ask for the page before"
+        )
+    print_outcome(apply(run, sets, options.out, Options(options.workers, options.quiet)), options)
 
 
 def _check_page(page: Path | None, option: str) -> None:

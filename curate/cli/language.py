@@ -11,24 +11,28 @@ from curate.cli.options import DEFAULT, Inputs, Json, Page, Sets, group, run_ste
 from curate.cli.settings import command
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 language_app = group("language", "Label documents by language (language IN...).", default=True)
 
 
 @command(language_app, "language", DEFAULT, hidden=True)
-def language(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+def language(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
     """Label documents by language; with --keep drop the others, each with its reason.
 
     \b
     Example:
     llmcurate language corpus/ -o out --keep en,de
     """
-    run_steps("language", [("language", settings)], inputs, how, sets)
+    run_steps("language", [("language", settings)], inputs, options, sets)
 
 
 @command(language_app, "language_model", "train", flags={"column": "--label"})
-def language_train(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+def language_train(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
     """Train a fastText model on labelled documents.
 
     Writes language.bin (or the compressed language.ftz) and card.json.
@@ -37,7 +41,7 @@ def language_train(inputs: Inputs = None, sets: Sets = None, *, how: How, **sett
     Example:
     llmcurate language train labelled.jsonl -o model --label lang --piece-chars 300
     """
-    run_steps("language-model", [("language_model", settings)], inputs, how, sets)
+    run_steps("language-model", [("language_model", settings)], inputs, options, sets)
 
 
 @language_app.command("evaluate")

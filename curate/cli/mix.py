@@ -11,7 +11,7 @@ from curate.cli.options import Sets, app, corpus_of
 from curate.cli.settings import command
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 Pairs = Optional[list[str]]
 
@@ -73,7 +73,7 @@ def mix(
     ] = True,
     sets: Sets = None,
     *,
-    how: How,
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Mix sources into one shuffled corpus.
@@ -92,10 +92,10 @@ def mix(
     short = {"weights": weights, "shards": shards, "total": total, "amounts": amounts}
     short |= {"epochs": epochs, "floors": floors, "caps": caps, "quality": quality}
     asked = {name: value for name, value in short.items() if value is not None}
-    options = parsed({**settings, **asked, "undated": undated}, corpus_of(inputs))
-    recipe = compose("mix", [("mix", options)], tuple(sets or ()))
-    execute(recipe, [], how, "mix")
-    if how.dry_run:
+    chosen = parsed({**settings, **asked, "undated": undated}, corpus_of(inputs))
+    recipe = compose("mix", [("mix", chosen)], tuple(sets or ()))
+    execute(recipe, [], options, "mix")
+    if options.dry_run:
         from curate.mix.make import preview
 
-        preview(recipe.products[0], how.as_json)
+        preview(recipe.products[0], options.as_json)

@@ -150,9 +150,9 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     )
     yield ""
     memory = facts["memory"]
-    how = f"{facts['rows']} rows of {facts['context']:,} tokens, {facts['precision']}"
-    how += f", {facts['optimizer']}" + (", recompute" if facts["recompute"] else "")
-    yield f"Training memory ({how})"
+    setup = f"{facts['rows']} rows of {facts['context']:,} tokens, {facts['precision']}"
+    setup += f", {facts['optimizer']}" + (", recompute" if facts["recompute"] else "")
+    yield f"Training memory ({setup})"
     kinds = ("weights", "gradients", "optimizer", "activations", "peak")
     yield from _rows([(key, _bytes(memory[key])) for key in kinds])
     verdict = "fits" if facts["fits"] else "does not fit"

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
@@ -98,20 +98,20 @@ Sets = Annotated[
 ]
 
 
-def how_of(
+def command_options(
     out: Out = None,
     workers: Workers = 0,
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
-) -> How:
+) -> CommandOptions:
     """The options of a command on documents."""
-    from curate.api import How
+    from curate.api import CommandOptions
 
-    return How(out, workers, as_json, dry_run, quiet)
+    return CommandOptions(out, workers, as_json, dry_run, quiet)
 
 
-def how_anywhere(
+def engine_options(
     out: Out = None,
     workers: Workers = 0,
     engine: EngineName = "local",
@@ -121,11 +121,11 @@ def how_anywhere(
     as_json: Json = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
-) -> How:
+) -> CommandOptions:
     """The options of a command on documents that engines may run elsewhere."""
-    from curate.api import How
+    from curate.api import CommandOptions
 
-    return How(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)
+    return CommandOptions(out, workers, as_json, dry_run, quiet, engine, address, scratch, exchange)
 
 
 def workspace(missing: str) -> Workspace:
@@ -149,14 +149,14 @@ def run_steps(
     title: str,
     steps: list[tuple[str, dict[str, Any]]],
     inputs: list[str] | None,
-    how: How,
+    options: CommandOptions,
     sets: list[str] | None = None,
 ) -> None:
     """Runs a recipe of the steps."""
     from curate.api import execute
     from curate.steps.recipe import compose
 
-    execute(compose(title, steps, tuple(sets or ())), inputs or [], how, title)
+    execute(compose(title, steps, tuple(sets or ())), inputs or [], options, title)
 
 
 class DefaultGroup(TyperGroup):

@@ -13,7 +13,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 SHOWN_CHARS = 100  # of a text in the table
 BATCH = 1000  # texts
@@ -24,19 +24,21 @@ perplexity_app = group(
 
 
 @command(perplexity_app, "perplexity", DEFAULT, hidden=True)
-def perplexity(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+def perplexity(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
     """Score documents, sort them into head, middle and tail, and keep some.
 
     \b
     Example:
     llmcurate perplexity corpus/ -o out --model models/{lang}.bin --keep head,middle
     """
-    run_steps("perplexity", [("perplexity", settings)], inputs, how, sets)
+    run_steps("perplexity", [("perplexity", settings)], inputs, options, sets)
 
 
 @command(perplexity_app, "perplexity_model", "train")
 def perplexity_train(
-    inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
     """Train a Kneser-Ney model on documents.
 
@@ -46,7 +48,7 @@ def perplexity_train(
     Example:
     llmcurate perplexity train wikipedia.jsonl -o model --variant ccnet --vocab 65536
     """
-    run_steps("perplexity-model", [("perplexity_model", settings)], inputs, how, sets)
+    run_steps("perplexity-model", [("perplexity_model", settings)], inputs, options, sets)
 
 
 @perplexity_app.command("score")

@@ -14,7 +14,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
 
@@ -35,14 +35,16 @@ Model = Annotated[Path, typer.Argument(help="A fastText model.")]
 
 
 @command(quality_app, "quality", DEFAULT, hidden=True, flags={"score_label": "--label"})
-def quality(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+def quality(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
     """Score documents; drop those below a threshold, or all but a share, each with its reason.
 
     \b
     Example:
     llmcurate quality corpus/ --model quality.bin --threshold 0.5 -o out
     """
-    run_steps("quality", [("quality", settings)], inputs, how, sets)
+    run_steps("quality", [("quality", settings)], inputs, options, sets)
 
 
 @quality_app.command("train")

@@ -21,14 +21,14 @@ from curate.cli.options import (
     Sets,
     Workers,
     app,
-    how_anywhere,
+    engine_options,
     run_steps,
 )
-from curate.cli.settings import Steps, command, options
+from curate.cli.settings import Steps, command, setting_options
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
 
 
 @app.command()
@@ -93,36 +93,42 @@ def run(
     from curate.api import execute
     from curate.steps.recipe import load
 
-    how = how_anywhere(out, workers, engine, address, exchange, scratch, as_json, dry_run, quiet)
-    how = _forecast(how, sample, as_if, price)
-    execute(load(recipe, tuple(sets or ())), inputs or [], how, title=Path(recipe).stem)
+    options = engine_options(
+        out, workers, engine, address, exchange, scratch, as_json, dry_run, quiet
+    )
+    options = _forecast(options, sample, as_if, price)
+    execute(load(recipe, tuple(sets or ())), inputs or [], options, title=Path(recipe).stem)
 
 
-def _forecast(how: How, sample: Path | None, as_if: str | None, price: list[str] | None) -> How:
+def _forecast(
+    options: CommandOptions, sample: Path | None, as_if: str | None, price: list[str] | None
+) -> CommandOptions:
     """The options of a run with what its forecast is made of."""
     if sample is None and as_if is None and not price:
-        return how
+        return options
     from dataclasses import replace
 
     from curate.api import Scale
     from curate.disk.units import parse_size
 
-    if not how.dry_run:
-        option = "--sample" if sample else "--as-if" if as_if else "--price"
-        raise UsageError(f"{option} says what a forecast is made of: add --dry-run")
+    if not options.dry_run:
+        flag = "--sample" if sample else "--as-if" if as_if else "--price"
+        raise UsageError(f"{flag} says what a forecast is made of: add --dry-run")
     size = parse_size(as_if) if as_if is not None else None
-    return replace(how, scale=Scale(sample, size, tuple(price or ())))
+    return replace(options, scale=Scale(sample, size, tuple(price or ())))
 
 
 @command(app, "extract")
-def extract(inputs: Inputs = None, sets: Sets = None, *, how: How, **settings: Any) -> None:
+def extract(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
     """Turn web archives and HTML into text.
 
     \b
     Example:
     llmcurate extract crawl.warc.gz -o out --format markdown
     """
-    run_steps("extract", [("extract", settings)], inputs, how, sets)
+    run_steps("extract", [("extract", settings)], inputs, options, sets)
 
 
 FILTERS = (
@@ -141,7 +147,7 @@ def _filters(arguments: list[str]) -> Steps:
 
 
 def _filters_with(setting: str) -> str:
-    names = [name for name in FILTERS if setting in options([(name, {})], {}, set())]
+    names = [name for name in FILTERS if setting in setting_options([(name, {})], {}, set())]
     return f"the filter {' or '.join(names)}" if names else ""
 
 
@@ -151,7 +157,7 @@ def filter_(
     inputs: Inputs = None,
     sets: Sets = None,
     *,
-    how: How,
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Drop documents by published rules, each with its reason.
@@ -178,13 +184,13 @@ def filter_(
     names = [name.strip() for name in rules.split(",") if name.strip()]
     steps: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     for setting, value in settings.items():
-        takers = [s for name, s in steps if setting in options([(name, {})], {}, set())]
+        takers = [s for name, s in steps if setting in setting_options([(name, {})], {}, set())]
         if not takers:
             flag = f"--{setting.replace('_', '-')}"
             raise UsageError(f"{flag} needs {_filters_with(setting)}")
         for taker in takers:
             taker[setting] = value
-    run_steps("filter", steps, inputs, how, sets)
+    run_steps("filter", steps, inputs, options, sets)
 
 
 @app.command()

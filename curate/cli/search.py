@@ -14,7 +14,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
     from curate.dedup.suffix_array.search import Hit, Longest, Matches
 
 search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", default=True)
@@ -87,7 +87,7 @@ def text_of_longest(passage: Longest) -> str:
 
 
 @command(search_app, "search_index", "build")
-def build(inputs: Inputs = None, *, how: How, **settings: Any) -> None:
+def build(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
     """Build the index of a corpus without a dedup.
 
     It takes five bytes for each byte of text.
@@ -96,4 +96,4 @@ def build(inputs: Inputs = None, *, how: How, **settings: Any) -> None:
     Example:
     llmcurate search build corpus/ -o index
     """
-    run_steps("search_index", [("search_index", settings)], inputs, how)
+    run_steps("search_index", [("search_index", settings)], inputs, options)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Optional
 import typer
 from typer.core import TyperCommand
 
-from curate.cli.options import how_of
+from curate.cli.options import command_options
 from curate.errors import UsageError
 from curate.steps.schema import limits, settings_of
 
@@ -23,7 +23,9 @@ Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the com
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 
 
-def options(steps: Steps, flags: dict[str, str], own: set[str]) -> dict[str, inspect.Parameter]:
+def setting_options(
+    steps: Steps, flags: dict[str, str], own: set[str]
+) -> dict[str, inspect.Parameter]:
     """Parameters for the settings of some steps, by setting.
 
     flags: options named otherwise than their setting. own: settings that the command asks for
@@ -95,14 +97,14 @@ class SettingsCommand(TyperCommand):
     function: Callable[..., Any]
     steps: Callable[[list[str]], Steps]
     owners: Callable[[str], str]
-    how: Callable[..., Any]
+    shared: Callable[..., Any]
     flags: dict[str, str]
 
     def offer(self, arguments: list[str]) -> None:
         """Takes up the options of the steps that the arguments ask for."""
         asked = type(self).steps(arguments)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command()(_spelled_out(self.function, asked, self.flags, type(self).how))
+        single.command()(_spelled_out(self.function, asked, self.flags, type(self).shared))
         command = typer.main.get_command(single)
         self.params, self.callback = command.params, command.callback
 
@@ -127,14 +129,14 @@ def command(
     name: str | None = None,
     *,
     hidden: bool = False,
-    how: Callable[..., Any] = how_of,
+    shared: Callable[..., Any] = command_options,
     owners: Callable[[str], str] = lambda setting: "",
     flags: dict[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A command of app whose function takes the settings that were given as its `**settings`.
 
-    steps: a step's name, or the steps that a list of arguments asks for. how: the function whose
-    parameters are the options behind the parameter `how`. owners: which arguments would offer a
+    steps: a step's name, or the steps that a list of arguments asks for. shared: the function whose
+    parameters are the options behind the parameter `options`. owners: which arguments would offer a
     setting, for the error message. flags: options named otherwise than their setting.
     """
     chosen = (lambda arguments: [(steps, {})]) if isinstance(steps, str) else steps
@@ -144,9 +146,13 @@ def command(
             "function": staticmethod(function),
             "steps": staticmethod(chosen),
         }
-        members |= {"owners": staticmethod(owners), "how": staticmethod(how), "flags": flags or {}}
+        members |= {
+            "owners": staticmethod(owners),
+            "shared": staticmethod(shared),
+            "flags": flags or {},
+        }
         kind = type("SettingsCommand", (SettingsCommand,), members)
-        app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, how))
+        app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, shared))
         return function
 
     return register
@@ -156,31 +162,34 @@ def _spelled_out(
     function: Callable[..., Any],
     steps: Steps,
     flags: dict[str, str],
-    how: Callable[..., Any],
+    shared: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """The function with the options that its `**settings` and its `how` stand for."""
-    signature = inspect.signature(function, eval_str=True, locals={"How": object})
+    """The function with the options that its `**settings` and its `options` stand for."""
+    signature = inspect.signature(function, eval_str=True, locals={"CommandOptions": object})
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    shared = dict(inspect.signature(how, eval_str=True, locals={"How": object}).parameters)
-    offered = options(steps, flags, {p.name for p in own} | set(shared))
-    takes_how = any(p.name == "how" for p in own)
+    signature_of_shared = inspect.signature(
+        shared, eval_str=True, locals={"CommandOptions": object}
+    )
+    common = dict(signature_of_shared.parameters)
+    offered = setting_options(steps, flags, {p.name for p in own} | set(common))
+    takes_options = any(p.name == "options" for p in own)
 
     @wraps(function)
     def command(**values: Any) -> Any:
         settings = {n: _value(steps, n, values.pop(n)) for n in offered}
         settings = {n: value for n, value in settings.items() if value is not None}
-        if takes_how:
-            settings["how"] = how(**{n: values.pop(n) for n in shared})
+        if takes_options:
+            settings["options"] = shared(**{n: values.pop(n) for n in common})
         return function(**values, **settings)
 
-    spelled = {p.name: p for p in own if p.name != "how"}
+    spelled = {p.name: p for p in own if p.name != "options"}
     tail = [spelled.pop(name) for name in ("sets",) if name in spelled]
     arguments: dict[str, inspect.Parameter] = {
         n: spelled.pop(n) for n in ("rules", "inputs") if n in spelled
     }
-    if takes_how:
-        arguments |= {"out": shared["out"]}
-        tail += [p for p in shared.values() if p.name != "out"]
+    if takes_options:
+        arguments |= {"out": common["out"]}
+        tail += [p for p in common.values() if p.name != "out"]
     parameters = [*arguments.values(), *spelled.values(), *offered.values(), *tail]
     keyword = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
     command.__signature__ = signature.replace(parameters=keyword)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from curate.cli.settings import command
 from curate.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.api import How
+    from curate.api import CommandOptions
     from curate.run.driver import Outcome
 
 tokenizer_app = group("tokenizer", "Train, judge and change tokenizers; encode token shards.")
@@ -36,7 +36,7 @@ def train(
         ),
     ] = None,
     *,
-    how: How,
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Train a tokenizer: tokenizer.json and its card.
@@ -51,7 +51,7 @@ def train(
     if "special_tokens" in settings:
         model = settings.get("model", "bpe")
         settings["special_tokens"] = with_end_of_text(settings["special_tokens"], model)
-    run_steps("tokenizer", [("tokenizer", settings)], inputs, how)
+    run_steps("tokenizer", [("tokenizer", settings)], inputs, options)
 
 
 def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def tokenizer_encode(
         ),
     ] = None,
     *,
-    how: How,
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Encode documents into token shards.
@@ -101,11 +101,11 @@ def tokenizer_encode(
     Example:
     llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
     """
-    encode(tokenizer, settings, inputs or [], how)
+    encode(tokenizer, settings, inputs or [], options)
 
 
 def encode(
-    tokenizer: Path | None, settings: dict[str, Any], inputs: list[str], how: How
+    tokenizer: Path | None, settings: dict[str, Any], inputs: list[str], options: CommandOptions
 ) -> Outcome:
     """Encodes the inputs; by default with the newest tokenizer of the workspace."""
     from curate.api import execute
@@ -113,7 +113,7 @@ def encode(
 
     path = tokenizer or workspace("--tokenizer").need("tokenizer", "llmcurate tokenizer train")
     shards = {"tokenizer": str(path), **settings}
-    return execute(compose("shards", [("shards", shards)], ()), inputs, how, "shards")
+    return execute(compose("shards", [("shards", shards)], ()), inputs, options, "shards")
 
 
 @tokenizer_app.command("eval")

@@ -20,7 +20,7 @@ from curate.cli.options import (
     Sets,
     Workers,
     app,
-    how_of,
+    command_options,
     run_steps,
     workspace,
 )
@@ -30,7 +30,7 @@ from curate.errors import RunFailed, UsageError, as_failure
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from curate.api import How
+    from curate.api import CommandOptions
     from curate.run.workspace import Workspace
 
 Trained = Annotated[
@@ -65,7 +65,7 @@ def pretrain(
     ] = None,
     sets: Sets = None,
     *,
-    how: How,
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Train a language model on token shards.
@@ -88,17 +88,19 @@ def pretrain(
             "or torchrun ... -m train SHARDS OUT"
         )
     if shards is not None or not any(s.startswith("pretrain.sources=") for s in sets or ()):
-        folder = shards or _fresh_shards(workspace("SHARDS"), how)
-        if how.dry_run and not folder.exists():
+        folder = shards or _fresh_shards(workspace("SHARDS"), options)
+        if options.dry_run and not folder.exists():
             print(f"pretrain: after that, on the shards in {folder}")
             return
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
-    execute(compose("pretrain", [("pretrain", settings)], tuple(sets or ())), [], how, "pretrain")
+    execute(
+        compose("pretrain", [("pretrain", settings)], tuple(sets or ())), [], options, "pretrain"
+    )
 
 
-def _fresh_shards(space: Workspace, how: How) -> Path:
+def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     """The newest shards, encoded anew where the corpus or the tokenizer is newer."""
     from dataclasses import replace
 
@@ -116,8 +118,8 @@ def _fresh_shards(space: Workspace, how: How) -> Path:
         return shards[1]
     source = space.need("corpus", "llmcurate run")
     vocabulary = space.need("tokenizer", "llmcurate tokenizer train")
-    say(f"encoding first: no shards yet for the {' and the '.join(newer)}", how.quiet)
-    return encode(vocabulary, {}, [str(source)], replace(how, out=None, as_json=False)).out
+    say(f"encoding first: no shards yet for the {' and the '.join(newer)}", options.quiet)
+    return encode(vocabulary, {}, [str(source)], replace(options, out=None, as_json=False)).out
 
 
 @app.command()
@@ -315,21 +317,21 @@ def export(
     llmcurate export model/ -o hf-model --format hf --dtype bfloat16
     """
 
-    how = how_of(out, workers, as_json, dry_run, quiet)
+    options = command_options(out, workers, as_json, dry_run, quiet)
     if format == "hf":
-        export_model(inputs or [], dtype, how)
+        export_model(inputs or [], dtype, options)
     elif format == "jsonl":
-        run_steps("export", [("export", {"compression": compression})], inputs, how)
+        run_steps("export", [("export", {"compression": compression})], inputs, options)
     else:
         raise UsageError(f"--format {format}: choose jsonl or hf")
 
 
-def export_model(inputs: list[str], dtype: str, how: How) -> None:
+def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None:
     """Writes a trained model as a folder that transformers opens."""
 
     if len(inputs) > 1:
         raise UsageError("export --format hf takes one trained model; give one folder")
-    out = how.out
+    out = options.out
     if out is None:
         raise UsageError("give -o OUT, the folder to write")
     run = Path(inputs[0]) if inputs else _newest("IN")
@@ -337,7 +339,7 @@ def export_model(inputs: list[str], dtype: str, how: How) -> None:
         from train.hf.export import chosen
         from train.hf.export import export as write
 
-        if how.dry_run:
+        if options.dry_run:
             checkpoint, _, family = chosen(run)
             print(f"export: {checkpoint} as {family.architecture} to {out}")
             return
@@ -346,7 +348,7 @@ def export_model(inputs: list[str], dtype: str, how: How) -> None:
         f"{out}: {summary['architecture']}, {summary['parameters']:,} parameters in"
         f" {summary['dtype']}, {summary['bytes'] / 1e6:,.1f} MB, from {summary['checkpoint']}"
     )
-    _print(summary | {"out": str(out)}, text, how.as_json, how.quiet)
+    _print(summary | {"out": str(out)}, text, options.as_json, options.quiet)
 
 
 def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:

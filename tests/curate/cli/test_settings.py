@@ -12,7 +12,7 @@ import pytest
 
 from curate.cli.app import app, invoke
 from curate.cli.run import FILTERS
-from curate.cli.settings import SettingsCommand, options
+from curate.cli.settings import SettingsCommand, setting_options
 from curate.dedup.methods import METHODS
 from curate.steps.registry import REGISTRY
 from curate.steps.schema import settings_of
@@ -52,8 +52,8 @@ def test_a_method_offers_its_own_options_alone(
     method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = shown(capsys, "dedup", "--method", method).partition("Options:")[2]
-    offered = options(METHODS[method], {}, set())
-    every = {setting for steps in METHODS.values() for setting in options(steps, {}, set())}
+    offered = setting_options(METHODS[method], {}, set())
+    every = {setting for steps in METHODS.values() for setting in setting_options(steps, {}, set())}
     words = text.replace("/", " ").split()
     for setting in every - {"key"}:
         assert (f"--{setting.replace('_', '-')}" in words) == (setting in offered), setting
