@@ -20,7 +20,9 @@ FILE = "perplexity.bin"
 
 
 class PerplexityModel(Product):
-    """perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
+    """Trains an n-gram model on the corpus.
+
+    Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
 
     name: ClassVar[str] = "perplexity_model"
     makes: ClassVar[str] = "perplexity_model"
