@@ -3,7 +3,7 @@
     extractors.py NAME PAGES.jsonl TEXTS.jsonl [PASSES]
 
 PAGES has one {"html": ...} a line; TEXTS gets one {"text": ...} a line, and a JSON line of figures
-is printed. DocumentBatch pages are read before the clock starts. trafilatura's modes are those of its own
+is printed. Some pages are read before the clock starts. trafilatura's modes are those of its own
 evaluation (without comments).
 """
 
