@@ -1,4 +1,4 @@
-"""OUT/index: what a finished run's dedups know of its documents, for later runs to compare with.
+"""OUT/index: the sketches of a finished run's dedups, for later runs to compare with.
 
 An index is a folder `index/LABEL` of hard links: the sketches of all documents that reached the
 step, kept or dropped, settled ids, and what the step left in its own folder (a Bloom filter, a
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -63,9 +63,8 @@ class Index:
         ]
 
 
-def earlier_files(found: Iterable[Index]) -> tuple[SketchFile, ...]:
+def earlier_files(indexes: Sequence[Index]) -> tuple[SketchFile, ...]:
     """The sketches of all indexes, in order, with negative partitions."""
-    indexes = list(found)
     shift = -sum(index.parts for index in indexes)
     files: list[SketchFile] = []
     for index in indexes:
@@ -83,8 +82,8 @@ def link(source: Path, target: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Made:
-    """What one dedup of a run has: its key, the sketches it saw, and its own folder."""
+class IndexedStep:
+    """One dedup of a run: its key, the sketches that it saw, and its own folder."""
 
     step: CorpusStep
     key: str
@@ -92,20 +91,20 @@ class Made:
     own: Path
 
 
-def keep(out: Path, dedups: list[Made]) -> None:
+def keep(out: Path, dedups: list[IndexedStep]) -> None:
     """Makes OUT/index hold the indexes of these dedups and nothing else, and OUT the files that
     they leave."""
     home = out / FOLDER
     labels = set()
-    for made in dedups:
-        if (settings := made.step.comparable()) is not None:
-            labels.add(made.step.label)
-            if not _is_complete(home / made.step.label, made.key):
-                _write(home / made.step.label, made, settings, out.resolve().name)
+    for dedup in dedups:
+        if (settings := dedup.step.comparable()) is not None:
+            labels.add(dedup.step.label)
+            if not _is_complete(home / dedup.step.label, dedup.key):
+                _write(home / dedup.step.label, dedup, settings, out.resolve().name)
     for path in home.iterdir() if home.is_dir() else ():
         if path.is_dir() and path.name not in labels:
             remove(path, inside=out)
-    _put_files(out, [made.own / name for made in dedups for name in made.step.leaves()])
+    _put_files(out, [dedup.own / name for dedup in dedups for name in dedup.step.leaves()])
     if home.is_dir() and not any(home.iterdir()):
         home.rmdir()
 
@@ -143,42 +142,43 @@ def _listed(listed: Path, out: Path) -> list[str]:
     return [path.relative_to(out).as_posix() for path in all_inside(out, names, listed)]
 
 
-def all_kept(out: Path, dedups: list[Made]) -> bool:
+def all_kept(out: Path, dedups: list[IndexedStep]) -> bool:
     """Whether OUT holds what `keep` would put there."""
     return all(
-        all((out / name).exists() for name in made.step.leaves())
+        all((out / name).exists() for name in dedup.step.leaves())
         and (
-            made.step.comparable() is None or _is_complete(out / FOLDER / made.step.label, made.key)
+            dedup.step.comparable() is None
+            or _is_complete(out / FOLDER / dedup.step.label, dedup.key)
         )
-        for made in dedups
+        for dedup in dedups
     )
 
 
-def _write(target: Path, made: Made, comparable: dict[str, Any], name: str) -> None:
+def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: str) -> None:
     """Makes the index folder as a whole."""
     aside = target.with_name(f".{target.name}-new")
     remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
-    paths = made.corpus.paths()
+    paths = dedup.corpus.paths()
     for part, path in enumerate(paths):
         link(path, aside / f"sketch-{part:05d}.parquet")
-    if made.corpus.ids is not None:
-        link(made.corpus.ids, aside / IDS)
-    for path in sorted(made.own.rglob("*")):
+    if dedup.corpus.ids is not None:
+        link(dedup.corpus.ids, aside / IDS)
+    for path in sorted(dedup.own.rglob("*")):
         if path.is_file():
-            place = aside / OWN / path.relative_to(made.own)
+            place = aside / OWN / path.relative_to(dedup.own)
             place.parent.mkdir(parents=True, exist_ok=True)
             link(path, place)
     record = {
         "version": VERSION,
         "name": name,
-        "step": made.step.name,
-        "label": made.step.label,
-        "step_version": made.step.version,
+        "step": dedup.step.name,
+        "label": dedup.step.label,
+        "step_version": dedup.step.version,
         "comparable": comparable,
-        "key": made.key,
+        "key": dedup.key,
         "parts": len(paths),
-        "settled": made.corpus.settled,
+        "settled": dedup.corpus.settled,
     }
     write_text(aside / RECORD, json.dumps(record, indent=1) + "\n")
     remove(target, inside=target.parent.parent)
@@ -215,9 +215,9 @@ def folders(out: Path) -> list[Path]:
         if (place / RECORD).is_file():
             return [place]
     for place in (out / FOLDER, out):
-        found = sorted(p.parent for p in place.glob(f"*/{RECORD}"))
-        if found:
-            return [p for p in found if not p.name.startswith(".")]
+        paths = sorted(p.parent for p in place.glob(f"*/{RECORD}"))
+        if paths:
+            return [p for p in paths if not p.name.startswith(".")]
     return []
 
 
@@ -227,41 +227,41 @@ def all_in(out: Path) -> list[Index]:
     return [Index(str(record["name"]), folder, record) for folder, record in records]
 
 
-def find(given: str, step: CorpusStep) -> Index:
-    """The index that `against: given` (a folder, or NAME=folder) means for this step.
+def find(against: str, step: CorpusStep) -> Index:
+    """The index that `against` (a folder, or NAME=folder) means for this step.
 
     UsageError where there is none, or one made with settings that cannot be compared.
     """
-    name, equals, path = given.partition("=")
+    name, equals, path = against.partition("=")
     if not equals or "/" in name:
-        name, path = "", given
+        name, path = "", against
     out = Path(path)
-    here = folders(out)
-    if not here:
+    index_folders = folders(out)
+    if not index_folders:
         raise UsageError(
             f"{step.label}: against {path}: no index there; name the OUT folder of a finished"
             f" {step.name} run"
         )
-    records = [(p, _read(p)) for p in here]
-    mine = [(p, r) for p, r in records if r["step"] == step.name]
-    if not mine:
+    records = [(p, _read(p)) for p in index_folders]
+    candidates = [(p, r) for p, r in records if r["step"] == step.name]
+    if not candidates:
         have = ", ".join(sorted({str(r["step"]) for _, r in records}))
         raise UsageError(
             f"{step.label}: against {path}: it has an index of {have}, none of {step.name}"
         )
     wanted = step.comparable() or {}
-    for folder, record in mine:
+    for folder, record in candidates:
         if record["comparable"] == wanted and record["step_version"] == step.version:
             return Index(name or str(record["name"]), folder, record)
-    folder, record = mine[0]
+    folder, record = candidates[0]
     other = [k for k in wanted if record["comparable"].get(k) != wanted[k]]
     if not other:
         raise UsageError(
             f"{step.label}: against {path}: made by another version of {step.name}; run it again"
         )
-    told = ", ".join(f"{k}: {record['comparable'].get(k)}" for k in other)
+    settings = ", ".join(f"{k}: {record['comparable'].get(k)}" for k in other)
     raise UsageError(
-        f"{step.label}: against {path}: that index was made with {told}; use the same settings"
+        f"{step.label}: against {path}: that index was made with {settings}; use the same settings"
     )
 
 

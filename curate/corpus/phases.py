@@ -77,17 +77,17 @@ def forget(home: Path) -> None:
 def _commit(done: Done, phase: Phase) -> None:
     aside = done.home / f"{TEMPORARY}{os.getpid()}-{phase.name}"
     aside.mkdir()
-    found = phase.make(aside, done)
+    facts = phase.make(aside, done)
     clear_temporary(aside)  # what workers that died left
-    both = {**done.facts, **found}
-    (aside / FACTS).write_text(json.dumps(both), encoding="utf-8")
+    all_facts = {**done.facts, **facts}
+    (aside / FACTS).write_text(json.dumps(all_facts), encoding="utf-8")
     for path in aside.iterdir():
         with path.open("rb+") as file:
             os.fsync(file.fileno())
     sync_folder(aside)
     aside.rename(done.folder(phase.name))
     sync_folder(done.home)
-    done.facts = both
+    done.facts = all_facts
 
 
 def _remove(folder: Path) -> None:

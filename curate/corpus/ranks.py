@@ -1,4 +1,4 @@
-"""Which score stands at a rank: exact order statistics of a corpus, by language, by tasks.
+"""Scores at given ranks: exact order statistics of a corpus, by language, by tasks.
 
 Two rounds over the sketches. Tasks count how many scores fall into each range of floats: those with
 the same first 20 bits, 256 ranges an octave. Then they write the scores of the few ranges in which
@@ -137,9 +137,9 @@ def pick_scores(task: Task) -> dict[str, Any]:
     return {}
 
 
-def write_counts(run: Run, folder: Path, found: list[Group], by_lang: bool) -> None:
+def write_counts(run: Run, folder: Path, groups: list[Group], by_lang: bool) -> None:
     """The first round, into a folder."""
-    tasks = [{**group.dump(), "by_lang": by_lang, "folder": str(folder)} for group in found]
+    tasks = [{**group.dump(), "by_lang": by_lang, "folder": str(folder)} for group in groups]
     run_tasks(run, f"{__name__}:count_scores", tasks)
 
 

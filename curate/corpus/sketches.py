@@ -1,4 +1,4 @@
-"""What a CorpusStep sees of a whole corpus: the sketches of its documents, and earlier ones.
+"""Sketches: what a CorpusStep sees of a whole corpus and of earlier ones.
 
 A run's sketches lie in the files of a stage, one a partition. Those of earlier corpora (`against`)
 come before them with negative partitions, so that an order by (part, n) is the order of arrival.

@@ -1,4 +1,4 @@
-"""Which pages the demonstration web has, and what a pipeline should do with each."""
+"""The plan of the demonstration web: its pages, and what a pipeline should do with each."""
 
 from __future__ import annotations
 

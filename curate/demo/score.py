@@ -1,4 +1,4 @@
-"""How much of what was planted in the demonstration web a run found, and what it hit besides."""
+"""The score of a run over the demonstration web: planted faults that it found, and false hits."""
 
 from __future__ import annotations
 

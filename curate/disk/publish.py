@@ -30,18 +30,18 @@ STAY = ("stages", "ledger.db")  # what only the run itself needs
 def url_of(out: Path) -> str | None:
     """The URL that was given as a path (which makes one slash of two), None for a folder.
     UsageError for a URL of a file on this machine."""
-    found = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
-    if not found:
+    match = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
+    if not match:
         return None
-    if found.group(1) == "file":
-        raise UsageError(f"OUT {out} is a folder of this machine: give /{found.group(2)}")
-    return f"{found.group(1)}://{found.group(2)}"
+    if match.group(1) == "file":
+        raise UsageError(f"OUT {out} is a folder of this machine: give /{match.group(2)}")
+    return f"{match.group(1)}://{match.group(2)}"
 
 
-def scratch_of(url: str, given: Path | None) -> Path:
+def scratch_of(url: str, folder: Path | None) -> Path:
     """Where the run for a URL works: the folder given, or one of the user's cache by its name."""
-    if given is not None:
-        return given
+    if folder is not None:
+        return folder
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", url)[-60:]
     return cache / "llmcurate" / "runs" / f"{name}-{text_digest(url)[:8]}"
@@ -55,9 +55,9 @@ class Store:
 
         self.url = url.rstrip("/")
         # Folders of this machine must be made first; objects have none.
-        made = {"auto_mkdir": True} if url.startswith("file:") else {}
+        options = {"auto_mkdir": True} if url.startswith("file:") else {}
         try:
-            self.fs, self.root = fsspec.core.url_to_fs(self.url, **made)
+            self.fs, self.root = fsspec.core.url_to_fs(self.url, **options)
         except ImportError as error:
             s3 = "pip install 'llmcurate[s3]'" if url.startswith("s3://") else error
             raise UsageError(f"{what} {url}: {s3}") from None
@@ -71,8 +71,8 @@ class Store:
         advice: str = "run again, it goes on",
         what: str = "written",
     ) -> RunFailed:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return RunFailed(f"{self.url}{name} cannot be {what} ({said}): {advice}")
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return RunFailed(f"{self.url}{name} cannot be {what} ({reason}): {advice}")
 
     def _at(self, name: str) -> str:
         """A file's place in the store; RunFailed for a name that leads elsewhere."""
@@ -206,5 +206,5 @@ def _is_head(name: str) -> bool:
 
 def _files(out: Path) -> list[str]:
     """Relative paths of all files that are not hidden."""
-    found = (p.relative_to(out) for p in sorted(out.rglob("*")) if p.is_file())
-    return [p.as_posix() for p in found if not any(part.startswith(".") for part in p.parts)]
+    paths = (p.relative_to(out) for p in sorted(out.rglob("*")) if p.is_file())
+    return [p.as_posix() for p in paths if not any(part.startswith(".") for part in p.parts)]

@@ -41,12 +41,12 @@ class Limit:
 
     def over(self, values: np.ndarray, threshold: float) -> np.ndarray:
         """bool[rows]: which values are beyond a threshold; NaN is not."""
-        found: np.ndarray
+        mask: np.ndarray
         if self.above:
-            found = values >= threshold if self.closed else values > threshold
+            mask = values >= threshold if self.closed else values > threshold
         else:
-            found = values <= threshold if self.closed else values < threshold
-        return found
+            mask = values <= threshold if self.closed else values < threshold
+        return mask
 
 
 Columns = Callable[[str], np.ndarray]
@@ -54,17 +54,17 @@ Columns = Callable[[str], np.ndarray]
 
 def marks(limits: Iterable[Limit], column: Columns) -> dict[str, np.ndarray]:
     """rule -> bool[rows], for the rules that are on; column: gives a column's number[rows]."""
-    found: dict[str, np.ndarray] = {}
+    masks: dict[str, np.ndarray] = {}
     for limit in limits:
         if limit.threshold is None:
             continue
         mask = limit.over(column(limit.column), limit.threshold)
         if limit.only is not None:
             mask = mask & (column(limit.only) > 0)
-        if limit.unless in found:
-            mask = mask & ~found[limit.unless]
-        found[limit.rule] = mask
-    return found
+        if limit.unless in masks:
+            mask = mask & ~masks[limit.unless]
+        masks[limit.rule] = mask
+    return masks
 
 
 def decide(docs: Documents, limits: Iterable[Limit]) -> Documents:

@@ -1,4 +1,4 @@
-"""What every engine is, and how what goes wrong in its workers reaches the user.
+"""The contract of engines, and the errors of their workers as the user sees them.
 
 An engine maps a function, named "module:function", over tasks of JSON values, in processes that
 load what they need once and keep it. It knows nothing of documents, stages or files.

@@ -1,4 +1,4 @@
-"""The engine that a command names."""
+"""The choice of an engine by the name that a command gives."""
 
 from __future__ import annotations
 

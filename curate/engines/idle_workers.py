@@ -41,12 +41,12 @@ def spawn(environment: Mapping[str, str], *modules: str) -> subprocess.Popen[byt
     home = str(Path(__file__).resolve().parents[2])
     paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     path = os.pathsep.join(dict.fromkeys(paths))
-    one = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     return subprocess.Popen(
         [sys.executable, "-m", "curate.engines.worker", str(os.getpid()), *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, **one, **environment, "PYTHONPATH": path},
+        env={**os.environ, **threads, **environment, "PYTHONPATH": path},
         start_new_session=True,  # Ctrl-C reaches this process, which ends the workers
     )
 

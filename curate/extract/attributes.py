@@ -61,9 +61,9 @@ _LETTERS = 27  # a to z, and the edge of a word as 0
 
 
 def automaton() -> tuple[np.ndarray, np.ndarray]:
-    """(next: int16[states, 27], found: int64[states]): bits of all words that end in a state."""
+    """(next: int16[states, 27], bits: int64[states]): bits of all words that end in a state."""
     children: list[dict[int, int]] = [{}]
-    found = [0]
+    bits = [0]
     for kind, words in HINTS.items():
         for word in words.split():
             state = 0
@@ -72,9 +72,9 @@ def automaton() -> tuple[np.ndarray, np.ndarray]:
                 if symbol not in children[state]:
                     children[state][symbol] = len(children)
                     children.append({})
-                    found.append(0)
+                    bits.append(0)
                 state = children[state][symbol]
-            found[state] |= BIT[kind]
+            bits[state] |= BIT[kind]
     table = np.zeros((len(children), _LETTERS), np.int16)
     fail = [0] * len(children)
     queue = deque([0])
@@ -88,13 +88,13 @@ def automaton() -> tuple[np.ndarray, np.ndarray]:
                 continue
             table[state, symbol] = child
             fail[child] = back
-            found[child] |= found[back]
+            bits[child] |= bits[back]
             queue.append(child)
-    return table, np.array(found, np.int64)
+    return table, np.array(bits, np.int64)
 
 
 @njit(nogil=True)
-def hints_of(data, a, z, table, found):
+def hints_of(data, a, z, table, state_bits):
     """Bits of the kinds whose words stand in the value data[a:z]."""
     bits = np.int64(0)
     state = np.int64(table[0, 0])
@@ -107,14 +107,14 @@ def hints_of(data, a, z, table, found):
         elif 65 <= b <= 90:
             if small:
                 state = np.int64(table[state, 0])
-                bits |= found[state]
+                bits |= state_bits[state]
             state = np.int64(table[state, b - 64])
             small = False
         else:
             state = np.int64(table[state, 0])
             small = False
-        bits |= found[state]
-    return bits | found[table[state, 0]]
+        bits |= state_bits[state]
+    return bits | state_bits[table[state, 0]]
 
 
 SPANS = 2 * (len(ATTR) + 1)  # of `spans`: start and end of the value of attribute k at 2k
@@ -179,7 +179,7 @@ def read_name(data, i, z):
 
 
 @njit(nogil=True)
-def read_attributes(data, i, z, spans, keys, values, states, found):
+def read_attributes(data, i, z, spans, keys, values, states, state_bits):
     """Reads attributes from i up to the end of the tag.
 
     Returns (place behind the tag, or -1 where the page ends inside it; bits of the attributes that
@@ -235,7 +235,7 @@ def read_attributes(data, i, z, spans, keys, values, states, found):
         spans[2 * attribute] = a
         spans[2 * attribute + 1] = e
         if attribute <= _ITEMPROP:  # class, id, role, itemprop
-            hints |= hints_of(data, a, e, states, found)
+            hints |= hints_of(data, a, e, states, state_bits)
         elif attribute == _STYLE:
             hidden = hidden or _declares(data, a, e, _NONE) or _declares(data, a, e, _INVISIBLE)
         elif attribute == _HIDDEN:

@@ -61,10 +61,10 @@ def _extract(data, offsets, tables, first, last, markdown):
         a, z = offsets[r], offsets[r + 1]
         tags[r] = count_tags(data, a, z)
         if z > a and tags[r] <= MAX_ELEMENTS:
-            text, blocks, nodes, found = scan(data, a, z, tags[r], tables)
+            text, blocks, nodes, fields = scan(data, a, z, tags[r], tables)
             for f in range(FIELDS):
                 for k in range(3):
-                    meta[r, f, k] = found[f, k]
+                    meta[r, f, k] = fields[f, k]
             if len(blocks):
                 keep = choose(text, blocks, nodes, first, last)
                 page = render(text, blocks, nodes, keep, markdown)
@@ -92,10 +92,10 @@ class MainTexts:
 
     def stated(self, row: int) -> list[str | None]:
         """Title, date, author and language as page `row` states them, None where it does not."""
-        found: list[str | None] = []
+        values: list[str | None] = []
         for rank, start, end in self.meta[row].tolist():
-            found.append(value_of(self.data[start:end].tobytes(), rank) if rank else None)
-        return found
+            values.append(value_of(self.data[start:end].tobytes(), rank) if rank else None)
+        return values
 
 
 def main_texts(
@@ -156,5 +156,5 @@ def look_at(page: str) -> Seen:
 
 def surroundings_of(seen: Seen, chances: np.ndarray) -> np.ndarray:
     """float32[blocks, SECOND]: what the second look sees beside the features."""
-    found: np.ndarray = surroundings(seen.blocks, seen.nodes, seen.measures, chances)
-    return found
+    features: np.ndarray = surroundings(seen.blocks, seen.nodes, seen.measures, chances)
+    return features

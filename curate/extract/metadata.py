@@ -194,10 +194,10 @@ def published(value: str | None) -> datetime | None:
     """A stated date as a time, UTC where it names no zone; None for what is not ISO 8601."""
     from curate.formats.columns import parse_date
 
-    found = parse_date(value)
-    if found is None and value is not None and (day := _DAY.match(value)):
-        found = parse_date(day.group())
-    return found
+    date = parse_date(value)
+    if date is None and value is not None and (day := _DAY.match(value)):
+        date = parse_date(day.group())
+    return date
 
 
 def author(value: str | None) -> str | None:

@@ -135,14 +135,14 @@ def trafilatura(favor: str) -> Callable[[str], str]:
 
     def text(html: str) -> str:
         shallow(html)
-        found = extract(
+        extracted = extract(
             html,
             include_comments=False,
             deduplicate=False,
             favor_precision=favor == "precision",
             favor_recall=favor == "recall",
         )
-        return found or ""
+        return extracted or ""
 
     return text
 
@@ -152,11 +152,11 @@ def stop_words(language: str) -> frozenset[str]:
     need("justext")
     import justext
 
-    known = sorted(justext.get_stoplists())
+    languages = sorted(justext.get_stoplists())
     if language == "all":
-        return frozenset().union(*(justext.get_stoplist(name) for name in known))
-    if language not in known:
-        names = ", ".join(known)
+        return frozenset().union(*(justext.get_stoplist(name) for name in languages))
+    if language not in languages:
+        names = ", ".join(languages)
         raise UsageError(f"extract: no stop words for {language!r}; known: all, {names}")
     return frozenset(justext.get_stoplist(language))
 
@@ -171,8 +171,8 @@ def justext(language: str) -> Callable[[str], str]:
             return ""
         shallow(html)
         # As bytes: lxml refuses a string with an encoding declaration.
-        found = library.justext(html.encode("utf-8"), words, encoding="utf-8")
-        return "\n\n".join(p.text for p in found if not p.is_boilerplate)
+        paragraphs = library.justext(html.encode("utf-8"), words, encoding="utf-8")
+        return "\n\n".join(p.text for p in paragraphs if not p.is_boilerplate)
 
     return text
 
@@ -182,7 +182,7 @@ EXTRACTORS: dict[str, Callable[[str], str]] = {"resiliparse": main_text, "text":
 
 
 class Extract(Step):
-    """HTML to text; rows that already have text pass unchanged."""
+    """Turns HTML into text; rows that already have text pass unchanged."""
 
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them

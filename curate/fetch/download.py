@@ -56,7 +56,7 @@ def download(
     rate: float | None = None,
     seconds: float = 60.0,
     pause: float = 0.5,
-    watch: Callable[[int, int], None] = lambda done, came: None,
+    watch: Callable[[int, int], None] = lambda done, received: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Fetches files by HTTP(S), or from any store that fsspec knows; what failed is in the outcome.
@@ -67,15 +67,15 @@ def download(
     and LLMCURATE_OFFLINE forbids, RunFailed where the disk is full.
     """
     there = [is_there(f) for f in files]
-    missing = [f for f, known in zip(files, there, strict=True) if not known]
+    missing = [f for f, complete in zip(files, there, strict=True) if not complete]
     if missing:
         forbid_offline(missing[0].url)
     stop, lock = threading.Event(), threading.Lock()
-    came = [0]
+    received = [0]
 
     def count(size: int) -> None:
         with lock:
-            came[0] += size
+            received[0] += size
 
     how = Manners(tries, Rate(None), pause, stop=stop, came=count)
     how.rate = Rate(rate, how.wait)
@@ -88,9 +88,9 @@ def download(
         waiting: dict[Future[int], Wanted] = {}
         try:
             waiting = {threads.submit(_one, f, sources, how): f for f in missing}
-            left = set(waiting)
-            while left:
-                ended, left = wait(left, timeout=_STEP, return_when=FIRST_COMPLETED)
+            pending = set(waiting)
+            while pending:
+                ended, pending = wait(pending, timeout=_STEP, return_when=FIRST_COMPLETED)
                 for future in ended:
                     wanted = waiting[future]
                     try:
@@ -101,14 +101,14 @@ def download(
                         reasons[wanted.url] = str(error)
                         say(f"{wanted.url}: {error}")
                     done += 1
-                watch(done, came[0])
+                watch(done, received[0])
         except BaseException:
             stop.set()
             threads.shutdown(cancel_futures=True)
             raise
     outcome = Outcome(bytes=sum(sizes.values()))
-    for wanted, known in zip(files, there, strict=True):
-        if known:
+    for wanted, complete in zip(files, there, strict=True):
+        if complete:
             forget_note(wanted.target.with_name(wanted.target.name + PART))
             outcome.there.append(wanted.target)
         elif wanted.url in sizes:

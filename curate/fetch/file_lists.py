@@ -1,4 +1,4 @@
-"""What a command line wants: URLs, and lists of them, as files of a folder.
+"""Files to fetch: URLs, and lists of them, as files of a folder.
 
 A list is a local file or one behind a URL, plain or .gz: a URL or a path below `base` a line, as in
 Common Crawl's *.paths.gz, or beside its sha256 or md5 in either order, as sha256sum writes it.
@@ -30,16 +30,16 @@ _ELSEWHERE = frozenset(
 _HERE = frozenset("file local".split())
 
 
-def is_list(given: str) -> bool:
+def is_list(argument: str) -> bool:
     """Whether an argument is a list of files rather than a file: what is no URL, and a URL that
     ends as lists do."""
-    if not _SCHEME.match(given):
+    if not _SCHEME.match(argument):
         return True
-    return urlsplit(given).path.lower().endswith(_LISTS)
+    return urlsplit(argument).path.lower().endswith(_LISTS)
 
 
 def wanted_files(
-    given: Iterable[str],
+    arguments: Iterable[str],
     folder: Path,
     base: str | None = None,
     keep_paths: bool = False,
@@ -51,14 +51,14 @@ def wanted_files(
     get(url, path) fetches a list that is a URL. keep_paths: below host and path of the URL, rather
     than all in one folder. UsageError for a line that is no URL, and where two have one name.
     """
-    found: list[tuple[str, str | None]] = []
-    for one in given:
-        if is_list(one):
-            found += listed_files(one, base, get)
+    pairs: list[tuple[str, str | None]] = []
+    for argument in arguments:
+        if is_list(argument):
+            pairs += listed_files(argument, base, get)
         else:
-            found.append((one, None))
+            pairs.append((argument, None))
     chosen: dict[str, str | None] = {}
-    for url, checksum in found:
+    for url, checksum in pairs:
         before = chosen.setdefault(url, checksum)
         if before and checksum and before != checksum:
             raise UsageError(f"{url} is given twice, with different checksums")
@@ -86,38 +86,38 @@ def wanted_files(
 
 
 def listed_files(
-    given: str, base: str | None, get: Callable[[str, Path], None] | None
+    source: str, base: str | None, get: Callable[[str, Path], None] | None
 ) -> list[tuple[str, str | None]]:
     """(URL, checksum or None) of the lines of a list; arguments as of `wanted_files`."""
-    if _SCHEME.match(given):
+    if _SCHEME.match(source):
         if get is None:
-            raise UsageError(f"{given}: give the list as a file")
+            raise UsageError(f"{source}: give the list as a file")
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "list"
-            get(given, path)
+            get(source, path)
             data = path.read_bytes()
     else:
         try:
-            data = Path(given).expanduser().read_bytes()
+            data = Path(source).expanduser().read_bytes()
         except OSError as error:
             raise UsageError(
-                f"{given}: {error.strerror}; give a URL (https://...) or a file that lists them"
+                f"{source}: {error.strerror}; give a URL (https://...) or a file that lists them"
             ) from None
     if data[:2] == b"\x1f\x8b":
-        data = _unpacked(data, given)
+        data = _unpacked(data, source)
     lines = data.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
-    found = []
+    entries = []
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
-            entry = _entry(line.strip(), f"{given}:{number}", base)
-            check_elsewhere(entry[0], given, f"{given}:{number}")
-            found.append(entry)
-    return found
+            entry = _entry(line.strip(), f"{source}:{number}", base)
+            check_elsewhere(entry[0], source, f"{source}:{number}")
+            entries.append(entry)
+    return entries
 
 
-def check_elsewhere(url: str, given: str, where: str) -> None:
+def check_elsewhere(url: str, source: str, where: str) -> None:
     """UsageError where a list from elsewhere names a file of this machine, under any protocol."""
-    own = scheme_of(given)
+    own = scheme_of(source)
     if own is None or own in _HERE:
         return
     if "::" in url or scheme_of(url) not in {own, *_ELSEWHERE}:
@@ -129,20 +129,20 @@ def check_elsewhere(url: str, given: str, where: str) -> None:
 
 def scheme_of(url: str) -> str | None:
     """`https` of a URL, None for what is none."""
-    found = _SCHEME.match(url)
-    return found[0].removesuffix("://").lower() if found else None
+    match = _SCHEME.match(url)
+    return match[0].removesuffix("://").lower() if match else None
 
 
-def _unpacked(data: bytes, given: str) -> bytes:
+def _unpacked(data: bytes, source: str) -> bytes:
     import io
 
     try:
         with gzip.open(io.BytesIO(data)) as f:
             plain = f.read(MOST_LIST + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{given}: a damaged .gz file ({error})") from None
+        raise UsageError(f"{source}: a damaged .gz file ({error})") from None
     if len(plain) > MOST_LIST:
-        raise UsageError(f"{given}: no list, it has more than {MOST_LIST >> 20} MiB")
+        raise UsageError(f"{source}: no list, it has more than {MOST_LIST >> 20} MiB")
     return plain
 
 
@@ -154,11 +154,11 @@ def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:
     if len(rest) != 1 or len(sums) > 1 or "\0" in line or "\ufffd" in line:
         raise UsageError(f"{where}: give one URL a line, and a sha256 or md5 beside it or none")
     checksum = None
-    if sums and (found := _SUM.fullmatch(sums[0])):
-        kind = "sha256" if len(found[2]) == 64 else "md5"
-        if found[1] and found[1].lower() != kind:
-            raise UsageError(f"{where}: {sums[0][:80]} is no {found[1].lower()}")
-        checksum = f"{kind}:{found[2].lower()}"
+    if sums and (match := _SUM.fullmatch(sums[0])):
+        kind = "sha256" if len(match[2]) == 64 else "md5"
+        if match[1] and match[1].lower() != kind:
+            raise UsageError(f"{where}: {sums[0][:80]} is no {match[1].lower()}")
+        checksum = f"{kind}:{match[2].lower()}"
     if _SCHEME.match(rest[0]):
         return rest[0], checksum
     if base is None:

@@ -1,4 +1,4 @@
-"""Where bytes come from: HTTP(S) by urllib3, everything else that has a URL by fsspec.
+"""Sources of bytes: HTTP(S) by urllib3, everything else that has a URL by fsspec.
 
 A source opens a file at an offset and says what it knows of the whole. What went wrong comes as
 one of three errors, so that who fetches need not know the protocol.
@@ -160,17 +160,17 @@ class Http:
             packed = headers["Content-Encoding"]
             if not url.partition("?")[0].lower().endswith((".gz", ".zst", ".br", ".bz2", ".xz")):
                 raise Refused(f"the server sends it packed ({packed}), though asked not to")
-        found = _validator(headers)
+        version = _validator(headers)
         length = headers.get("Content-Length", "")
         start, size = 0, int(length) if length.isdigit() and length.isascii() else None
         if status == 206:
             part = _RANGE.fullmatch(headers.get("Content-Range", ""))
             if part is None or int(part[1]) != offset:
                 raise Changed("the server sends another part than was asked for")
-            if validator and found and found != validator:
+            if validator and version and version != validator:
                 raise Changed("the file changed on the server")
             start, size = offset, None if part[3] == "*" else int(part[3])
-        return Answer(start, size, found, _reading(response), response.close)
+        return Answer(start, size, version, _reading(response), response.close)
 
 
 def _reading(response: Any) -> Callable[[int], bytes]:

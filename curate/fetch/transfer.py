@@ -145,8 +145,8 @@ def transfer(wanted: Wanted, source: Source, how: Manners) -> int:
         size = part.stat().st_size
         if wanted.note is not None:
             validator, _ = _note(part, wanted.url)
-            said = {"url": wanted.url, "validator": validator, "size": size}
-            write_text(wanted.note, json.dumps(said))
+            note = {"url": wanted.url, "validator": validator, "size": size}
+            write_text(wanted.note, json.dumps(note))
         part.replace(wanted.target)
         sync_folder(part.parent)
         forget_note(part)
@@ -174,10 +174,10 @@ def _once(wanted: Wanted, source: Source, how: Manners, out: BinaryIO, pieces: i
         finally:
             answer.close()
         offset = answer.start
-    if wanted.checksum and (found := _differs(part, wanted.checksum)):
+    if wanted.checksum and (digest := _differs(part, wanted.checksum)):
         _forget(part, out)
         kind, _, expected = wanted.checksum.partition(":")
-        reason = f"what came has the {kind} {found}, not {expected}"
+        reason = f"what came has the {kind} {digest}, not {expected}"
         # In one piece it is what the server has: another try would bring it again.
         raise Failed(reason) if offset or pieces > 1 else Refused(reason)
 
@@ -264,10 +264,10 @@ def _in_the_way(path: Path) -> RunFailed:
 def _is_ours(note: Path) -> bool:
     """Whether a file is the note of a part."""
     try:
-        found = None if note.is_symlink() else json.loads(note.read_text(encoding="utf-8"))
+        note_content = None if note.is_symlink() else json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and found.keys() == {"url", "validator", "size"}
+    return isinstance(note_content, dict) and note_content.keys() == {"url", "validator", "size"}
 
 
 def forget_note(part: Path) -> None:

@@ -118,19 +118,19 @@ def _phrase_at(data, i, end, p):
 @njit(nogil=True)
 def find_phrases(data: np.ndarray, start: int, end: int) -> int:
     """Bits of what the line holds: 1 lorem ipsum, 2 javascript, 4 policy, 8 `{`, 16 `[`."""
-    found = 0
+    bits = 0
     for i in range(np.uint64(start), np.uint64(end)):  # unsigned: see text/tables.py
         last = _LAST[data[i]]
         if last == 0:
             continue
         if last == 255:
-            found |= _HAS_BRACKET if data[i] == 91 else _HAS_CURLY
+            bits |= _HAS_BRACKET if data[i] == 91 else _HAS_CURLY
             continue
         for p in range(_FIRST[data[i]], last):
             at = np.int64(i) - _PHRASE_BACK[p]
             if at >= start and _phrase_at(data, at, end, p):
-                found |= _PHRASE_FOUND[p]
-    return found
+                bits |= _PHRASE_FOUND[p]
+    return bits
 
 
 @njit(nogil=True)
@@ -163,19 +163,19 @@ def _ends_well(data, start, end):
 
 
 @njit(nogil=True)
-def _judge_text(text, b, e, words, found, min_words, require_end_mark):
-    """The verdict on a line whose citations are gone, text[b:e]; found: its phrases."""
+def _judge_text(text, b, e, words, phrases, min_words, require_end_mark):
+    """The verdict on a line whose citations are gone, text[b:e]; phrases: its phrases."""
     if require_end_mark and not _ends_well(text, b, e):
         return NO_END_MARK
     if words < min_words:
         return SHORT
-    if found & _HAS_LOREM:
+    if phrases & _HAS_LOREM:
         return LOREM
-    if found & _HAS_JAVASCRIPT:
+    if phrases & _HAS_JAVASCRIPT:
         return JAVASCRIPT
-    if found & _HAS_CURLY:
+    if phrases & _HAS_CURLY:
         return CURLY
-    if found & _HAS_POLICY:
+    if phrases & _HAS_POLICY:
         return POLICY
     return KEPT
 
@@ -184,18 +184,18 @@ def _judge_text(text, b, e, words, found, min_words, require_end_mark):
 def _without_citations(data, a, z, scratch):
     """Copies data[a:z] without its citations to scratch; returns (bytes, citations)."""
     n = 0
-    found = 0
+    citations = 0
     i = a
     while i < z:
         c = citation_bytes(data, i, z)
         if c:
-            found += 1
+            citations += 1
             i += c
         else:
             scratch[n] = data[i]
             n += 1
             i += 1
-    return n, found
+    return n, citations
 
 
 @njit(cache=True, nogil=True)
@@ -243,10 +243,10 @@ def judge_lines(
                 verdict[k] = LONG_WORD
                 continue
             held = find_phrases(data, a, z)
-            found = 0
+            removed = 0
             if held & _HAS_BRACKET:
-                n, found = _without_citations(data, a, z, scratch)
-            if found:
+                n, removed = _without_citations(data, a, z, scratch)
+            if removed:
                 held = find_phrases(scratch, begin, n)
                 words = _count_words(scratch, begin, n)
                 judged = _judge_text(scratch, begin, n, words, held, min_words, require_end_mark)
@@ -255,9 +255,9 @@ def judge_lines(
             verdict[k] = judged
             if judged == KEPT:
                 hits[r, 2] += 1
-                if found:
+                if removed:
                     cited[k] = True
-                    citations += found
+                    citations += removed
                     sentences[r] += count_sentences(scratch, begin, n)
                 else:
                     sentences[r] += sentences_of_words(

@@ -138,20 +138,20 @@ def _marked_lines(data, rows, start, end, bullets, ellipses):
             if a == z:
                 continue
             b, e = data[a], data[z - 1]
-            found = (b == 45 and bullets & _HYPHEN) or (b == 42 and bullets & _STAR)
+            is_marked = (b == 45 and bullets & _HYPHEN) or (b == 42 and bullets & _STAR)
             if b == 0xE2 and z - a >= 3:
-                found = bullets & _BULLET and data[a + 1] == 0x80 and data[a + 2] == 0xA2
+                is_marked = bullets & _BULLET and data[a + 1] == 0x80 and data[a + 2] == 0xA2
                 if bullets & _CIRCLE and data[a + 1] == 0x97 and data[a + 2] == 0x8F:
-                    found = True
-            out[r, 0] += 1 if found else 0
-            found = False
+                    is_marked = True
+            out[r, 0] += 1 if is_marked else 0
+            is_marked = False
             if e == 46 and z - a >= 3:
-                found = ellipses & _THREE and data[z - 2] == 46 and data[z - 3] == 46
+                is_marked = ellipses & _THREE and data[z - 2] == 46 and data[z - 3] == 46
                 if ellipses & _SPACED and z - a >= 5 and data[z - 2] == 32 and data[z - 3] == 46:
-                    found = found or (data[z - 4] == 32 and data[z - 5] == 46)
+                    is_marked = is_marked or (data[z - 4] == 32 and data[z - 5] == 46)
             elif e == 0xA6 and z - a >= 3 and ellipses & _ONE_SIGN:
-                found = data[z - 2] == 0x80 and data[z - 3] == 0xE2
-            out[r, 1] += 1 if found else 0
+                is_marked = data[z - 2] == 0x80 and data[z - 3] == 0xE2
+            out[r, 1] += 1 if is_marked else 0
     return out
 
 
@@ -179,12 +179,12 @@ def quality_measures(docs: Documents, variant: Variant) -> Documents:
     if variant == "dolma":
         docs = docs.annotate("symbol_ratio", ratio(symbols, number))
     else:
-        found = _symbols(data, offsets).T
+        marks = _symbols(data, offsets).T
         if variant == "dclm":
-            docs = docs.annotate("symbol_ratio", ratio(found.sum(axis=0), number))
+            docs = docs.annotate("symbol_ratio", ratio(marks.sum(axis=0), number))
         else:
-            docs = docs.annotate("hash_ratio", ratio(found[0], number))
-            docs = docs.annotate("ellipsis_ratio", ratio(found[1] + found[3], number))
+            docs = docs.annotate("hash_ratio", ratio(marks[0], number))
+            docs = docs.annotate("ellipsis_ratio", ratio(marks[1] + marks[3], number))
     docs = docs.annotate("bullet_lines", ratio(marked[:, 0], n_lines))
     docs = docs.annotate("ellipsis_lines", ratio(marked[:, 1], n_lines))
     docs = docs.annotate("alpha_words", ratio(alphas, number))
@@ -218,8 +218,8 @@ def empty(docs: Documents, variant: Variant) -> np.ndarray:
     """bool[rows]: documents without text, for dclm without a written line."""
     if variant == "dclm":
         return np.diff(written_lines(docs, strip=True).rows) == 0
-    found: np.ndarray = np.diff(docs.buffers()[1]) == 0
-    return found
+    mask: np.ndarray = np.diff(docs.buffers()[1]) == 0
+    return mask
 
 
 def repetition_measures(docs: Documents, variant: Variant) -> Documents:
@@ -232,31 +232,31 @@ def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
     data, offsets = docs.buffers()
     chars = row_chars(data, offsets)
     if variant != "dolma":
-        found = paragraphs(docs, strip=variant != "datatrove")
-        n, n_chars = duplicates(docs, found, every)
-        number = np.diff(found.rows)
+        pieces = paragraphs(docs, strip=variant != "datatrove")
+        n, n_chars = duplicates(docs, pieces, every)
+        number = np.diff(pieces.rows)
         docs = docs.annotate("duplicate_paragraphs", ratio(n, number))
-        whole = chars if variant == "datatrove" else _chars(docs, found)
+        whole = chars if variant == "datatrove" else _chars(docs, pieces)
         docs = docs.annotate("duplicate_paragraph_chars", ratio(n_chars, whole))
     if variant == "datatrove":
-        found = filled_lines(docs)
-        n, n_chars = duplicates(docs, found, every)
+        pieces = filled_lines(docs)
+        n, n_chars = duplicates(docs, pieces, every)
         # `re.split(r"\n+", text)` has an empty line at either end that is a newline.
         lines = newline_lines(docs)
         filled = lines.end > lines.start
         opens = ~_at(filled, lines.rows[:-1]) & (np.diff(offsets) > 0)
         closes = ~_at(filled, lines.rows[1:] - 1) & (np.diff(offsets) > 0)
-        number = np.diff(found.rows) + opens + closes
+        number = np.diff(pieces.rows) + opens + closes
         n = n + (opens & closes)
         whole = chars
     else:
-        found = newline_lines(docs) if variant == "dolma" else written_lines(docs, strip=True)
-        n, n_chars = duplicates(docs, found, every)
-        number = np.diff(found.rows)
+        pieces = newline_lines(docs) if variant == "dolma" else written_lines(docs, strip=True)
+        n, n_chars = duplicates(docs, pieces, every)
+        number = np.diff(pieces.rows)
         if variant == "dolma":
             whole = np.maximum(_word_chars(_repetition_tokens(docs, variant)), 1)
         else:
-            whole = _chars(docs, found)
+            whole = _chars(docs, pieces)
     docs = docs.annotate("duplicate_lines", ratio(n, number))
     return docs.annotate("duplicate_line_chars", ratio(n_chars, whole))
 
@@ -265,7 +265,7 @@ def _repeated_n_grams(docs: Documents, variant: Variant) -> Documents:
     tokens = _repetition_tokens(docs, variant)
     way = {"datatrove": GREEDY, "dolma": EVERY}.get(variant, UNION)
     counts = variant in ("datatrove", "dolma")  # an n-gram that stands there once
-    found = n_gram_chars(tokens, way, not counts, variant == "datatrove", counts)
+    n_chars = n_gram_chars(tokens, way, not counts, variant == "datatrove", counts)
     if variant == "datatrove":
         whole = row_chars(*docs.buffers())
     else:
@@ -274,7 +274,7 @@ def _repeated_n_grams(docs: Documents, variant: Variant) -> Documents:
     for n in N_GRAMS:
         k = n - N_GRAMS[0]
         top = n <= TOP
-        share = ratio(found[:, k], whole if top or every is None else every[:, k])
+        share = ratio(n_chars[:, k], whole if top or every is None else every[:, k])
         rule = f"{'top' if top else 'duplicate'}_{n}_gram_chars"
         docs = docs.annotate(rule, share)
     return docs
@@ -290,8 +290,8 @@ def _repetition_tokens(docs: Documents, variant: Variant) -> Tokens:
 
 def _chars(docs: Documents, pieces: Extents) -> np.ndarray:
     data, _ = docs.buffers()
-    found: np.ndarray = piece_chars(data, pieces.rows, pieces.start, pieces.end)
-    return found
+    sizes: np.ndarray = piece_chars(data, pieces.rows, pieces.start, pieces.end)
+    return sizes
 
 
 def _word_chars(tokens: Tokens) -> np.ndarray:

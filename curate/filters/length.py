@@ -59,8 +59,8 @@ class DocumentLength(Step):
             counted = np.diff(table.words.lines[table.lines.rows])
         else:
             counted = np.diff(words(docs).rows)
-        found = {"words": counted, "chars": row_chars(data, offsets), "bytes": np.diff(offsets)}
-        for name, values in found.items():
+        lengths = {"words": counted, "chars": row_chars(data, offsets), "bytes": np.diff(offsets)}
+        for name, values in lengths.items():
             docs = docs.annotate(name, values.astype(np.int64))
         return decide(docs, self.limits())
 

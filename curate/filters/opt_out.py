@@ -204,10 +204,10 @@ class OptOut(Step):
         return self._files
 
     def notes(self) -> list[str]:
-        found = []
+        notices = []
         if self.robots and not self.robots_txt:
-            found.append(f"{self.label}: no robots_txt was given, so no robots.txt counts")
-        return found
+            notices.append(f"{self.label}: no robots_txt was given, so no robots.txt counts")
+        return notices
 
     def prepared(self, folder: Path) -> Path | None:
         return folder / f"{self.label.replace('#', '_')}.sites" if self.robots_txt else None
@@ -296,7 +296,7 @@ class OptOut(Step):
     def _by_page(self, docs: Documents, headers: list[str | None]) -> Documents:
         """Drops by `meta`, and by TDM reservations: what stands nearest to the content counts,
         the page before its headers before the site's file."""
-        found: list[str | None] = [None] * len(docs)
+        details: list[str | None] = [None] * len(docs)
         stated: list[tuple[bool, str] | None] = [None] * len(docs)
         if self.tdm:
             self._tdm_of_site(docs, stated)
@@ -305,9 +305,9 @@ class OptOut(Step):
                     if line.startswith("tdm-reservation: "):
                         _state(stated, row, line.partition(": ")[2], "header tdm-reservation")
         if (self.meta or self.tdm) and "payload" in docs.table.column_names:
-            self._metas(docs, found, stated)
+            self._metas(docs, details, stated)
         if self.meta:
-            docs = docs.drop(_given(found), "meta_robots", detail=found)
+            docs = docs.drop(_given(details), "meta_robots", detail=details)
         if self.tdm:
             reserved = [s[1] if s and s[0] else None for s in stated]
             docs = docs.drop(_given(reserved), "tdm_reservation", detail=reserved)
@@ -329,7 +329,7 @@ class OptOut(Step):
     def _metas(
         self,
         docs: Documents,
-        found: list[str | None],
+        details: list[str | None],
         stated: list[tuple[bool, str] | None],
     ) -> None:
         """Fills in what the pages' own heads say."""
@@ -350,12 +350,12 @@ class OptOut(Step):
             text = page.content_text(data, start, end)
             if which == _TDM:
                 _state(stated, row, text, "meta tdm-reservation")
-            elif found[row] is None and which == _EQUIV:
-                found[row] = page.header_says(text, forbid, agents)
-            elif found[row] is None:
+            elif details[row] is None and which == _EQUIV:
+                details[row] = page.header_says(text, forbid, agents)
+            elif details[row] is None:
                 words = forbid if which == _ROBOTS else {*forbid, *page.TO_NAMED}
                 if word := page.told(text, words):
-                    found[row] = f"{names[which]}: {word}"
+                    details[row] = f"{names[which]}: {word}"
 
 
 def _column(docs: Documents, name: str) -> list[str | None]:

@@ -116,9 +116,9 @@ def _named(data, words, ends, spans):
             a += 1
         while z > a and _is_space(data[z - 1]):
             z -= 1
-        found = _first(data, a, z, words, ends, _NAMES, len(ends) - 1, _ONE) - _NAMES
-        if found >= 0 and (found == 0) == (attribute == 1):
-            return found
+        name = _first(data, a, z, words, ends, _NAMES, len(ends) - 1, _ONE) - _NAMES
+        if name >= 0 and (name == 0) == (attribute == 1):
+            return name
     return -1
 
 
@@ -152,11 +152,11 @@ def scan_heads(data, offsets, most, words, ends, spans, out):
                 i += 5
             else:
                 i = _attributes(data, i + 5, z, words, ends, spans)
-                found = _named(data, words, ends, spans)
-                if found >= 0 and i <= z:
+                name = _named(data, words, ends, spans)
+                if name >= 0 and i <= z:
                     if n < len(out):
                         out[n, 0] = row
-                        out[n, 1] = found
+                        out[n, 1] = name
                         out[n, 2] = spans[4]
                         out[n, 3] = spans[5]
                     n += 1
@@ -177,11 +177,11 @@ def find_metas(
     the heads of pages that has one of the names. The first name is looked for in http-equiv, the
     others in name. words, ends: of `names_table`."""
     out, spans = np.empty((4 * len(offsets), 4), np.int64), np.empty(6, np.int64)
-    found = scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
-    if found > len(out):
-        out = np.empty((found, 4), np.int64)
+    count = scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
+    if count > len(out):
+        out = np.empty((count, 4), np.int64)
         scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
-    return out[:found]
+    return out[:count]
 
 
 def content_text(data: np.ndarray, start: int, end: int) -> str:

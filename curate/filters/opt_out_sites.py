@@ -124,8 +124,8 @@ class Sites:
         if path == ROBOTS and date >= site.robots_date:
             location = head.first("location") if head else None
             site.robots, site.robots_date = self._robots(status, body, url, location), date
-            said = signals_of(body, self.agents, self.signals) if status == 200 else None
-            site.signal = self._one(said) if said else None
+            denied = signals_of(body, self.agents, self.signals) if status == 200 else None
+            site.signal = self._one(denied) if denied else None
         elif path == AI and date >= site.ai_date and status == 200:
             site.ai, site.ai_date = self._one(policy_of(body, self.agents)), date
         elif path == TDMREP and date >= site.tdm_date and status == 200:
@@ -203,9 +203,9 @@ def origin_of(url: str) -> str | None:
     """`https://host` of a URL, with its port where that is not the scheme's; None for others."""
     if usual := _USUAL.match(url):
         return usual[0]
-    scheme, found, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
-    if not found or scheme not in _PORTS:
+    if not separator or scheme not in _PORTS:
         return None
     for end in "/?#":
         rest = rest.partition(end)[0]
@@ -229,12 +229,12 @@ def reservations_of(data: bytes) -> tuple[Reservation, ...]:
         listed = json.loads(data.removeprefix(b"\xef\xbb\xbf")) if len(data) < 1 << 20 else None
     except (ValueError, RecursionError):
         return ()
-    found = []
-    for one in listed if isinstance(listed, list) else ():
-        location = one.get("location") if isinstance(one, dict) else None
-        value = str(one.get("tdm-reservation")) if isinstance(one, dict) else ""
+    rules = []
+    for entry in listed if isinstance(listed, list) else ():
+        location = entry.get("location") if isinstance(entry, dict) else None
+        value = str(entry.get("tdm-reservation")) if isinstance(entry, dict) else ""
         if isinstance(location, str) and value in ("0", "1"):
             encoded = location.encode("utf-8", "replace")
             line = f"tdmrep.json: {location}"[:200]
-            found.append(Reservation(pattern_of(encoded), value == "1", line))
-    return tuple(found)
+            rules.append(Reservation(pattern_of(encoded), value == "1", line))
+    return tuple(rules)

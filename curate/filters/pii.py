@@ -91,13 +91,13 @@ def ipv4_in(before: str, address: str, after: str) -> bool:
     """Whether the four groups are a public address, by themselves and by the text around them."""
     if not is_public(address):
         return False
-    left, right = before[-1:], after[:1]
+    previous, right = before[-1:], after[:1]
     if right.isascii() and (right.isalnum() or right == "_"):
         return False
-    if left in ("-", "/") and before[-2:-1].isascii() and before[-2:-1].isalpha():
+    if previous in ("-", "/") and before[-2:-1].isascii() and before[-2:-1].isalpha():
         # lib-1.2.3.4.jar and Chrome/1.2.3.4 are versions, https://host/1.2.3.4 is none
         token = re.split(r"[\s\"'<>]", before)[-1]
-        if left == "-" or not ("://" in token or "." in token):
+        if previous == "-" or not ("://" in token or "." in token):
             return False
     if _FILE.match(after):
         return False
@@ -179,11 +179,11 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 def _local(before: str) -> str:
     """The part before the at sign at the end of the text; empty where there is none."""
     latin, other, _, _ = _patterns()
-    found = latin.search(before[-2 * MAX_LOCAL :]) or other.search(before[-2 * MAX_LOCAL :])
-    if found is None:
+    match = latin.search(before[-2 * MAX_LOCAL :]) or other.search(before[-2 * MAX_LOCAL :])
+    if match is None:
         return ""
-    local = found.group().replace("’", "'")
-    if local.strip("._+'-").isdigit() and found.re is latin:
+    local = match.group().replace("’", "'")
+    if local.strip("._+'-").isdigit() and match.re is latin:
         # Digits alone may end a name of another script.
         longer = other.search(before[-2 * MAX_LOCAL :])
         local = longer.group() if longer and len(longer.group()) > len(local) else local
@@ -199,10 +199,10 @@ def _local(before: str) -> str:
 def _domain(after: str) -> str:
     """The domain at the beginning of the text; empty where there is none."""
     _, _, ascii_domain, any_domain = _patterns()
-    found = ascii_domain.match(after) or any_domain.match(after)
-    if found is None:
+    match = ascii_domain.match(after) or any_domain.match(after)
+    if match is None:
         return ""
-    domain = found.group()
+    domain = match.group()
     labels = domain.split(".")
     # `jane@mail.com.Please write`: a sentence that begins without a blank.
     if len(labels) > 2 and labels[-1].istitle() and labels[-2].islower() and labels[-2].isalpha():
@@ -284,10 +284,10 @@ class Pii(Step):
 
     def apply(self, docs: Documents) -> Documents:
         data, offsets = docs.buffers()
-        found = _apart(self._found(data, offsets))
+        matches = _apart(self._found(data, offsets))
         total = np.zeros(len(docs), np.int64)
         for rank, rule in enumerate(RULES):
-            rows = np.array([f[0] for f in found if f[3] == rank], np.int64)
+            rows = np.array([f[0] for f in matches if f[3] == rank], np.int64)
             count = np.bincount(rows, minlength=len(docs)).astype(np.int32)
             total += count
             column = COLUMNS[rule]
@@ -297,40 +297,40 @@ class Pii(Step):
         if self.max_found is not None:
             docs = docs.drop(total > self.max_found, "too_much_pii", total, self.max_found)
         clean = ~docs.marked()
-        return self._replace(docs, data, offsets, [f for f in found if clean[f[0]]])
+        return self._replace(docs, data, offsets, [f for f in matches if clean[f[0]]])
 
     def _found(self, data: np.ndarray, offsets: np.ndarray) -> list[Found]:
         view = memoryview(data)  # type: ignore[arg-type]
-        found: list[Found] = []
+        matches: list[Found] = []
         if self.emails or self.ips:
             for row, start, end, kind in pii_kernel.find_addresses(data, offsets).T.tolist():
                 low, high = int(offsets[row]), int(offsets[row + 1])
                 if kind == pii_kernel.EMAIL:
                     if self.emails:
-                        found += _email(view, row, start, end, low, high)
+                        matches += _email(view, row, start, end, low, high)
                 elif self.ips:
-                    found += _address(view, row, start, end, low, high, kind)
+                    matches += _address(view, row, start, end, low, high, kind)
         if self.phones or self.credit_cards:
             least = MIN_DIGITS if self.phones else MIN_CARD_DIGITS
             for row, start, end in pii_kernel.find_numbers(data, offsets, least).T.tolist():
                 low, high = int(offsets[row]), int(offsets[row + 1])
                 if self.credit_cards:
-                    found += _numbers(view, row, start, end, low, high, cards_in, "credit_card")
+                    matches += _numbers(view, row, start, end, low, high, cards_in, "credit_card")
                 if self.phones:
-                    found += _numbers(view, row, start, end, low, high, phones_in, "phone")
-        known = {text for texts in EXAMPLES.values() for text in texts}
-        return [f for f in found if _text(view, f[1], f[2]) not in known]
+                    matches += _numbers(view, row, start, end, low, high, phones_in, "phone")
+        examples = {text for texts in EXAMPLES.values() for text in texts}
+        return [f for f in matches if _text(view, f[1], f[2]) not in examples]
 
     def _replace(
-        self, docs: Documents, data: np.ndarray, offsets: np.ndarray, found: list[Found]
+        self, docs: Documents, data: np.ndarray, offsets: np.ndarray, matches: list[Found]
     ) -> Documents:
-        if not found:
+        if not matches:
             return docs
-        given = EXAMPLES if self.replacement == "example" else TOKENS
-        words = tuple(dict.fromkeys(w for kind in given.values() for w in kind))
+        replacements = EXAMPLES if self.replacement == "example" else TOKENS
+        words = tuple(dict.fromkeys(w for kind in replacements.values() for w in kind))
         view = memoryview(data)  # type: ignore[arg-type]
-        rows, start, end, rank = (np.array([f[k] for f in found], np.int64) for k in range(4))
-        which = np.array(_chosen(view, found, given, words), np.int64)
+        rows, start, end, rank = (np.array([f[k] for f in matches], np.int64) for k in range(4))
+        which = np.array(_chosen(view, matches, replacements, words), np.int64)
         encoded = [w.encode() for w in words]
         out, out_offsets = pii_kernel.replace_spans(
             data,
@@ -351,19 +351,22 @@ class Pii(Step):
 
 
 def _chosen(
-    view: memoryview, found: list[Found], given: dict[str, tuple[str, ...]], words: tuple[str, ...]
+    view: memoryview,
+    matches: list[Found],
+    replacements: dict[str, tuple[str, ...]],
+    words: tuple[str, ...],
 ) -> list[int]:
     """The replacement of each: the same for the same text within a document, and the next one in
     turn for another, from the first on in each document."""
     chosen: list[int] = []
     seen: dict[str, dict[str, int]] = {}
     row = -1
-    for f in found:
+    for f in matches:
         if f[0] != row:
             row, seen = f[0], {}
-        mine = seen.setdefault(f[4], {})
-        turn = mine.setdefault(_text(view, f[1], f[2]).casefold(), len(mine))
-        chosen.append(words.index(given[f[4]][turn % len(given[f[4]])]))
+        turns = seen.setdefault(f[4], {})
+        turn = turns.setdefault(_text(view, f[1], f[2]).casefold(), len(turns))
+        chosen.append(words.index(replacements[f[4]][turn % len(replacements[f[4]])]))
     return chosen
 
 
@@ -411,10 +414,10 @@ def _numbers(
         yield row, at, at + len(text[first:last].encode()), RULES.index(kind), kind
 
 
-def _apart(found: list[Found]) -> list[Found]:
+def _apart(matches: list[Found]) -> list[Found]:
     """By row and start, without those that overlap one of a rule named earlier."""
     kept: list[Found] = []
-    for f in sorted(found, key=lambda f: (f[0], f[1], f[3])):
+    for f in sorted(matches, key=lambda f: (f[0], f[1], f[3])):
         while kept and kept[-1][0] == f[0] and kept[-1][2] > f[1] and kept[-1][3] > f[3]:
             kept.pop()
         if not (kept and kept[-1][0] == f[0] and kept[-1][2] > f[1]):

@@ -98,17 +98,17 @@ def find_addresses(data, offsets):
         i = _skip(data, begin, stop, _OF_ADDRESS)
         while i < stop:
             kind = _KIND[data[i]]
-            first, end, what = i, i + 1, -1
+            first, end, address_kind = i, i + 1, -1
             if kind == _AT:
-                what = EMAIL
+                address_kind = EMAIL
             elif kind == _WIDE:
                 if i + 2 < stop and data[i + 1] == 0xBC and data[i + 2] == 0xA0:
-                    end, what = i + 3, EMAIL
+                    end, address_kind = i + 3, EMAIL
             elif kind == _DIGIT:
                 behind_word = i > begin and (_WORD[data[i - 1]] or data[i - 1] == 46)
                 last = 0 if behind_word else _quad_end(data, i, stop)
                 if last:
-                    end, what = last, IPV4
+                    end, address_kind = last, IPV4
                 else:
                     while end < stop and _KIND[data[end]] == _DIGIT:
                         end += 1
@@ -118,10 +118,10 @@ def find_addresses(data, offsets):
                 if i - first == 4:
                     last = _ipv6_end(data, first, begin, i, stop)
                     if last:
-                        end, what = last, IPV6
-            if what >= 0:
+                        end, address_kind = last, IPV6
+            if address_kind >= 0:
                 out = _room(out, n)
-                out[0, n], out[1, n], out[2, n], out[3, n] = r, first, end, what
+                out[0, n], out[1, n], out[2, n], out[3, n] = r, first, end, address_kind
                 n += 1
             i = _skip(data, end, stop, _OF_ADDRESS)
     return out[:, :n].copy()

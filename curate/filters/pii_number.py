@@ -117,10 +117,10 @@ def _international(text: str, at: int) -> int:
     tokens = [(m.group(), m.end()) for m in _TOKEN.finditer(text, start)]
     if not tokens or not tokens[0][0].isdigit():
         return 0
-    known = country_of(tokens[0][0] + "".join(t for t, _ in tokens[1:3] if t.isdigit()))
-    if known is None:
+    country = country_of(tokens[0][0] + "".join(t for t, _ in tokens[1:3] if t.isdigit()))
+    if country is None:
         return 0
-    code, least, most = known
+    code, least, most = country
     if not plus and tokens[0][0] != code:
         return 0  # 00 and the code stand by themselves, as in 0049 30 123456
     national = -len(code)
@@ -151,24 +151,24 @@ def _national(text: str, at: int) -> int:
     """The longest national form at the position; 0 where there is none."""
     best = 0
     for form in _NATIONAL:
-        found = form.match(text, at)
-        if found is None or found.end() <= best:
+        match = form.match(text, at)
+        if match is None or match.end() <= best:
             continue
-        number = found.group()
+        number = match.group()
         digits = sum(c.isdigit() for c in number)
         year = re.match(r"\((?:1[5-9]|20)\d\d\)", number)
         if _LEAST <= digits <= _MOST and not (
             year or _DATE.search(number) or _NOT_A_PHONE.fullmatch(number)
         ):
-            best = found.end()
+            best = match.end()
     return best
 
 
 def _behind_word(text: str, at: int) -> int:
     """The end of a loosely written number that a word for telephone announces."""
     end = digits = 0
-    for found in _TOKEN.finditer(text, at):
-        token = found.group()
+    for match in _TOKEN.finditer(text, at):
+        token = match.group()
         if not token.isdigit():
             if len(token) > 3:
                 break
@@ -177,7 +177,7 @@ def _behind_word(text: str, at: int) -> int:
             break
         digits += len(token)
         if digits >= MIN_DIGITS:
-            end = found.end()
+            end = match.end()
         if digits > 11:
             break
     number = text[at:end]
@@ -196,34 +196,34 @@ def phones_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
     """(start, end) in characters of the phone numbers in a stretch of digits and separators, given
     the text before and behind it."""
     before, text, after = (t.translate(_PLAIN) for t in (before, text, after))
-    found = []
+    spans = []
     at = 0
     while at < len(text):
         if not (text[at].isdigit() or text[at] in "+("):
             at += 1
             continue
-        left = before + text[:at]
-        end = _judge(left, text, at, after)
+        context = before + text[:at]
+        end = _judge(context, text, at, after)
         if end:
-            found.append((at, end))
+            spans.append((at, end))
             at = end
             continue
         at += 1
         while at < len(text) and text[at].isdigit() and text[at - 1].isdigit():
             at += 1
-    return found
+    return spans
 
 
-def _judge(left: str, text: str, at: int, after: str) -> int:
+def _judge(context: str, text: str, at: int, after: str) -> int:
     """The end of the phone number at the position; 0 where there is none."""
     if text[at] in "+(" and not re.match(r"[+(]{1,2}\d|\+ \d|\+ ?\(\d", text[at:]):
         return 0
     plus = text.startswith(("+", "(+"), at)
-    announced = bool(_BEHIND_WORD.search(left[-64:]))
+    announced = bool(_BEHIND_WORD.search(context[-64:]))
     glued = r"[0-9_=&%@]\Z" if plus and announced else r"[0-9A-Za-z_=&%@]\Z"  # Telefon+49 30 ...
-    if re.search(glued, left) or re.search(r"[$€£¥] ?\Z|\d[-./,:]\Z", left):
+    if re.search(glued, context) or re.search(r"[$€£¥] ?\Z|\d[-./,:]\Z", context):
         return 0
-    if plus or (text.startswith("00", at) and not re.search(r"\d \Z", left)):
+    if plus or (text.startswith("00", at) and not re.search(r"\d \Z", context)):
         end = _international(text, at)
         # Where lines were lost, a word may begin right behind: +41 58 765 50 76E-Mail
         if end and (_ends_well(text, end, after, True) or (plus and after[:1].isalpha())):
@@ -233,7 +233,7 @@ def _judge(left: str, text: str, at: int, after: str) -> int:
     if announced:
         end = max(_behind_word(text, at), _national(text, at))
         return end if end and _ends_well(text, end, after, True) else 0
-    if re.search(r"\d \Z|[/#]\Z", left) or _BEHIND_ID.search(left[-24:]):
+    if re.search(r"\d \Z|[/#]\Z", context) or _BEHIND_ID.search(context[-24:]):
         return 0
     end = _national(text, at)
     return end if end and _ends_well(text, end, after, False) else 0
@@ -263,12 +263,12 @@ def luhn(digits: str) -> bool:
 def cards_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
     """(start, end) in characters of the credit card numbers in a stretch of digits."""
     before, text, after = (t.translate(_PLAIN) for t in (before, text, after))
-    found = []
+    spans = []
     for match in _CARD.finditer(text):
-        left, right = before + text[: match.start()], text[match.end() :] + after
+        context, right = before + text[: match.start()], text[match.end() :] + after
         digits = _SPLIT.sub("", match.group())
-        if re.search(r"[0-9A-Za-z_=+]\Z|\d[-./,: ]\Z", left) or re.match(r"[0-9A-Za-z_]", right):
+        if re.search(r"[0-9A-Za-z_=+]\Z|\d[-./,: ]\Z", context) or re.match(r"[0-9A-Za-z_]", right):
             continue
         if _ISSUER.fullmatch(digits) and luhn(digits):
-            found.append(match.span())
-    return found
+            spans.append(match.span())
+    return spans

@@ -266,12 +266,12 @@ def words_left(data, a, z, mark, base, flags):
     outside = np.int64(1)
     for i in range(np.uint64(a), np.uint64(z)):
         b = data[i]
-        here = np.int64(mark[i - np.uint64(base)] == 0)
-        words += outside & here & np.int64(_ASCII_ALNUM[b])
-        if b >= 0x80 and outside & here:
+        kept = np.int64(mark[i - np.uint64(base)] == 0)
+        words += outside & kept & np.int64(_ASCII_ALNUM[b])
+        if b >= 0x80 and outside & kept:
             code, _ = _code(data, np.int64(i), z)
             words += (flags[code] & ALNUM) != 0
-        outside = (np.int64(_BREAK[b]) & here) | (outside & (here ^ 1))
+        outside = (np.int64(_BREAK[b]) & kept) | (outside & (kept ^ 1))
     return words
 
 

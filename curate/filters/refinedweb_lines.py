@@ -42,8 +42,8 @@ def _match(data, i, end, text, first, stop, wild):
         if wild and want == 46:
             i += char_bytes(data[i])
             continue
-        found, n = small_letter(data, i, end, True)
-        if found != want:
+        letter, n = small_letter(data, i, end, True)
+        if letter != want:
             return -1
         i += n
     return i
@@ -128,9 +128,9 @@ def _find_at(rule, line, first, size, patterns, wild, low, high):
     space at the start and at the end of the line does not count."""
     text, at, begins = patterns
     if low or high:
-        one, two = strip_space(line, first, size)
-        first = one if low else first
-        size = two if high else size
+        start, end = strip_space(line, first, size)
+        first = start if low else first
+        size = end if high else size
     if rule == END:
         return _pattern_at_end(line, first, size, text, at, begins, wild)
     if first < size and begins[line[first]]:
@@ -143,17 +143,17 @@ def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wil
     """Marks a pattern at the end or at the start of a short line; returns whether there was one.
     edited: whether some of the line is marked already."""
     if not edited:
-        one, two = _find_at(rule, data, a, z, patterns, wild, low, high)
-        for i in range(one, two):
+        start, end = _find_at(rule, data, a, z, patterns, wild, low, high)
+        for i in range(start, end):
             mark[i - base] = rule
-        return one < two
+        return start < end
     n = _left_of(data, a, z, mark, base, line, where)
     if n == 0 or count_words(line, np.int64(0), n) > most:
         return False
-    one, two = _find_at(rule, line, np.int64(0), n, patterns, wild, low, high)
-    for i in range(one, two):
+    start, end = _find_at(rule, line, np.int64(0), n, patterns, wild, low, high)
+    for i in range(start, end):
         mark[where[i] - base] = rule
-    return one < two
+    return start < end
 
 
 @njit(nogil=True)
@@ -197,9 +197,9 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
                     continue
                 # The page has been stripped by now.
                 if k == low or k == high:
-                    one, two = strip_space(data, a, z)
-                    a = one if k == low else a
-                    z = two if k == high else z
+                    inner_start, inner_end = strip_space(data, a, z)
+                    a = inner_start if k == low else a
+                    z = inner_end if k == high else z
                 chars, _, digits, _ = line_classes(data, a, z, flags)
                 if chars and digits / chars > limits[1]:
                     verdict[k] = NUMERIC

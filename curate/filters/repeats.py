@@ -87,8 +87,8 @@ def duplicates(docs: Documents, pieces: Extents, every: bool) -> tuple[np.ndarra
     """(number: int64[rows], characters: int64[rows]) of pieces that stand more than once: the
     copies behind the first, or every copy."""
     data, _ = docs.buffers()
-    found = _duplicates(data, pieces.rows, pieces.start, pieces.end, every)
-    return found[:, 0], found[:, 1]
+    counts = _duplicates(data, pieces.rows, pieces.start, pieces.end, every)
+    return counts[:, 0], counts[:, 1]
 
 
 @njit(cache=True, nogil=True)

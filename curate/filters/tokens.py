@@ -113,22 +113,22 @@ def _look(data, start, i, stop, kinds, lower):
     if at < 0:
         return other, False
     before = max(code_point(data, at, i), 0)
-    left = kinds[before]
+    left_kind = kinds[before]
     after = i + char_bytes(data[i])
     following = max(code_point(data, after, stop), 0) if after < stop else 0
-    right = kinds[following]
+    right_kind = kinds[following]
     if code == 44:
-        return (_WORD if left == DIGIT and right == DIGIT else other), False
+        return (_WORD if left_kind == DIGIT and right_kind == DIGIT else other), False
     if code != 46:
-        letters = left == LETTER and right == LETTER
+        letters = left_kind == LETTER and right_kind == LETTER
         return (_WORD if letters else other), letters
     capital = lower[before] != before
-    if is_letter_or_digit(left) and is_letter_or_digit(right):
-        cut = left == LETTER and not capital and lower[following] != following
+    if is_letter_or_digit(left_kind) and is_letter_or_digit(right_kind):
+        cut = left_kind == LETTER and not capital and lower[following] != following
         return (other if cut else _WORD), False
     if capital:
-        one = last_start(data, start, at)
-        if one < 0 or kinds[max(code_point(data, one, at), 0)] == OTHER:
+        second_last = last_start(data, start, at)
+        if second_last < 0 or kinds[max(code_point(data, second_last, at), 0)] == OTHER:
             return _WORD, False
     return (_WORD if _is_abbreviation(data, start, i) else other), False
 
@@ -136,14 +136,14 @@ def _look(data, start, i, stop, kinds, lower):
 @njit(nogil=True)
 def _look_ascii(first, before, mark, after):
     """The class of a mark between ASCII bytes, two before it; _LOOK where more has to be seen."""
-    left, right = _ASCII[before], _ASCII[after]
+    left_kind, right_kind = _ASCII[before], _ASCII[after]
     if mark == 44:
-        return _WORD if left == DIGIT and right == DIGIT else _ALONE
+        return _WORD if left_kind == DIGIT and right_kind == DIGIT else _ALONE
     if mark == 39:
-        return _WORD | BEGINS if left == LETTER and right == LETTER else _ALONE
-    if left == LETTER and not right:  # a small letter, and no abbreviation's end
+        return _WORD | BEGINS if left_kind == LETTER and right_kind == LETTER else _ALONE
+    if left_kind == LETTER and not right_kind:  # a small letter, and no abbreviation's end
         return _PERIODS if before >= 97 and not _LAST_TWO[first, before] else _LOOK
-    return _LOOK if left or before == 46 else _PERIODS
+    return _LOOK if left_kind or before == 46 else _PERIODS
 
 
 @njit(nogil=True)
@@ -191,11 +191,11 @@ def cut_symbols(data, offsets, kinds, lower):
     if size == 0:
         nothing = np.empty(0, np.int64)
         return row_tokens, nothing, nothing, np.empty(0, np.int32)
-    found = np.empty(size, np.uint8)
-    _classes(data[base : base + size], found)
+    classes = np.empty(size, np.uint8)
+    _classes(data[base : base + size], classes)
     flags = np.zeros(size + PADDING, np.uint8)
     for i in range(size):
-        flags[i] = found[i] == np.uint8(_LOOK)
+        flags[i] = classes[i] == np.uint8(_LOOK)
     looks = np.empty(count_flags(flags) + PADDING, np.int64)
     n_looks = flag_positions(flags, size, base, looks)
     n_wide = 0  # characters outside ASCII; their positions overwrite those looked at
@@ -213,27 +213,27 @@ def cut_symbols(data, offsets, kinds, lower):
             if inner and (data[i - 2] | data[i - 1] | data[i + 1]) < 0x80:
                 kind = _look_ascii(data[i - 2], data[i - 1], b, data[i + 1])
                 if kind != _LOOK:
-                    found[i - base] = kind
+                    classes[i - base] = kind
                     continue
             kind, begins = _look(data, row, i, stop, kinds, lower)
-            found[i - base] = kind | (BEGINS if begins else 0)
+            classes[i - base] = kind | (BEGINS if begins else 0)
             if b >= 0x80:
                 looks[n_wide] = i
                 n_wide += 1
                 done = min(i + char_bytes(b), stop)
                 for j in range(i + 1, done):
-                    found[j - base] = _REST if kind == _ALONE else kind
-    _starts(found, flags)
+                    classes[j - base] = _REST if kind == _ALONE else kind
+    _starts(classes, flags)
     for r in range(rows):
         if offsets[r] < offsets[r + 1]:
-            flags[offsets[r] - base] = found[offsets[r] - base] & _KIND != _SPACE
+            flags[offsets[r] - base] = classes[offsets[r] - base] & _KIND != _SPACE
     start = np.empty(count_flags(flags) + PADDING, np.int64)
     count = flag_positions(flags, size, base, start)
-    _ends(found, flags)
+    _ends(classes, flags)
     for r in range(1, rows):
         at = offsets[r] - base
         if at > 0 and at < size:
-            flags[at] = found[at - 1] & _KIND != _SPACE
+            flags[at] = classes[at - 1] & _KIND != _SPACE
     end = np.empty(count + PADDING + 1, np.int64)
     if flag_positions(flags, size, base, end) < count:
         end[count - 1] = offsets[rows]
@@ -351,13 +351,13 @@ def describe(data, start, end, kinds, punctuation, fold, whole):
 
 
 @njit(nogil=True)
-def _joins(mark, left, right):
+def _joins(mark, left_kind, right_kind):
     """Whether a mark joins characters of these kinds: Unicode's MidLetter, MidNum, MidNumLet and
     the single quote (WordBreakProperty.txt), without the rare ones."""
     both = mark == 39 or mark == 46 or mark == 0x2018 or mark == 0x2019
-    if left == LETTER and right == LETTER:
+    if left_kind == LETTER and right_kind == LETTER:
         return both or mark == 58 or mark == 0xB7
-    return left == DIGIT and right == DIGIT and (both or mark == 44 or mark == 59)
+    return left_kind == DIGIT and right_kind == DIGIT and (both or mark == 44 or mark == 59)
 
 
 @njit(cache=True, nogil=True)
@@ -377,9 +377,9 @@ def _join(data, rows, start, end, chars, kinds):
             while w < rows[r + 1] and start[w] - z <= 3 and start[w] > z:
                 if start[w] - z != char_bytes(data[z]):
                     break
-                left = kinds[max(code_point(data, last_start(data, a, z), z), 0)]
-                right = kinds[max(code_point(data, start[w], end[w]), 0)]
-                if not _joins(code_point(data, z, start[w]), left, right):
+                left_kind = kinds[max(code_point(data, last_start(data, a, z), z), 0)]
+                right_kind = kinds[max(code_point(data, start[w], end[w]), 0)]
+                if not _joins(code_point(data, z, start[w]), left_kind, right_kind):
                     break
                 z = end[w]
                 count += 1 + chars[w]
@@ -405,10 +405,12 @@ def split_tokens_exact(docs: Documents) -> Tokens:
 def _split_tokens(docs: Documents, fold: bool) -> Tokens:
     data, _ = docs.buffers()
     tables = segments(docs)
-    found = tables.words
+    split_words = tables.words
     kinds = character_tables()[0]
-    described = describe(data, found.start, found.end, kinds, PUNCTUATION, fold, False)
-    return Tokens(found.lines[tables.lines.rows], found.start, found.chars, *described)
+    described = describe(data, split_words.start, split_words.end, kinds, PUNCTUATION, fold, False)
+    return Tokens(
+        split_words.lines[tables.lines.rows], split_words.start, split_words.chars, *described
+    )
 
 
 def symbol_tokens(docs: Documents) -> Tokens:

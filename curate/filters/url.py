@@ -115,11 +115,11 @@ class UrlFilter(Step):
     def apply(self, docs: Documents) -> Documents:
         lists = self._load()
         data, offsets = text_buffers(as_large_string(docs.table["url"]))
-        known = np.diff(offsets) > 0
+        has_url = np.diff(offsets) > 0
         folded = fold_all(data, offsets)
         hosts = folded.data, folded.start, folded.host_end
         allowed = url_lists.domain_hits(*hosts, lists.allow) >= 0
-        docs = docs.annotate("known", known).annotate("allowed", allowed)
+        docs = docs.annotate("known", has_url).annotate("allowed", allowed)
         docs = self._drop_hosts(docs, lists, folded, ~allowed)
         return self._drop_words(docs, lists, folded, ~allowed)
 
@@ -127,16 +127,16 @@ class UrlFilter(Step):
         self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
     ) -> Documents:
         data, start, host_end = folded.data, folded.start, folded.host_end
-        one = np.ones(len(docs))
+        ones = np.ones(len(docs))
         for rule, keys in (("excluded", lists.exclude), ("domain", lists.domains)):
             at = url_lists.domain_hits(data, start, host_end, keys)
-            found = (at >= 0) & judged
-            docs = docs.drop(found, rule, one, 1, _named(folded, found, at, host_end))
-        found = url_lists.exact_hits(data, start, host_end, lists.hosts) & judged
-        docs = docs.drop(found, "host", one, 1, _named(folded, found, start, host_end))
+            listed = (at >= 0) & judged
+            docs = docs.drop(listed, rule, ones, 1, _named(folded, listed, at, host_end))
+        listed = url_lists.exact_hits(data, start, host_end, lists.hosts) & judged
+        docs = docs.drop(listed, "host", ones, 1, _named(folded, listed, start, host_end))
         first, last = url_lists.key_places(folded)
-        found = url_lists.exact_hits(data, first, last, lists.urls) & judged
-        return docs.drop(found, "url", one, 1, _named(folded, found, first, last))
+        listed = url_lists.exact_hits(data, first, last, lists.urls) & judged
+        return docs.drop(listed, "url", ones, 1, _named(folded, listed, first, last))
 
     def _drop_words(
         self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
@@ -145,7 +145,7 @@ class UrlFilter(Step):
         hits = []
         for words, whole in ((lists.words, True), (lists.subwords, False)):
             a = words.automaton
-            found = find_words(
+            matches = find_words(
                 folded.data,
                 folded.start,
                 folded.end,
@@ -157,7 +157,7 @@ class UrlFilter(Step):
                 a.size,
                 whole,
             )
-            hits.append(found)
+            hits.append(matches)
         (rows, number), (sub_rows, sub_number) = hits
         rules: list[tuple[str, Any, np.ndarray, np.ndarray, int]] = [
             ("banned_word", lists.words, *_of(rows, number, lists.words.banned), 1),
@@ -179,8 +179,8 @@ class UrlFilter(Step):
 
 def _of(rows: np.ndarray, number: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The hits whose pattern is marked."""
-    mine = mark[number] if len(number) else np.zeros(0, np.bool_)
-    return rows[mine], number[mine]
+    marked = mark[number] if len(number) else np.zeros(0, np.bool_)
+    return rows[marked], number[marked]
 
 
 def _named(

@@ -266,7 +266,7 @@ def automaton(patterns: Sequence[str]) -> Automaton:
             state = tree[state][b]
         ends[state] = number
     step = np.zeros((len(tree), len(used) + 1), np.int32)
-    found = np.full(len(tree), -1, np.int32)
+    ending = np.full(len(tree), -1, np.int32)
     link = np.zeros(len(tree), np.int32)
     suffix = [0] * len(tree)
     waiting = deque([0])
@@ -275,13 +275,13 @@ def automaton(patterns: Sequence[str]) -> Automaton:
         back = suffix[state]
         if state:
             step[state] = step[back]
-            link[state] = back if found[back] >= 0 else link[back]
-        found[state] = ends.get(state, -1)
+            link[state] = back if ending[back] >= 0 else link[back]
+        ending[state] = ends.get(state, -1)
         for b, child in tree[state].items():
             suffix[child] = int(step[back, kind[b]]) if state else 0
             step[state, kind[b]] = child
             waiting.append(child)
-    return Automaton(step, kind, found, link, np.array([len(p) for p in encoded], np.int64))
+    return Automaton(step, kind, ending, link, np.array([len(p) for p in encoded], np.int64))
 
 
 def normal_word(entry: str, between: str = " ") -> str:
@@ -355,7 +355,7 @@ def _room(array, n):
 
 
 @njit(nogil=True)
-def _row_words(text, n, r, kinds, step, kind, found, link, size, whole, seen, hits):
+def _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, hits):
     """How many patterns stand in text[:n]; they are written to hits: int32[patterns]."""
     count = 0
     state = np.int32(0)
@@ -371,7 +371,7 @@ def _row_words(text, n, r, kinds, step, kind, found, link, size, whole, seen, hi
         state = step[state, kind[b]]
         at = state
         while at:
-            p = found[at]
+            p = ending[at]
             if (
                 p >= 0
                 and seen[p] != r
@@ -385,7 +385,7 @@ def _row_words(text, n, r, kinds, step, kind, found, link, size, whole, seen, hi
 
 
 @njit(cache=True, nogil=True)
-def find_words(data, start, end, kinds, step, kind, found, link, size, whole):
+def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
     """(row: int64[hits], pattern: int32[hits]): which patterns stand in data[start[r]:end[r]],
     each once a row; whole: as words, else as subwords."""
     rows = np.empty(64, np.int64)
@@ -400,7 +400,7 @@ def find_words(data, start, end, kinds, step, kind, found, link, size, whole):
     for r in range(len(start)):
         n = _spell(data, start[r], end[r], kinds, text)
         # A function of its own: a loop that may replace an array counts its references each time.
-        count = _row_words(text, n, r, kinds, step, kind, found, link, size, whole, seen, hits)
+        count = _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, hits)
         for k in range(count):
             rows, patterns = _room(rows, total), _room(patterns, total)
             rows[total], patterns[total] = r, hits[k]

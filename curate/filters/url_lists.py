@@ -36,11 +36,11 @@ class Words:
 
 
 @njit(nogil=True)
-def _starts(data, at, end, what):
-    if at + len(what) > end:
+def _starts(data, at, end, prefix):
+    if at + len(prefix) > end:
         return False
-    for k in range(len(what)):
-        if data[at + k] != what[k]:
+    for k in range(len(prefix)):
+        if data[at + k] != prefix[k]:
             return False
     return True
 
@@ -170,13 +170,13 @@ def domain_hits(data, first, last, keys):
 
 def _blocks(data: bytes) -> list[tuple[int, int]]:
     """(start, end) of blocks of whole lines."""
-    found, at = [], 0
+    blocks, at = [], 0
     while at < len(data):
         end = data.find(b"\n", at + BLOCK)
         end = len(data) if end < 0 else end + 1
-        found.append((at, end))
+        blocks.append((at, end))
         at = end
-    return found
+    return blocks
 
 
 @njit(cache=True, nogil=True)
@@ -204,7 +204,7 @@ def _checked_hosts(folded: Folded, lines: np.ndarray, location: str, label: str)
 
 
 def _keys(data: bytes, location: str, label: str, hosts: bool) -> list[np.ndarray]:
-    found = []
+    parts = []
     before = 0
     for a, z in _blocks(data):
         block = np.frombuffer(data, np.uint8)[a:z]
@@ -213,11 +213,11 @@ def _keys(data: bytes, location: str, label: str, hosts: bool) -> list[np.ndarra
         if hosts:
             if len(starts):
                 _checked_hosts(folded, lines + before, location, label)
-            found.append(hashes(folded.data, folded.start, folded.host_end))
+            parts.append(hashes(folded.data, folded.start, folded.host_end))
         else:
-            found.append(hashes(folded.data, *url_keys(*_places(folded))))
+            parts.append(hashes(folded.data, *url_keys(*_places(folded))))
         before += int(np.count_nonzero(block == 10))
-    return found
+    return parts
 
 
 def _places(folded: Folded) -> tuple[np.ndarray, ...]:
@@ -267,15 +267,15 @@ def words(
     """The words of lists, ready to be looked for; `between` joins the words of one entry."""
     sets: list[set[str]] = []
     for locations in (banned, soft):
-        found: set[str] = set()
+        entries_of_lists: set[str] = set()
         for location in locations:
             key = f"its sha256 in {label}.sha256"
             data = read_list(location, sha256.get(location), label, key)
             kept = {normal_word(e, between) for e in entries(data)} - {""}
             if not kept:
                 raise UsageError(f"{label}: no word in {location}")
-            found |= kept
-        sets.append(found)
+            entries_of_lists |= kept
+        sets.append(entries_of_lists)
     patterns = tuple(sorted(sets[0] | sets[1]))
     marks = [np.array([p in s for p in patterns], np.bool_) for s in sets]
     return Words(patterns, marks[0], marks[1], automaton(patterns))

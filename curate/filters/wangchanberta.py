@@ -35,8 +35,8 @@ _ENTITY = re.compile(
 _LOST = {"nbsp;": " ", "amp;": "&", "quot;": '"', "#39;": "'", "#146;": "'", "#36;": "$"}
 
 
-def _entity(found: re.Match[str]) -> str:
-    text = found.group()
+def _entity(match: re.Match[str]) -> str:
+    text = match.group()
     if text[0] == "<":
         return "\n"
     return unescape(text).replace("\xa0", " ") if text[0] == "&" else _LOST[text]
@@ -83,10 +83,10 @@ class _Edited:
         """One pass: every match in the text as it stands now."""
         pieces, origin, own = [], [], []
         last = 0
-        for found in pattern.finditer(self.text):
-            a, z = found.span()
-            put = replacement(found)
-            if put == found.group():
+        for match in pattern.finditer(self.text):
+            a, z = match.span()
+            put = replacement(match)
+            if put == match.group():
                 continue
             pieces += [self.text[last:a], put]
             origin += [self.origin[last:a], np.full(len(put), self.origin[a])]
@@ -102,23 +102,23 @@ class _Edited:
 
     def spans(self) -> list[tuple[int, int, int, str]]:
         """(start, end, rule, what stands there now), in bytes of the given text, in order."""
-        here = np.flatnonzero(self.own)
-        there = self.origin[here]
-        before = np.concatenate(([-1], there))
-        after = np.concatenate((there, [len(self.given)]))
-        found = []
+        kept = np.flatnonzero(self.own)
+        origins = self.origin[kept]
+        before = np.concatenate(([-1], origins))
+        after = np.concatenate((origins, [len(self.given)]))
+        spans = []
         gaps = np.flatnonzero(after - before > 1)
         if not len(gaps):
             return []
         size = np.frombuffer(self.given.encode("utf-32-le", "surrogatepass"), np.uint32)
         width = 1 + (size >= 0x80) + (size >= 0x800) + (size >= 0x10000)
         byte = np.concatenate(([0], np.cumsum(width)))
-        places = np.concatenate(([-1], here, [len(self.text)]))
+        places = np.concatenate(([-1], kept, [len(self.text)]))
         for gap in gaps.tolist():
             a, z = int(before[gap]) + 1, int(after[gap])
             put = self.text[places[gap] + 1 : places[gap + 1]]
-            found.append((int(byte[a]), int(byte[z]), int(self.rule[a]) - 1, put))
-        return found
+            spans.append((int(byte[a]), int(byte[z]), int(self.rule[a]) - 1, put))
+        return spans
 
 
 @njit(cache=True, nogil=True)
@@ -173,7 +173,7 @@ class WangchanBERTa(Step):
         ]
 
     def _clean(self, docs: Documents, rows: np.ndarray) -> Documents:
-        found: list[tuple[int, int, int, int, int]] = []
+        edits: list[tuple[int, int, int, int, int]] = []
         texts: dict[str, int] = {"": 0}
         column = docs.text
         for row in np.flatnonzero(rows).tolist():
@@ -181,9 +181,9 @@ class WangchanBERTa(Step):
             if not text:
                 continue
             for first, last, rule, put in self._spans(text):
-                found.append((row, first, last, rule, texts.setdefault(put, len(texts))))
+                edits.append((row, first, last, rule, texts.setdefault(put, len(texts))))
         places, start, end, which, filling = (
-            np.array([f[k] for f in found], np.int64) for k in range(5)
+            np.array([f[k] for f in edits], np.int64) for k in range(5)
         )
         return cut(docs, Spans(places, start, end, which, RULES, filling, tuple(texts)))
 

@@ -20,7 +20,7 @@ with suppress(ImportError):  # twice as fast; zlib has the last word on whatever
     fast_zlib = isal_zlib
 
 STEP = 32 << 10
-"""Compressed bytes given to a decoder at a time; small, as zlib copies what it does not use."""
+"""Compressed bytes delivered to a decoder at a time; small, as zlib copies what it does not use."""
 OUT = 1 << 20
 """Most decompressed bytes yielded at a time."""
 BLOCK = 1 << 20
@@ -87,7 +87,7 @@ class GzipMember:
 
     def __iter__(self) -> Iterator[bytes]:
         inflate = fast_zlib.decompressobj(31)
-        given, step = 0, 4096
+        delivered, step = 0, 4096
         while True:
             data = self.source.at(self.end, step)
             step = STEP
@@ -97,10 +97,10 @@ class GzipMember:
                 try:
                     out = inflate.decompress(data, OUT)
                 except fast_zlib.error:
-                    yield from self._salvage(given)
+                    yield from self._salvage(delivered)
                     return
                 if out:
-                    given += len(out)
+                    delivered += len(out)
                     yield out
                 if inflate.eof:
                     self.end -= len(inflate.unused_data)
@@ -109,11 +109,11 @@ class GzipMember:
                 if not data and len(out) < OUT:
                     break
             if last:
-                yield from self._salvage(given)
+                yield from self._salvage(delivered)
                 return
 
-    def _salvage(self, given: int) -> Iterator[bytes]:
-        """What the failing call would have given before its error, byte by byte at the end.
+    def _salvage(self, delivered: int) -> Iterator[bytes]:
+        """What the failing call would have delivered before its error, byte by byte at the end.
 
         Raises BadMember where zlib fails too; otherwise the member is whole.
         """
@@ -140,9 +140,9 @@ class GzipMember:
                 continue
             data = inflate.unconsumed_tail
             seen += len(out)
-            if seen > given:
-                yield out[-(seen - given) :]
-                given = seen
+            if seen > delivered:
+                yield out[-(seen - delivered) :]
+                delivered = seen
             if inflate.eof:
                 self.end -= len(inflate.unused_data)
                 return
@@ -158,15 +158,15 @@ class ZstdFrame:
         self.decompressor, self.error = decompressor, error
 
     def __iter__(self) -> Iterator[bytes]:
-        given = 0
+        delivered = 0
         for batch in (8, 1):  # the second pass only where a batch of blocks failed
             try:
                 seen = 0
                 for out in self._decode(batch):
                     seen += len(out)
-                    if seen > given:
-                        yield out[-(seen - given) :]
-                        given = seen
+                    if seen > delivered:
+                        yield out[-(seen - delivered) :]
+                        delivered = seen
                 return
             except self.error as error:
                 what = f"zstd: {_reason(error)}"
@@ -218,15 +218,15 @@ class Lz4Frame:
         self.source, self.start, self.end = source, offset, offset
 
     def __iter__(self) -> Iterator[bytes]:
-        given = 0
+        delivered = 0
         for step in (STEP, 256):
             try:
                 seen = 0
                 for out in self._decode(step):
                     seen += len(out)
-                    if seen > given:
-                        yield out[-(seen - given) :]
-                        given = seen
+                    if seen > delivered:
+                        yield out[-(seen - delivered) :]
+                        delivered = seen
                 return
             except (RuntimeError, ValueError, EOFError, MemoryError) as error:
                 what = f"lz4: {_reason(error)}"

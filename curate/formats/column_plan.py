@@ -1,4 +1,4 @@
-"""Which unknown columns an input carries along, settled before any partition is read."""
+"""The plan of unknown input columns: their types, fixed before any partition is read."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _same(old: str | None, new: str | None, path: str, column: str) -> str | Non
 def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict[str, str]:
     """The columns of two inputs together; path: of the later one, for an error."""
     names = sorted({*before, *now})
-    found = {n: _same(before.get(n), now.get(n), path, n) for n in names}
-    return {name: kind or "string" for name, kind in found.items()}
+    kinds = {n: _same(before.get(n), now.get(n), path, n) for n in names}
+    return {name: kind or "string" for name, kind in kinds.items()}
 
 
 def carried_columns(files: Sequence[Any], sample_lines: int) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""Input columns that this tool does not know: typed once at planning time, carried along.
+"""Unknown input columns: typed once at planning time and carried along; dates of records.
 
-The types are settled before any partition is read, from parquet schemas and from the first lines
+The types are fixed before any partition is read, from parquet schemas and from the first lines
 of JSON files, so that every partition writes the same schema. What does not fit its column later
 (another type, a key never seen) is kept as JSON text in the column `extra`.
 """

@@ -109,8 +109,8 @@ def first_member(file: BinaryIO, codec: str, within: int = 64 << 20) -> int | No
     """Where the first member that decodes stands behind the file's first byte; None if the magic
     bytes do not occur in the first `within` bytes, or nothing decodes."""
     source = Source(file)
-    found = source.find(MAGIC[codec], 0, within)
-    return None if found is None else _Chain(source, codec).resume(0, 0)
+    start = source.find(MAGIC[codec], 0, within)
+    return None if start is None else _Chain(source, codec).resume(0, 0)
 
 
 class _Chain:
@@ -169,20 +169,20 @@ class _Chain:
         """
         nested: set[bytes] | None = None
         at = start + 1
-        while (found := self.source.find(self.magic, at)) is not None:
-            at = found + 1
-            good, consumed = self._decodes(found)
+        while (candidate := self.source.find(self.magic, at)) is not None:
+            at = candidate + 1
+            good, consumed = self._decodes(candidate)
             if good:
-                if found >= reached:
-                    return found
+                if candidate >= reached:
+                    return candidate
                 if nested is None:
                     nested = self._verbatim(start)
-                if self.source.exact(found, 32) not in nested:
-                    return found
+                if self.source.exact(candidate, 32) not in nested:
+                    return candidate
             else:
                 self.effort -= consumed
                 if self.effort < 0:
-                    at = max(at, found + consumed)
+                    at = max(at, candidate + consumed)
         return None
 
     def _decodes(self, at: int) -> tuple[bool, int]:
@@ -307,17 +307,17 @@ def verified_boundaries(
     target = target_bytes
     while target < size:
         effort = max(16 << 20, target_bytes)
-        found = source.find(chain.magic, max(target, cuts[-1] + 1))
-        if found is None:
+        candidate = source.find(chain.magic, max(target, cuts[-1] + 1))
+        if candidate is None:
             break
-        while found is not None and effort > 0:
-            good, consumed = _chain_holds(chain, found, proof, is_record)
+        while candidate is not None and effort > 0:
+            good, consumed = _chain_holds(chain, candidate, proof, is_record)
             if good:
-                cuts.append(found)
+                cuts.append(candidate)
                 break
             effort -= consumed + 256
-            found = source.find(chain.magic, found + 1)
-            if found is not None and found >= target + target_bytes:
+            candidate = source.find(chain.magic, candidate + 1)
+            if candidate is not None and candidate >= target + target_bytes:
                 break
         target = max(target, cuts[-1]) + target_bytes
     return cuts

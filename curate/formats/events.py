@@ -1,4 +1,4 @@
-"""What every reader yields: documents, records that hold none, and bytes that cannot be read.
+"""Events of readers: documents, records that hold none, and bytes that cannot be read.
 
 A reader never drops anything in silence. Whatever it meets becomes one of three events, so that
 `read + skipped + corrupt` accounts for the whole file.

@@ -29,25 +29,25 @@ SUMS = (".sha256", ".md5")  # lists with checksums
 AT_ONCE = 8  # servers are asked about so many files at a time
 
 
-def is_url(given: str) -> bool:
+def is_url(path: str) -> bool:
     """Whether an input is elsewhere."""
-    return "://" in given and not given.lower().startswith("file://")
+    return "://" in path and not path.lower().startswith("file://")
 
 
-def is_web(given: str) -> bool:
+def is_web(path: str) -> bool:
     """Whether it is a URL of HTTP(S)."""
-    return given.lower().startswith(("http://", "https://"))
+    return path.lower().startswith(("http://", "https://"))
 
 
-def wanted_inputs(given: str, folder: Path) -> list[Wanted]:
+def wanted_inputs(path: str, folder: Path) -> list[Wanted]:
     """The files that a URL means: itself, those of a list, of a pattern or a folder in a store."""
-    if given.lower().endswith(SUMS):
-        home = given.rpartition("/")[0] if is_url(given) else None
-        pairs = listed_files(given, home, _get)
-    elif is_web(given):
-        pairs = [(given, None)]
+    if path.lower().endswith(SUMS):
+        home = path.rpartition("/")[0] if is_url(path) else None
+        pairs = listed_files(path, home, _get)
+    elif is_web(path):
+        pairs = [(path, None)]
     else:
-        pairs = [(url, None) for url in _stored(given)]
+        pairs = [(url, None) for url in _stored(path)]
     return [place(url, folder, checksum) for url, checksum in pairs]
 
 
@@ -70,31 +70,31 @@ def _get(url: str, path: Path) -> None:
         raise RunFailed(f"{url}: {error}") from None
 
 
-def _stored(given: str) -> list[str]:
+def _stored(path: str) -> list[str]:
     """A file, or those of known formats that a pattern or folder of a store means, by name."""
     import fsspec
 
     try:
-        fs, root = fsspec.core.url_to_fs(given)
+        fs, root = fsspec.core.url_to_fs(path)
         if fs.isfile(root):
-            return [given]
+            return [path]
         pattern = any(c in root for c in "*?[")
         names = sorted(fs.glob(root) if pattern else fs.find(root))
     except ImportError as error:
-        raise UsageError(f"input {given}: {error}") from None
+        raise UsageError(f"input {path}: {error}") from None
     except Exception as error:  # each store has errors of its own
-        raise RunFailed(f"input {given}: {' '.join(str(error).split())[:200]}") from None
-    found = []
+        raise RunFailed(f"input {path}: {' '.join(str(error).split())[:200]}") from None
+    urls = []
     for name in names:
         below = name[len(root) :] if not pattern else name.rpartition("/")[2]
         hidden = any(piece.startswith((".", "_")) for piece in below.split("/") if piece)
         if not hidden and format_by_name(name) and (not pattern or fs.isfile(name)):
-            found.append(fs.unstrip_protocol(name))
-    if not found:
+            urls.append(fs.unstrip_protocol(name))
+    if not urls:
         raise UsageError(
-            f"input {given} matches no file" if pattern else f"input {given} holds no file"
+            f"input {path} matches no file" if pattern else f"input {path} holds no file"
         )
-    return found
+    return urls
 
 
 def fetch_all(wanted: Sequence[Wanted], quiet: bool) -> None:
@@ -116,32 +116,31 @@ def fetch_all(wanted: Sequence[Wanted], quiet: bool) -> None:
         )
 
 
-def local_inputs(given: Iterable[str], folder: str | None, quiet: bool, dry: bool) -> list[str]:
+def local_inputs(paths: Iterable[str], folder: str | None, quiet: bool, dry: bool) -> list[str]:
     """The inputs with URLs as the files that they are in the folder, fetched where they are not
     there. dry: UsageError where one would have to be fetched."""
-    given = list(given)
     if folder is None:
-        return given
-    found: list[str | Wanted] = []
-    for one in given:
-        if one.endswith(LISTS):
-            lines = listed(one)
-            found += [w for line in lines for w in _either(line, folder)]
+        return list(paths)
+    files: list[str | Wanted] = []
+    for file in paths:
+        if file.endswith(LISTS):
+            lines = listed(file)
+            files += [w for line in lines for w in _either(line, folder)]
         else:
-            found += _either(one, folder)
-    wanted = [one for one in found if isinstance(one, Wanted)]
+            files += _either(file, folder)
+    wanted = [file for file in files if isinstance(file, Wanted)]
     if dry and (missing := [w for w in wanted if not is_there(w)]):
         raise UsageError(
             f"--dry-run: {len(missing)} inputs are not in {folder} yet ({missing[0].url} is the"
             " first); a run fetches them"
         )
     fetch_all(wanted, quiet)
-    return [str(one.target) if isinstance(one, Wanted) else one for one in found]
+    return [str(file.target) if isinstance(file, Wanted) else file for file in files]
 
 
-def _either(one: str, folder: str) -> Sequence[str | Wanted]:
-    elsewhere = is_url(one) or one.lower().endswith(SUMS)
-    return wanted_inputs(one, Path(folder)) if elsewhere else [one]
+def _either(path: str, folder: str) -> Sequence[str | Wanted]:
+    elsewhere = is_url(path) or path.lower().endswith(SUMS)
+    return wanted_inputs(path, Path(folder)) if elsewhere else [path]
 
 
 def version(wanted: Wanted) -> str | None:
@@ -155,13 +154,13 @@ def version(wanted: Wanted) -> str | None:
         return None
 
 
-def versions_now(known: Mapping[str, str]) -> dict[str, str | None]:
-    """The versions as the servers have them. known: URL -> an earlier version, of which what a
-    server does not say is taken over; None where it says nothing at all."""
+def versions_now(earlier: Mapping[str, str]) -> dict[str, str | None]:
+    """The versions as the servers have them. earlier: URL -> an earlier version, which
+    fills in what a server does not say; None where it says nothing at all."""
     sources: dict[bool, Source] = {}
-    if any(is_web(url) for url in known):
+    if any(is_web(url) for url in earlier):
         sources[True] = Http(AT_ONCE)
-    if not all(is_web(url) for url in known):
+    if not all(is_web(url) for url in earlier):
         sources[False] = Store()
 
     def ask(url: str) -> str | None:
@@ -171,8 +170,8 @@ def versions_now(known: Mapping[str, str]) -> dict[str, str | None]:
             return None
         if size is None and tag is None:
             return None
-        before, _, tagged = known[url].partition("@")
+        before, _, tagged = earlier[url].partition("@")
         return f"{before if size is None else size}@{tag or tagged}"
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="ask") as threads:
-        return dict(zip(known, threads.map(ask, known), strict=True))
+        return dict(zip(earlier, threads.map(ask, earlier), strict=True))

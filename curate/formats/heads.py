@@ -74,8 +74,8 @@ def warc_head(block: bytes, offset: int) -> Record:
     """A record from its head, from the version line to the blank line."""
     block = _FOLD.sub(b" ", block)
     # Reversed, so that the first of several fields with one name stays.
-    found = reversed(_FIELD.findall(block))
-    fields = {name.strip().lower(): value.strip() for name, value in found}
+    pairs = reversed(_FIELD.findall(block))
+    fields = {name.strip().lower(): value.strip() for name, value in pairs}
     kind = fields.get(b"warc-type", b"").decode("utf-8", "replace").lower()
     length = _length(fields.get(b"content-length", b""))
     return Record("warc", kind, fields, offset, declared=length)

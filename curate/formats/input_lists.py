@@ -58,27 +58,27 @@ def listed(path: str, base: str = "") -> list[str]:
     server where they begin as its lists do, else the folder of the list."""
     from curate.fetch.file_lists import check_elsewhere
 
-    found = []
+    paths = []
     for number, line in enumerate(_lines(path), 1):
         if not line:
             continue
         if "://" in line or line.startswith("/"):
             check_elsewhere(line, path, f"{path}:{number}")
-            found.append(line)
+            paths.append(line)
             continue
         home = base or (COMMON_CRAWL if line.startswith("crawl-data/") else "")
         if not home:
             folder, slash, _ = path.rpartition("/")
             home = folder + slash
-        found.append(f"{home.rstrip('/')}/{line}" if home else line)
-    return found
+        paths.append(f"{home.rstrip('/')}/{line}" if home else line)
+    return paths
 
 
 def expanded(inputs: Iterable[str], lists: Iterable[str] = (), base: str = "") -> list[str]:
     """The inputs with the content of lists in their place."""
-    found: list[str] = []
-    for given in inputs:
-        found += listed(given, base) if given.endswith(LISTS) else [given]
+    paths: list[str] = []
+    for path_or_list in inputs:
+        paths += listed(path_or_list, base) if path_or_list.endswith(LISTS) else [path_or_list]
     for path in lists:
-        found += listed(path, base)
-    return found
+        paths += listed(path, base)
+    return paths

@@ -1,4 +1,4 @@
-"""Which files an input means, and how they are cut into partitions.
+"""Input files, and the partitions that they are cut into.
 
 The plan depends on the input alone: same files, same plan, for any number of workers. A partition
 is one slice of a large file (gzip members or zstd frames of an archive, where verified; line
@@ -140,8 +140,8 @@ _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256")
 
 
 def _when(info: dict[str, Any]) -> Any:
-    known = ("mtime", "LastModified", "Last-Modified", "created")
-    return next((info[key] for key in known if info.get(key)), "")
+    keys = ("mtime", "LastModified", "Last-Modified", "created")
+    return next((info[key] for key in keys if info.get(key)), "")
 
 
 def _state(info: dict[str, Any]) -> str:
@@ -170,33 +170,33 @@ def _expanded(inputs: Iterable[str]) -> Iterable[str]:
     """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name."""
     import fsspec
 
-    for given in map(str, inputs):
-        if not any(c in given for c in "*?["):
-            yield given
+    for path in map(str, inputs):
+        if not any(c in path for c in "*?["):
+            yield path
             continue
         try:
-            fs, root = fsspec.core.url_to_fs(given)
+            fs, root = fsspec.core.url_to_fs(path)
             if fs.exists(root):
-                yield given
+                yield path
                 continue
             matches = sorted(fs.glob(root))
         except (ValueError, ImportError) as error:
-            raise _no_way(given, error) from None
+            raise _no_way(path, error) from None
         if not matches:
-            raise UsageError(f"input {given} matches no file")
-        yield from (fs.unstrip_protocol(m) if "://" in given else m for m in matches)
+            raise UsageError(f"input {path} matches no file")
+        yield from (fs.unstrip_protocol(m) if "://" in path else m for m in matches)
 
 
-def _no_way(given: str, error: Exception) -> UsageError:
+def _no_way(path: str, error: Exception) -> UsageError:
     """What to do where no package is there that opens such a URL."""
-    if isinstance(error, ImportError) and given.lower().startswith(("http://", "https://")):
+    if isinstance(error, ImportError) and path.lower().startswith(("http://", "https://")):
         return UsageError(
-            f"input {given}: fetch it first (llmcurate fetch URL -o DIR), or in a run with --set"
+            f"input {path}: fetch it first (llmcurate fetch URL -o DIR), or in a run with --set"
             " read.fetch=DIR; with aiohttp and requests installed it is read where it is"
         )
-    if isinstance(error, ImportError) and given.lower().startswith("s3://"):
-        return UsageError(f"input {given}: pip install 'llmcurate[s3]'")
-    return UsageError(f"input {given}: {error}")
+    if isinstance(error, ImportError) and path.lower().startswith("s3://"):
+        return UsageError(f"input {path}: pip install 'llmcurate[s3]'")
+    return UsageError(f"input {path}: {error}")
 
 
 def find_files(
@@ -241,25 +241,25 @@ class _Listed:
 def _found(
     inputs: Iterable[str], known: Callable[[str, str], bool]
 ) -> tuple[list[InputFile], list[str]]:
-    listed = [file for given in _expanded(inputs) for file in _listed(given, known)]
+    listed = [file for path in _expanded(inputs) for file in _listed(path, known)]
     files: list[InputFile] = []
     notices: list[str] = []
     holds = {file.given: False for file in listed}
-    for file, found in zip(listed, in_order(_looked_at, listed), strict=True):
-        if isinstance(found, str):
-            notices.append(found)
+    for file, file_or_notice in zip(listed, in_order(_looked_at, listed), strict=True):
+        if isinstance(file_or_notice, str):
+            notices.append(file_or_notice)
             continue
         holds[file.given] = True
-        if found is not None:
-            files.append(found)
-    for given, some in holds.items():
-        if not some:
-            raise _holds_none(given)
+        if file_or_notice is not None:
+            files.append(file_or_notice)
+    for path, has_files in holds.items():
+        if not has_files:
+            raise _holds_none(path)
     return files, notices
 
 
-def _holds_none(given: str) -> UsageError:
-    return UsageError(f"input {given} holds no file of a known format")
+def _holds_none(path: str) -> UsageError:
+    return UsageError(f"input {path} holds no file of a known format")
 
 
 def _listed(given: str, known: Callable[[str, str], bool]) -> Iterator[_Listed]:

@@ -149,13 +149,13 @@ def read(
         first = _first_line(file, start, end)
         if first is None:
             return
-        found = lines(_chunks(file, first), first, end, limit)
+        numbered = lines(_chunks(file, first), first, end, limit)
     else:
         packed = decompressed_chunks(
             file, codec, lambda offset, what: damage.append(Corrupt(offset, what))
         )
-        found = lines(packed, 0, None, limit)
-    for offset, line, size in found:
+        numbered = lines(packed, 0, None, limit)
+    for offset, line, size in numbered:
         if damage:
             yield from damage
             damage.clear()

@@ -86,11 +86,11 @@ def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:
         has = name in table.column_names
         convert = _text if pa.types.is_string(kind) else pa.ChunkedArray.cast
         out[name] = convert(table[name], kind) if has else pa.nulls(rows, kind)
-    given = {column_name(f.name, f.type): f.name for f in table.schema if f.name not in KNOWN}
+    own_names = {column_name(f.name, f.type): f.name for f in table.schema if f.name not in KNOWN}
     for name, planned in columns.items():
         want = arrow_type(planned)
-        if name in given:
-            column = table[given[name]]
+        if name in own_names:
+            column = table[own_names[name]]
             if pa.types.is_string(want):
                 out[name] = _text(column, want)
             else:

@@ -18,8 +18,6 @@ from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.inputs import InputFile, InputPlan, Slice
 
-# One file, one document: plain text and HTML files of a folder.
-
 
 def read_page(file: BinaryIO, info: InputFile, limit: int) -> Iterator[Event]:
     """The file as one row; larger than limit bytes (decompressed): rejected, not held."""
@@ -53,14 +51,34 @@ class ReadSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    partition_bytes: int = Field(16 << 20, ge=1 << 10, description="stored bytes of a partition")
-    batch_bytes: int = Field(8 << 20, ge=1 << 10, description="document bytes of a batch")
-    batch_rows: int = Field(1000, ge=1)
-    max_record_bytes: int = Field(64 << 20, ge=1, description="larger records are rejected by size")
-    max_payload_bytes: int = Field(64 << 20, ge=1, description="the same after decompression")
-    # Where files lie decides no output: it is not in what runs are known by.
+    partition_bytes: int = Field(
+        16 << 20,
+        ge=1 << 10,
+        description="A partition holds about this many bytes of the input as it is stored.",
+    )
+    batch_bytes: int = Field(
+        8 << 20,
+        ge=1 << 10,
+        description="A batch of documents ends when its texts and payloads have this many bytes.",
+    )
+    batch_rows: int = Field(
+        1000, ge=1, description="A batch of documents ends when it has this many rows."
+    )
+    max_record_bytes: int = Field(
+        64 << 20,
+        ge=1,
+        description="A record or line of more bytes than this is rejected without being held.",
+    )
+    max_payload_bytes: int = Field(
+        64 << 20,
+        ge=1,
+        description="A document of more bytes than this after decompression is rejected.",
+    )
+    # The folder decides no output, so it is no part of a run's identity.
     fetch: str | None = Field(
-        None, exclude=True, description="a folder that inputs which are URLs are fetched into"
+        None,
+        exclude=True,
+        description="Inputs that are URLs are fetched into this folder and read there.",
     )
 
 
@@ -214,11 +232,11 @@ class PartitionReader:
                 schema=ID_SCHEMA,
             )
             if own.null_count:
-                made = [
+                ids = [
                     o if o is not None else f"{file.rel}#{k}"
                     for o, k in zip(own.to_pylist(), ordinals.tolist(), strict=True)
                 ]
-                part = part.set_column(0, "id", pa.array(made, pa.string()))
+                part = part.set_column(0, "id", pa.array(ids, pa.string()))
             limit = self.settings.max_record_bytes
             absent = pc.and_(pc.is_null(part["text"]), pc.is_null(part["payload"]))
             missing = absent.to_numpy()
@@ -236,12 +254,12 @@ class PartitionReader:
         if not bad.any():
             return Batch(Documents(table), None, ids)
         refused = Documents(table.filter(pa.array(bad)))
-        given = [r for r in rejects if r is not None]
-        for rule in dict.fromkeys(r[0] for r in given):
-            mask = np.array([r[0] == rule for r in given], np.bool_)
-            value = np.array([np.nan if r[1] is None else r[1] for r in given], np.float64)
-            threshold = next(r[2] for r in given if r[0] == rule)
-            refused = refused.drop(mask, rule, value, threshold, [r[3] for r in given])
+        reasons = [r for r in rejects if r is not None]
+        for rule in dict.fromkeys(r[0] for r in reasons):
+            mask = np.array([r[0] == rule for r in reasons], np.bool_)
+            value = np.array([np.nan if r[1] is None else r[1] for r in reasons], np.float64)
+            threshold = next(r[2] for r in reasons if r[0] == rule)
+            refused = refused.drop(mask, rule, value, threshold, [r[3] for r in reasons])
         return Batch(Documents(table.filter(pa.array(~bad))), refused, ids)
 
 

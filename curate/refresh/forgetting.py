@@ -1,4 +1,4 @@
-"""What runs keep of documents that are to be forgotten, taken out: texts of rejected documents and
+"""Forgetting: runs lose what they keep of documents on the list, texts of rejected documents and
 of their rejected copies, excerpts in run.json, report.html and the ledger, texts in indexes.
 
 That a document was there stays: id, URL, the rule that dropped it and its values. So do hashes
@@ -104,13 +104,13 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
     manifest = json.loads(record.read_text(encoding="utf-8"))
     stale = manifest.pop("stale", False)
     for path in sorted(folder.glob("part-*.parquet")):
-        said = _count_texts(path, ids)
-        if said and not stale:
+        texts = _count_texts(path, ids)
+        if texts and not stale:
             stale = True
             write_text(record, json.dumps(manifest | {"stale": True}, indent=1) + "\n")
-        if said:
+        if texts:
             _blank(path, ids)
-        count += said
+        count += texts
     if stale:
         for name, entry in manifest["files"].items():
             part = inside(folder, name, record)

@@ -1,4 +1,4 @@
-"""What a refresh did, for a line of mail, `--json` and metrics."""
+"""The options and the outcome of a refresh, for a line of mail, `--json` and metrics."""
 
 from __future__ import annotations
 

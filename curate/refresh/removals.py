@@ -1,4 +1,4 @@
-"""What is to be forgotten: documents by URL, by domain or by id, found in Arrow columns.
+"""The list of documents to be forgotten, by URL, domain or id, matched against Arrow columns.
 
 URLs are compared in the normal form of exact dedup; a domain means itself and all below it.
 """

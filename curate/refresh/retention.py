@@ -1,4 +1,4 @@
-"""Which snapshots stay, and what of earlier runs is still needed.
+"""Retention: the snapshots that stay, and the parts of earlier runs that are still needed.
 
 A run's folder stays while a snapshot that stands came from it: its indexes and ids are what the
 next refresh compares with. Of Bloom filters only those that a refresh may go on from stay, since

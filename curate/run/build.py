@@ -1,4 +1,4 @@
-"""Build a product from the corpus, once, and put its files at OUT's root."""
+"""Products: built once from the corpus, their files put at OUT's root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a recipe: map its stages, settle ids, resolve corpus steps, assemble, build products.
+"""The driver of a run: stages, then corpus/ and rejected/, then products, then records.
 
 Every unit of work commits by writing aside, fsync, rename, then a ledger row; so a run that was
 killed anywhere goes on with what is missing and ends with the same bytes.
@@ -34,18 +34,15 @@ from curate.run.stages import Stages
 from curate.steps.recipe import Recipe
 from curate.terminal.progress import Progress, say
 
-# Ctrl-C that works while compiled code has the main thread.
-#
-# Python raises KeyboardInterrupt only between two steps of its own; training a tokenizer or a
-# long query can keep it from doing so for minutes. What a run leaves when it ends anywhere is
-# safe, so after a grace period the process simply ends.
-
+# Python raises KeyboardInterrupt only between two steps of its own; compiled code, as training a
+# tokenizer or a long query, can keep it from doing so for minutes. A run may end anywhere, so after
+# a grace period the process simply ends.
 GRACE_SECONDS = 3.0
 EXIT_CODE = 130  # 128 + SIGINT, as shells give it
 
 
 @contextmanager
-def prompt() -> Iterator[None]:
+def prompt_interrupt() -> Iterator[None]:
     """Within, an interrupt that raised nothing for GRACE_SECONDS ends the process.
 
     Does nothing outside the main thread, or where the caller handles SIGINT in its own way.
@@ -93,7 +90,7 @@ def run_planned(plan: RunPlan, out: Path, options: Options, report: Report) -> O
     try:
         ledger = Ledger(out)
         try:
-            with prompt():
+            with prompt_interrupt():
                 return _Run(plan, out, options, ledger).execute(report)
         finally:
             ledger.close()
@@ -163,6 +160,8 @@ def _check_mixed(plan: RunPlan, out: Path) -> None:
 
 
 class _Run:
+    """One run of a plan into OUT, under the ledger's lock."""
+
     def __init__(self, plan: RunPlan, out: Path, options: Options, ledger: Ledger) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.outcome = Outcome(out, plan)
@@ -170,6 +169,7 @@ class _Run:
         self.parts = len(plan.inputs.partitions)
 
     def execute(self, report: Report) -> Outcome:
+        """Does what is missing, or takes the finished run as it is."""
         began = time.perf_counter()
         last = self.ledger.last_run()
         if last == (self.plan.digest, True) and self._restore():
@@ -210,8 +210,6 @@ class _Run:
             exchange,
         )
 
-    # -- what is there already -------------------------------------------------------------
-
     def _restore(self) -> bool:
         """The record of the finished run, where its files are still in place."""
         path = self.out / "run.json"
@@ -240,8 +238,6 @@ class _Run:
             say(f"reusing {', '.join(kept)}", self.options.quiet)
         if again:
             say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
-
-    # -- corpus and rejected ---------------------------------------------------------------
 
     def _assemble(self, engine: Engine) -> None:
         key = self.plan.corpus_key
@@ -298,8 +294,6 @@ class _Run:
                 raise RunFailed(f"{kind} documents do not add up; remove {self.out} and run again")
         if totals["read"] != totals["kept"] + totals["rejected"]:
             raise RunFailed(f"read is not kept + rejected; remove {self.out} and run again")
-
-    # -- products and records --------------------------------------------------------------
 
     def _products(self) -> None:
         from curate.run.build import build_product

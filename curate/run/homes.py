@@ -1,4 +1,4 @@
-"""Where the documents of an OUT or of a refresh's HOME lie: snapshots, runs, files.
+"""The files of an OUT or of a refresh's HOME: snapshots, runs, documents, decisions.
 
 A HOME's documents are those of its current snapshot, and what the runs rejected that it came from;
 each of these has decisions of its own. Runs of other lines (after a rollback) do not count.

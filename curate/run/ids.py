@@ -1,4 +1,4 @@
-"""Ids that only the whole input settles, after the first stage.
+"""Ids that only the whole input decides, after the first stage.
 
 A document without an own id is `path-relative-to-IN#ordinal`; where its file was read in slices,
 a slice knows the ordinals of its own documents only. A repeated id gets `~2`, `~3` in input order.

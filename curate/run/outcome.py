@@ -1,4 +1,4 @@
-"""How to run, and what a run did: the counts for run.json, `--json` and the terminal."""
+"""The options and the outcome of a run: the counts for run.json, `--json` and the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of a run, one after the other: partitions mapped, ids settled, dedups decided.
+"""The stages of a run, one after the other: map partitions, assign ids, decide dedups.
 
 What is done is in the ledger and in the stage's folder; where both have it, it is taken as it is.
 """
@@ -38,22 +38,42 @@ class Stages:
         self.parts = len(plan.inputs.partitions)
 
     def run(self, stage: MapStage, engine: Engine) -> None:
-        """One stage, and what the step behind it decides."""
+        """One stage, and the decisions of the step behind it."""
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         spec = self._write_spec(stage, folder)
+        unreadable = self._prepare(stage, folder)
+        record = sum_up(stage, self._map(stage, folder, spec, engine))
+        for file in unreadable:  # of files beside the input
+            record["corrupt"] += file["corrupt"]
+            record["corrupt_examples"] += file["places"]
+        if stage.index == 0:
+            record["renamed"], record["settle_cpu"] = self._once(
+                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder)
+            )
+        if stage.sketch:
+            self._decide(stage, record, engine)
+        self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
+        self.outcome.stages.append(record)
+
+    def _map(
+        self, stage: MapStage, folder: Path, spec: Path, engine: Engine
+    ) -> list[dict[str, Any]]:
+        """Documents through the stage, and sketches where a reused stage has none: the records of
+        all partitions."""
         first = ("ids",) if stage.index == 0 else ()
         done = self._intact(stage.key, folder, "kept", "keys", "rejected", *first)
-        missing = [p for p in range(self.parts) if p not in done]
         sketched = self._intact(stage.sketch_key, folder, sketch_kind(stage))
-        unread = self._prepare(stage, folder)
-        tasks: list[Task] = [{"spec": str(spec), "part": p} for p in missing]
+
+        def tasks(committed: dict[int, dict[str, Any]]) -> list[Task]:
+            return [{"spec": str(spec), "part": p} for p in range(self.parts) if p not in committed]
+
         with Progress(stage.folder_name[:24], self.parts, self.options.quiet) as progress:
             progress.update(len(done))
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
-                tasks,
+                tasks(done),
                 deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
                 done[task["part"]] = result
@@ -63,40 +83,31 @@ class Stages:
                     sketched[task["part"]] = {}
                 progress.update(note=f"{sum(r['kept'] for r in done.values())} kept")
         if stage.sketch:
-            unsketched: list[Task] = [
-                {"spec": str(spec), "part": p} for p in range(self.parts) if p not in sketched
-            ]
-            again = deaths.retry_once(stage.folder_name)
             for task, result in engine.map(
-                "curate.run.worker.partition:sketch_partition", unsketched, again
+                "curate.run.worker.partition:sketch_partition",
+                tasks(sketched),
+                deaths.retry_once(stage.folder_name),
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
-        clear_temporary(folder)  # what workers that died left
-        record = sum_up(stage, [done[p] for p in range(self.parts)])
-        for file in unread:  # of files beside the input
-            record["corrupt"] += file["corrupt"]
-            record["corrupt_examples"] += file["places"]
-        if stage.index == 0:
-            record["renamed"], record["settle_cpu"] = self._once(
-                stage.key + ":ids", folder / "ids.parquet", lambda: self._assign_ids(folder)
-            )
-        if stage.sketch:
-            from curate.run.resolve import guard
+        clear_temporary(folder)  # files of workers that died
+        return [done[p] for p in range(self.parts)]
 
-            record["decides"] = stage.sketch.label
-            record["decided"], record["decided_cpu"] = self._once(
-                stage.decisions_key + ":resolved",
-                decisions_path(self.out, stage),
-                lambda: self._resolve(stage, record, engine),
-            )
-            if "written" in record:
-                record["written"]["decisions"] = decisions_path(self.out, stage).stat().st_size
-            guard(stage.sketch, record["decided"])
-            decided = record["decided"].get("seconds")
-            if decided is not None:
-                record["seconds"][f"{stage.sketch.label}: deciding"] = decided
-        self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
-        self.outcome.stages.append(record)
+    def _decide(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> None:
+        """Sketches to decisions, recorded; TooMuchGone where they would remove too much."""
+        from curate.run.resolve import guard
+
+        assert stage.sketch is not None
+        path = decisions_path(self.out, stage)
+        record["decides"] = stage.sketch.label
+        record["decided"], record["decided_cpu"] = self._once(
+            stage.decisions_key + ":resolved", path, lambda: self._resolve(stage, record, engine)
+        )
+        if "written" in record:
+            record["written"]["decisions"] = path.stat().st_size
+        guard(stage.sketch, record["decided"])
+        seconds = record["decided"].get("seconds")
+        if seconds is not None:
+            record["seconds"][f"{stage.sketch.label}: deciding"] = seconds
 
     def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
         """What steps do once for all workers; what could not be read."""
@@ -179,10 +190,12 @@ class Stages:
         )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 
-    def indexes(self) -> list[indexes.Made]:
+    def indexes(self) -> list[indexes.IndexedStep]:
         """What the plan's dedups leave for later runs to compare with."""
         return [
-            indexes.Made(stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage))
+            indexes.IndexedStep(
+                stage.sketch, stage.folder_key, self._corpus(stage), self._own(stage)
+            )
             for stage in self.plan.stages
             if stage.sketch is not None
         ]

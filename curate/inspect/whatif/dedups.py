@@ -1,4 +1,4 @@
-"""What steps over the whole corpus may decide otherwise, where other documents reach them.
+"""Bounds for steps over the whole corpus, which decide otherwise where other documents reach them.
 
 Their stored marks say what they decided over the documents of the run. With other documents they
 may drop some that they kept (*displaced*) and keep some that they dropped (*returned*). How many at

@@ -1,4 +1,4 @@
-"""What is asked: a run's steps as they were and as they would be, and which settings differ."""
+"""The question: a run's steps as they were and as they would be, and the settings that differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which documents the rules keep under other thresholds, and of which that cannot be known.
+"""Verdicts: the documents that rules keep under other thresholds, and those that nobody measured.
 
 A step measures every document of its stage, so a stored column and a threshold decide a rule for
 all of them. Two things end what is known of a document that was rejected: the stage, for what comes

@@ -1,4 +1,4 @@
-"""What a worker does with one partition of a stage: read, apply the steps, write what was decided.
+"""One partition of a stage in a worker: read, apply the steps, write both streams.
 
 A stage's folder holds, for partition 7, `part-00007.kept.parquet` and `.keys.parquet` (see
 stage_files.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`

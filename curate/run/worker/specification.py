@@ -1,5 +1,5 @@
-"""What a worker does partitions with: the stage's specification with its steps, and the files that
-a partition's documents go into.
+"""The specification of a stage as a worker loads it, and a partition's way through its steps into
+files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a step did to the documents that went through it: bytes in and out, and examples of cuts.
+"""Traces of steps for the report: bytes in and out, and examples of cuts.
 
 Kept for the report. Both depend on documents alone, not on batches or workers.
 """

@@ -190,10 +190,10 @@ def best(
             continue
         if output.kind == HS and output.left[node] >= 0:
             f = _branch(dot(output, node - many, hidden))
-            left, right = output.left[node], output.right[node]
-            work[left] = score + std_log(1.0 - np.float64(f))
-            work[right] = score + std_log(f)
-            stack[deep], stack[deep + 1] = right, left
+            left_child, right_child = output.left[node], output.right[node]
+            work[left_child] = score + std_log(1.0 - np.float64(f))
+            work[right_child] = score + std_log(f)
+            stack[deep], stack[deep + 1] = right_child, left_child
             deep += 2
             continue
         _raise(scores, labels, size, score, node)
@@ -202,8 +202,8 @@ def best(
             _pop(scores, labels, size)
             size -= 1
             near = max(near, scores[size])
-    for left_over in range(size, 1, -1):
-        _pop(scores, labels, left_over)
+    for rest in range(size, 1, -1):
+        _pop(scores, labels, rest)
     margin = np.float32(np.inf)
     for i in range(size):
         margin = min(margin, scores[i] - (scores[i + 1] if i + 1 < size else near))
@@ -252,7 +252,7 @@ def mean_of_words(
     n-grams of words] and which: int64[rows listed at a time, 1] are overwritten.
     """
     words = model.words
-    slots, starts, ends, known = words.slots, words.starts, words.ends, words.data
+    slots, starts, ends, word_bytes = words.slots, words.starts, words.ends, words.data
     first, pruned, kept = words.words, words.pruned, words.kept
     hidden[:] = 0
     count = listed = seen = np.int64(0)
@@ -265,7 +265,7 @@ def mean_of_words(
         if ended:
             state, entry = hashed(END_WORD, np.int64(0), len(END_WORD)), words.end
         else:
-            entry = entry_among(slots, starts, ends, known, data, begin, at, state)
+            entry = entry_among(slots, starts, ends, word_bytes, data, begin, at, state)
             ended = same(data, begin, at, END_WORD, 0, len(END_WORD))
         if entry < first and (entry >= 0 or not begins_as_label(data, begin, at)):
             if entry >= 0:
@@ -332,8 +332,8 @@ class Classifier:
         """
         k = max(1, min(k, len(self.labels)))
         with self._lock:
-            found, scores = _top(self._model, self._memory, lines, ends, k, threshold)
-        return found, self._numbers(scores)
+            codes, scores = _top(self._model, self._memory, lines, ends, k, threshold)
+        return codes, self._numbers(scores)
 
     def probabilities(
         self, lines: np.ndarray, ends: np.ndarray, labels: Sequence[int] | None = None
@@ -344,8 +344,8 @@ class Classifier:
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self.labels):
             raise IndexError(f"labels {chosen.min()} to {chosen.max()} of {len(self.labels)}")
         with self._lock:
-            found = _all(self._model, self._memory, lines, ends, chosen)
-        return self._numbers(found)
+            values = _all(self._model, self._memory, lines, ends, chosen)
+        return self._numbers(values)
 
     def explain(self, line: bytes, label: int) -> tuple[list[Share], float]:
         """(what each feature of a line adds to a label's logit, the most in either direction
@@ -369,7 +369,7 @@ def _top(
 ) -> tuple[np.ndarray, np.ndarray]:
     rows = len(ends) - 1
     labels = len(model.output.dense)
-    found = np.full((rows, k), -1, np.int32)
+    best_labels = np.full((rows, k), -1, np.int32)
     shares = np.zeros((rows, k), np.float32)
     hidden = np.empty(model.output.dense.shape[1], np.float32)
     room = scratch_for(model, kept, ends)
@@ -385,10 +385,10 @@ def _top(
             if not exactly and margin < _NEAR:
                 exactly = True
                 continue
-            found[row, :n] = codes[:n]
+            best_labels[row, :n] = codes[:n]
             shares[row, :n] = np.exp(scores[:n])
             break
-    return found, shares
+    return best_labels, shares
 
 
 @njit(cache=True, nogil=True)

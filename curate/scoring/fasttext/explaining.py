@@ -56,7 +56,7 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
     scratch = np.empty((ROOM + maxn, 3), np.int64)
     most = len(line) // 2 + 2 if words.ngrams > 1 else 0
     seen = np.empty((most, 3), np.int64)  # hash, start, end
-    count = found = 0
+    count = n_words = 0
     at, ended = 0, False
     while at < len(line) and not ended:
         begin, at, state = next_word(line, at, len(line))
@@ -75,8 +75,8 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
             if entry >= first or (entry < 0 and begins_as_label(line, begin, at)):
                 continue
         if words.ngrams > 1:
-            seen[found] = state, begin, at
-            found += 1
+            seen[n_words] = state, begin, at
+            n_words += 1
         if entry >= 0:
             if count < len(out):
                 out[count] = entry, _WORD, begin, at, 0, 0
@@ -90,9 +90,9 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
                 if count < len(out):
                     out[count] = scratch[n, 0], _NGRAM, begin, at, scratch[n, 1], scratch[n, 2]
                 count += 1
-    for i in range(found):
+    for i in range(n_words):
         gram = signed(seen[i, 0])
-        for j in range(i + 1, min(found, i + words.ngrams)):
+        for j in range(i + 1, min(n_words, i + words.ngrams)):
             gram = word_ngram(gram, seen[j, 0])
             row = row_among(first, pruned, kept, bucket_of(buckets, gram))
             if row >= 0:
@@ -107,12 +107,12 @@ def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndar
     """float64[rows]: the rows of the input matrix, int64[rows, any] with their numbers first, times
     direction: float64[dim]."""
     out = np.zeros(len(rows))
-    one = np.empty(len(direction), np.float32)
+    vector = np.empty(len(direction), np.float32)
     for i in range(len(rows)):
-        one[:] = 0
-        add_rows(model.rows, rows[i : i + 1], 1, one)
+        vector[:] = 0
+        add_rows(model.rows, rows[i : i + 1], 1, vector)
         for d in range(len(direction)):
-            out[i] += one[d] * direction[d]
+            out[i] += vector[d] * direction[d]
     return out
 
 
@@ -138,11 +138,11 @@ def explain(model: Weights, line: bytes, label: int) -> tuple[list[Share], float
     """(the features of a line by what they add, the most in either direction first; their sum,
     which is the logit of the label)."""
     data = np.frombuffer(bytearray(line), np.uint8)
-    found = np.empty((features(model, data, np.empty((0, 6), np.int64)), 6), np.int64)
-    features(model, data, found)
-    adds = products(model, found, direction(model.output, label)) / max(1, len(found))
+    rows = np.empty((features(model, data, np.empty((0, 6), np.int64)), 6), np.int64)
+    features(model, data, rows)
+    adds = products(model, rows, direction(model.output, label)) / max(1, len(rows))
     together: dict[tuple[str, int], list[float]] = {}
-    for (_, kind, start, end, begin, to), value in zip(found.tolist(), adds.tolist(), strict=True):
+    for (_, kind, start, end, begin, to), value in zip(rows.tolist(), adds.tolist(), strict=True):
         raw = line[start:end]
         if kind == _NGRAM:
             raw = (b"<" + raw + b">")[begin:to]

@@ -71,13 +71,13 @@ def hashed(data: np.ndarray, start: int, end: int) -> Integer:
 
 @njit(nogil=True)
 def same(
-    one: np.ndarray, start: int, end: int, other: np.ndarray, other_start: int, other_end: int
+    data: np.ndarray, start: int, end: int, other: np.ndarray, other_start: int, other_end: int
 ) -> bool:
     """Whether two stretches have the same bytes."""
     if end - start != other_end - other_start:
         return False
     for k in range(end - start):
-        if one[start + k] != other[other_start + k]:
+        if data[start + k] != other[other_start + k]:
             return False
     return True
 
@@ -87,7 +87,7 @@ def entry_among(
     slots: np.ndarray,
     starts: np.ndarray,
     ends: np.ndarray,
-    known: np.ndarray,
+    words: np.ndarray,
     data: np.ndarray,
     start: int,
     end: int,
@@ -98,7 +98,7 @@ def entry_among(
     mask = len(slots) - 1
     slot = state & mask
     entry = np.int64(slots[slot])
-    while entry >= 0 and not same(data, start, end, known, starts[entry], ends[entry]):
+    while entry >= 0 and not same(data, start, end, words, starts[entry], ends[entry]):
         slot = (slot + 1) & mask
         entry = np.int64(slots[slot])
     return entry
@@ -178,10 +178,10 @@ def sieve_of(pairs: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def end_entry(slots: np.ndarray, starts: np.ndarray, ends: np.ndarray, known: np.ndarray) -> int:
+def end_entry(slots: np.ndarray, starts: np.ndarray, ends: np.ndarray, words: np.ndarray) -> int:
     """`Words.end`."""
     state = hashed(END_WORD, 0, len(END_WORD))
-    return entry_among(slots, starts, ends, known, END_WORD, 0, len(END_WORD), state)
+    return entry_among(slots, starts, ends, words, END_WORD, 0, len(END_WORD), state)
 
 
 @njit(nogil=True)
@@ -223,18 +223,18 @@ def ngrams_from(
     start: int,
     end: int,
     at: int,
-    found: np.ndarray,
+    grams: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
     """(count, at): n-grams of <word> that have a row, from those that begin at its byte `at` on,
     as many as fit; and the byte to go on from, the size of <word> when all are found.
 
-    The first seven are the dictionary's. found: int64[maxn + ROOM, 3], filled from `count` on with
+    The first seven are the dictionary's. grams: int64[maxn + ROOM, 3], filled from `count` on with
     each one's row and where it begins and ends in <word>.
     """
     sifts = len(sieve) - 1
     last = end - start + 1  # of <word>
-    while at <= last and count + maxn <= len(found):
+    while at <= last and count + maxn <= len(grams):
         begin = at
         at += 1
         if 0 < begin < last and data[start + begin - 1] & 0xC0 == 0x80:
@@ -261,9 +261,9 @@ def ngrams_from(
                 continue
             row = row_among(first, pruned, kept, ngram)
             if row >= 0:
-                found[count, 0] = row
-                found[count, 1] = begin
-                found[count, 2] = to
+                grams[count, 0] = row
+                grams[count, 1] = begin
+                grams[count, 2] = to
                 count += 1
     return count, at
 

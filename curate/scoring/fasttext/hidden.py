@@ -102,18 +102,18 @@ def scratch_for(model: Weights, kept: Memory, ends: np.ndarray) -> Scratch:
 
 
 @njit(nogil=True)
-def add_rows(rows: Rows, found: np.ndarray, count: int, total: np.ndarray) -> None:
-    """Adds the rows that found[:count, 0] names to total: float32[dim]."""
+def add_rows(rows: Rows, numbers: np.ndarray, count: int, total: np.ndarray) -> None:
+    """Adds the rows that numbers[:count, 0] names to total: float32[dim]."""
     dense, codes, centroids, norms = rows.dense, rows.codes, rows.centroids, rows.norms
     each, dim = rows.each, len(total)
     if len(dense):
         for n in range(count):
-            row = found[n, 0]
+            row = numbers[n, 0]
             for d in range(dim):
                 total[d] += dense[row, d]
         return
     for n in range(count):
-        row = found[n, 0]
+        row = numbers[n, 0]
         norm = norms[row]
         for part in range(codes.shape[1]):
             begin = part * each
@@ -129,7 +129,7 @@ def _add_words(
     data: np.ndarray,
     spots: np.ndarray,
     many: int,
-    found: np.ndarray,
+    grams: np.ndarray,
     counts: np.ndarray,
     sums: np.ndarray,
     apart: bool,
@@ -139,7 +139,7 @@ def _add_words(
     counts: int64[many] is filled with how many they are, or _LABEL_WORD.
     """
     words, rows = model.words, model.rows
-    slots, starts, ends, known = words.slots, words.starts, words.ends, words.data
+    slots, starts, ends, word_bytes = words.slots, words.starts, words.ends, words.data
     kept, sieve, dense = words.kept, words.sieve, rows.dense
     first, buckets, pruned = words.words, words.buckets, words.pruned
     minn, maxn, dim = words.minn, words.maxn, sums.shape[1]
@@ -148,13 +148,13 @@ def _add_words(
         if start == end:
             entry = words.end
         else:
-            entry = entry_among(slots, starts, ends, known, data, start, end, spots[i, 2])
+            entry = entry_among(slots, starts, ends, word_bytes, data, start, end, spots[i, 2])
             if entry >= first or (entry < 0 and begins_as_label(data, start, end)):
                 counts[i] = _LABEL_WORD
                 continue
         total = n = np.int64(0)
         if entry >= 0:
-            found[0, 0] = entry
+            grams[0, 0] = entry
             n = 1
         at = 0
         if (
@@ -166,15 +166,15 @@ def _add_words(
         while True:
             if at < end - start + 2:
                 n, at = ngrams_from(
-                    minn, maxn, buckets, first, pruned, kept, sieve, data, start, end, at, found, n
+                    minn, maxn, buckets, first, pruned, kept, sieve, data, start, end, at, grams, n
                 )
             if len(dense):
                 for k in range(n):
-                    row = found[k, 0]
+                    row = grams[k, 0]
                     for d in range(dim):
                         sums[to, d] += dense[row, d]
             else:
-                add_rows(rows, found, n, sums[to])
+                add_rows(rows, grams, n, sums[to])
             total += n
             n = np.int64(0)
             if at >= end - start + 2:
@@ -192,10 +192,10 @@ def _places(
     Words from `remembered` on are new: their sums have to be made, of the first `fresh` words of
     room.fresh. The last `others` of room.fresh are too long, or no word but the end of the line.
     """
-    slots, known, starts, pool = kept.slots, kept.hash, kept.at, kept.pool
+    slots, hashes, starts, pool = kept.slots, kept.hash, kept.at, kept.pool
     used, fresh, places = kept.used, room.fresh, room.places
     before = used[0]
-    if before + many > len(known) or starts[before] + many * _LONGEST > len(pool):
+    if before + many > len(hashes) or starts[before] + many * _LONGEST > len(pool):
         slots[:] = -1
         before = 0
     mask = len(slots) - 1
@@ -210,7 +210,8 @@ def _places(
         slot = (state ^ (state >> 16)) & mask
         place = np.int64(slots[slot])
         while place >= 0 and not (
-            known[place] == state and same(data, begin, end, pool, starts[place], starts[place + 1])
+            hashes[place] == state
+            and same(data, begin, end, pool, starts[place], starts[place + 1])
         ):
             slot = (slot + 1) & mask
             place = np.int64(slots[slot])
@@ -220,7 +221,7 @@ def _places(
             for k in range(end - begin):
                 pool[at + k] = data[begin + k]
             starts[place + 1] = at + end - begin
-            known[place] = state
+            hashes[place] = state
             slots[slot] = place
             fresh[after - before] = begin, end, state
             after += 1
@@ -320,7 +321,7 @@ def hidden_of(
 
 @njit(nogil=True)
 def _add_ngrams(
-    model: Weights, hashes: np.ndarray, seen: int, found: np.ndarray, total: np.ndarray
+    model: Weights, hashes: np.ndarray, seen: int, grams: np.ndarray, total: np.ndarray
 ) -> int:
     """Adds the rows of n-grams of words; how many."""
     words = model.words
@@ -334,11 +335,11 @@ def _add_ngrams(
             row = row_among(first, pruned, kept, bucket_of(buckets, gram))
             if row < 0:
                 continue
-            if n == len(found):
-                add_rows(model.rows, found, n, total)
+            if n == len(grams):
+                add_rows(model.rows, grams, n, total)
                 n = np.int64(0)
-            found[n, 0] = row
+            grams[n, 0] = row
             n += 1
             count += 1
-    add_rows(model.rows, found, n, total)
+    add_rows(model.rows, grams, n, total)
     return count

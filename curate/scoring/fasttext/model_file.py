@@ -114,8 +114,8 @@ def _checked(path: str, size: int, changed: int) -> tuple[Header, Layout]:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _Reader(data, size).parts()
     except (_Damaged, struct.error) as error:
-        what = error if isinstance(error, _Damaged) else "is cut short"
-        raise UsageError(f"model {path} {what}: fetch or train it again") from None
+        problem = error if isinstance(error, _Damaged) else "is cut short"
+        raise UsageError(f"model {path} {problem}: fetch or train it again") from None
     except OSError as error:
         raise UsageError(f"model {path}: {error.strerror}") from None
 

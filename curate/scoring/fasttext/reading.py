@@ -80,9 +80,11 @@ def read_model(path: str | Path, decoded: int = DECODED) -> tuple[Header, Weight
         raise UsageError(f"model {path} changed while it was read")
     data = np.frombuffer(held, np.uint8)
     words, counts = _dictionary(data, header, layout)
-    left, right = tree(counts) if header.loss == "hs" else (np.empty(0, np.int32),) * 2
+    left_children, right_children = (
+        tree(counts) if header.loss == "hs" else (np.empty(0, np.int32),) * 2
+    )
     dense, norms = _output(data, layout.output)
-    output = Output(KIND[header.loss], dense, norms, left, right)
+    output = Output(KIND[header.loss], dense, norms, left_children, right_children)
     return header, Weights(words, _input(data, layout.input, decoded), output)
 
 
@@ -183,7 +185,7 @@ def _output(data: np.ndarray, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(left, right: int32[2 * labels - 1]) of the Huffman tree over labels.
+    """(left, right_children: int32[2 * labels - 1]) of the Huffman tree over labels.
 
     `HierarchicalSoftmaxLoss::buildTree`: it takes labels for ordered by falling counts, and builds
     its tree all the same where they are not.
@@ -191,7 +193,7 @@ def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     labels = len(counts)
     nodes = 2 * labels - 1
     weight = [int(n) for n in counts] + [10**15] * (labels - 1)
-    left, right = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
+    left_children, right_children = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
     leaf, node = labels - 1, labels
     for parent in range(labels, nodes):
         pair = []
@@ -202,6 +204,6 @@ def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             else:
                 pair.append(node)
                 node += 1
-        left[parent], right[parent] = pair
+        left_children[parent], right_children[parent] = pair
         weight[parent] = weight[pair[0]] + weight[pair[1]]
-    return left, right
+    return left_children, right_children

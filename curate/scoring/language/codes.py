@@ -59,8 +59,8 @@ MACROLANGUAGE = {
 def script(label: str) -> str | None:
     """The ISO 15924 part of `eng_Latn`; None where the label has none."""
     language, _, rest = label.partition("_")
-    known = language.isascii() and len(rest) == 4 and rest.isascii() and rest.isalpha()
-    return rest if known and rest == rest.capitalize() else None
+    well_formed = language.isascii() and len(rest) == 4 and rest.isascii() and rest.isalpha()
+    return rest if well_formed and rest == rest.capitalize() else None
 
 
 def iso639_3(label: str) -> str | None:
@@ -91,10 +91,10 @@ def chosen(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
         ValueError: a name stands for none of the labels; the message says which are near.
     """
     labels = list(labels)
-    found: set[str] = set()
+    chosen_labels: set[str] = set()
     for name in keep:
         if name in labels:
-            found.add(name)
+            chosen_labels.add(name)
             continue
         same = comparable(name)
         matching = [x for x in labels if script(name) is None and comparable(x) == same]
@@ -104,5 +104,5 @@ def chosen(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
             raise ValueError(
                 f"the model has no label for {name!r}; among its {len(labels)}: {', '.join(near)}"
             )
-        found.update(matching)
-    return frozenset(found)
+        chosen_labels.update(matching)
+    return frozenset(chosen_labels)

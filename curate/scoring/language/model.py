@@ -139,7 +139,7 @@ class Model:
 
         The arguments are what `fasttext_lines` returns; a line without any word has no label.
         """
-        codes, scores = (found[:, 0] for found in self.classifier.top(lines, ends))
+        codes, scores = (column[:, 0] for column in self.classifier.top(lines, ends))
         # fastText's logarithms round up now and then: 1.00003.
         scores = np.minimum(scores, np.float32(1.0)) * words
         return np.where(words, codes, np.int32(-1)), scores.astype(np.float32)
@@ -162,11 +162,11 @@ class ByLine:
 
     def listed(self, labels: tuple[str, ...]) -> pa.Array:
         """The languages and shares as a list column."""
-        there = self.codes >= 0
-        offsets = np.concatenate(([0], np.cumsum(there.sum(axis=1)))).astype(np.int32)
-        names = pa.array(labels, pa.string()).take(pa.array(self.codes[there]))
+        filled = self.codes >= 0
+        offsets = np.concatenate(([0], np.cumsum(filled.sum(axis=1)))).astype(np.int32)
+        names = pa.array(labels, pa.string()).take(pa.array(self.codes[filled]))
         fields = list(SHARES.value_type)
-        pairs = pa.StructArray.from_arrays([names, pa.array(self.shares[there])], fields=fields)
+        pairs = pa.StructArray.from_arrays([names, pa.array(self.shares[filled])], fields=fields)
         return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(SHARES)
 
 
@@ -223,8 +223,8 @@ def shares_of(
         if total == 0:
             continue
         score[row] = weighed / total
-        mine = held[language[row]] if language[row] >= 0 else 0
-        switched[row] = 1.0 - mine / total
+        own_bytes = held[language[row]] if language[row] >= 0 else 0
+        switched[row] = 1.0 - own_bytes / total
         for place in range(min(MOST, many)):
             top = -1
             for k in range(many):

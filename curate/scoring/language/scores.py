@@ -58,16 +58,16 @@ class Scores:
     def add(
         self,
         expected: Sequence[str],
-        found: Sequence[str | None],
+        predicted: Sequence[str | None],
         chars: Sequence[int],
         scores: Sequence[float],
     ) -> None:
-        """One batch; found: None where the model gave no label; chars: length of each text;
+        """One batch; predicted: None where the model gave no label; chars: length of each text;
         scores: what the model gave its label, 0 to 1."""
         lengths = [sum(c >= least for least in LENGTHS[1:]) for c in chars]
         bins = [min(BINS - 1, int(score * BINS)) for score in scores]
         for key, score in zip(
-            zip(expected, found, lengths, bins, strict=True), scores, strict=True
+            zip(expected, predicted, lengths, bins, strict=True), scores, strict=True
         ):
             self._counts[key] += 1
             self._sums[key] += score  # type: ignore[assignment]
@@ -76,32 +76,32 @@ class Scores:
         """(what makes labels of one language equal, what the model's labels become)."""
         truths = {key[0] for key in self._counts}
         scripts = all(script(x) for x in (*truths, *self.labels))
-        one = (lambda x: x) if scripts else comparable
-        return one, {one(x) for x in self.labels}
+        canonical = (lambda x: x) if scripts else comparable
+        return canonical, {canonical(x) for x in self.labels}
 
     def pairs(self) -> Pairs:
         """Texts by (expected, found)."""
-        one, _ = self._names()
-        found: Pairs = Counter()
+        canonical, _ = self._names()
+        counts: Pairs = Counter()
         for (truth, label, _, _), times in self._counts.items():
-            found[one(truth), None if label is None else one(label)] += times
-        return found
+            counts[canonical(truth), None if label is None else canonical(label)] += times
+        return counts
 
     def result(self) -> dict[str, Any]:
         """The figures; shares are None where nothing was counted. `known` leaves out texts in
         languages that the model has no label for."""
-        one, knows = self._names()
+        canonical, knows = self._names()
         truths = {key[0] for key in self._counts}
         lengths = [[0, 0, 0, 0] for _ in LENGTHS]  # texts, right; of those known, right
         bins = {part: [[0, 0, 0.0] for _ in range(BINS)] for part in ("all", "known")}
         for key, times in self._counts.items():
             truth, label, length, place = key
-            want, have = one(truth), None if label is None else one(label)
+            want, have = canonical(truth), None if label is None else canonical(label)
             right = times if want == have else 0
-            known = want in knows
-            for column, n in enumerate((times, right, times * known, right * known)):
+            is_known = want in knows
+            for column, n in enumerate((times, right, times * is_known, right * is_known)):
                 lengths[length][column] += n
-            for part in ("all", "known") if known else ("all",):
+            for part in ("all", "known") if is_known else ("all",):
                 for column, value in enumerate((times, right, self._sums[key])):
                     bins[part][place][column] += value
         total = [sum(column) for column in zip(*lengths, strict=True)]
@@ -115,11 +115,11 @@ class Scores:
             "accuracy": _share(total[1], total[0]),
             "known": {
                 "texts": total[2],
-                "labels": len({one(t) for t in truths} & knows),
+                "labels": len({canonical(t) for t in truths} & knows),
                 "accuracy": _share(total[3], total[2]),
                 "macro_f1": round(sum(each) / len(each), 6) if each else None,
             },
-            "unknown_labels": sorted(t for t in truths if one(t) not in knows),
+            "unknown_labels": sorted(t for t in truths if canonical(t) not in knows),
             "by_length": [
                 {
                     "from": least,
@@ -142,37 +142,37 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _languages(pairs: Pairs, knows: set[str]) -> list[dict[str, Any]]:
-    """Of each known language that occurs or was found: texts, found, right, precision, recall, F1.
+    """Of each known language among the truths or predictions: texts, found, right, precision, F1.
 
     Texts in unknown languages count against the precision of what they were taken for.
     """
     expected: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    predicted: Counter[str] = Counter()
     for (want, have), n in pairs.items():
         expected[want] += n
         if have is not None:
-            found[have] += n
+            predicted[have] += n
     return [
         {
             "label": name,
             "texts": expected[name],
-            "found": found[name],
+            "found": predicted[name],
             "right": pairs[name, name],
-            "precision": _share(pairs[name, name], found[name]),
+            "precision": _share(pairs[name, name], predicted[name]),
             "recall": _share(pairs[name, name], expected[name]),
-            "f1": _share(2 * pairs[name, name], expected[name] + found[name]),
+            "f1": _share(2 * pairs[name, name], expected[name] + predicted[name]),
         }
-        for name in sorted(knows & (expected.keys() | found.keys()))
+        for name in sorted(knows & (expected.keys() | predicted.keys()))
     ]
 
 
 def table(result: dict[str, Any]) -> str:
     """The figures for a terminal."""
-    known = result["known"]
+    totals = result["known"]
     lines = [
         f"{result['texts']} texts, accuracy {_percent(result['accuracy'])}",
-        f"{known['texts']} texts in the {known['labels']} languages that the model knows:"
-        f" accuracy {_percent(known['accuracy'])}, macro F1 {_percent(known['macro_f1'])}",
+        f"{totals['texts']} texts in the {totals['labels']} languages that the model knows:"
+        f" accuracy {_percent(totals['accuracy'])}, macro F1 {_percent(totals['macro_f1'])}",
     ]
     error = result["calibration"]["all"]["error"]
     if error is not None:

@@ -85,10 +85,10 @@ def model_path(model: str) -> Path:
         return path
     published = PUBLISHED.get(model)
     if published is None:
-        what = "is a folder" if path.is_dir() else "is not there"
+        problem = "is a folder" if path.is_dir() else "is not there"
         raise UsageError(
-            f"language model {path} {what}: give --model PATH, set {VARIABLE}, or leave both away"
-            f" for {DEFAULT}"
+            f"language model {path} {problem}: give --model PATH, set {VARIABLE}, or leave both"
+            f" away for {DEFAULT}"
         )
     cached = cache_folder() / "models" / model
     if not cached.is_file():
@@ -97,10 +97,10 @@ def model_path(model: str) -> Path:
 
 
 def _missing(why: str) -> str:
-    known = PUBLISHED[DEFAULT]
+    default = PUBLISHED[DEFAULT]
     return (
         f"no language model: give --model PATH, set {VARIABLE}, or allow the download of"
-        f" {known.url} to {cache_folder() / 'models'} ({why})"
+        f" {default.url} to {cache_folder() / 'models'} ({why})"
     )
 
 
@@ -193,10 +193,10 @@ class Language(Step):
 
     def identity(self) -> dict[str, Any]:
         """With the model that counts here and now, so that workers and later runs see the same."""
-        found = super().identity()
-        found["settings"] |= {"model": effective(self.model), "model_sha256": None}
+        facts = super().identity()
+        facts["settings"] |= {"model": effective(self.model), "model_sha256": None}
         self._check()
-        return found
+        return facts
 
     def resolved(self) -> dict[str, Any]:
         """The settings as given, and what the model was: a recipe that is run elsewhere finds its
@@ -233,22 +233,22 @@ class Language(Step):
         assert self._model is not None
         labels = self._model.labels
         data, offsets = docs.buffers()
-        found, rounded = self._model.best(*fasttext_lines(data, offsets, self.max_chars))
+        label_codes, rounded = self._model.best(*fasttext_lines(data, offsets, self.max_chars))
         score = rounded.astype(np.float64)  # compared with the limit as it is written down
-        at = pa.array(found, mask=found < 0)
+        at = pa.array(label_codes, mask=label_codes < 0)
         docs = docs.identify(pa.array(labels, pa.string()).take(at))
         docs = docs.annotate("score", score)
         for name, of in (("iso639_3", codes.iso639_3), ("script", codes.script)):
             docs = docs.annotate(name, pa.array([of(x) for x in labels], pa.string()).take(at))
         if self.lines:
-            docs = self._by_line(docs, found)
+            docs = self._by_line(docs, label_codes)
         judged = row_chars(data, offsets) >= self.min_chars
         if self.keep:
             kept = codes.chosen(self.keep, labels)
             wanted = np.array([*(label in kept for label in labels), False])
             names = [*labels, "no word"]
-            detail = [names[code] for code in found]
-            docs = docs.drop(judged & ~wanted[found], "language", score, detail=detail)
+            detail = [names[code] for code in label_codes]
+            docs = docs.drop(judged & ~wanted[label_codes], "language", score, detail=detail)
         if not self.min_chars:
             return decide(docs, self.limits())
         if self.least is not None:
@@ -261,11 +261,11 @@ class Language(Step):
             return []
         return [Limit("language_score", "score", "threshold", self.least, above=False)]
 
-    def _by_line(self, docs: Documents, found: np.ndarray) -> Documents:
+    def _by_line(self, docs: Documents, label_codes: np.ndarray) -> Documents:
         from curate.scoring.language.model import by_line
 
         assert self._model is not None
-        lines = by_line(docs, self._model, found, self.line_chars)
+        lines = by_line(docs, self._model, label_codes, self.line_chars)
         for name, values in (("line_score", lines.score), ("switched", lines.switched)):
             docs = docs.annotate(name, pa.array(values, from_pandas=True))  # NaN is null
         return docs.annotate("shares", lines.listed(self._model.labels))

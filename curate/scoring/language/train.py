@@ -112,8 +112,8 @@ def train(
         lines = Lines(file, training)
         lines.add_all(examples)
         if len(lines.labels_in_training()) < 2:
-            found = ", ".join(sorted(lines.names)) or "none"
-            raise UsageError(f"a language model needs two labels at least; found: {found}")
+            labels = ", ".join(sorted(lines.names)) or "none"
+            raise UsageError(f"a language model needs two labels at least; found: {labels}")
         lines.write(Path(name) / "train.txt")
         with replacing(target) as aside:
             fit_apart(Path(name) / "train.txt", aside, training, call_apart)
@@ -127,7 +127,7 @@ def train(
 
 def _held_out(model: Model, lines: Lines) -> dict[str, Any]:
     scores = Scores(model.labels)
-    names, found = list(lines.names), [*model.labels, None]
+    names, labels = list(lines.names), [*model.labels, None]
     rows: list[int] = []
     texts: list[bytes] = []
 
@@ -137,7 +137,7 @@ def _held_out(model: Model, lines: Lines) -> dict[str, Any]:
         codes, sure = model.best(packed, ends, np.ones(len(texts), np.bool_))
         expected = [names[lines.label[r]] for r in rows]
         chars = [lines.chars[r] for r in rows]
-        scores.add(expected, [found[c] for c in codes], chars, sure.tolist())
+        scores.add(expected, [labels[c] for c in codes], chars, sure.tolist())
         rows.clear()
         texts.clear()
 

@@ -45,9 +45,9 @@ class _Lines:
             raise self.wrong("is too long")
         return raw.decode("utf-8", "surrogateescape").strip(" \t\r\n")
 
-    def wrong(self, what: str) -> UsageError:
+    def wrong(self, problem: str) -> UsageError:
         """The error that names this line."""
-        return UsageError(f"{self.path}, line {self.number}: {what}")
+        return UsageError(f"{self.path}, line {self.number}: {problem}")
 
     def close(self) -> None:
         """The file is closed."""
@@ -96,8 +96,8 @@ def _read(
         firsts, entries = tables(sizes, levels, lambda n: np.zeros(n, np.uint64))
     except NotClosed as error:
         names = list(words)
-        said = " ".join(names[w] for w in error.words.tolist())
-        raise UsageError(f"{lines.path}: the n-gram {said!r}: {error.why}") from None
+        ngram = " ".join(names[w] for w in error.words.tolist())
+        raise UsageError(f"{lines.path}: the n-gram {ngram!r}: {error.why}") from None
     if lines.next() != "\\end\\":
         raise lines.wrong("\\end\\ belongs here")
     return ModelData(
@@ -114,10 +114,10 @@ def _head(lines: _Lines) -> list[int]:
         raise UsageError(f"{lines.path} is no ARPA file: it has no \\data\\")
     counts: list[int] = []
     while line := lines.next():
-        found = _COUNT.fullmatch(line)
-        if not found or int(found[1]) != len(counts) + 1:
+        match = _COUNT.fullmatch(line)
+        if not match or int(match[1]) != len(counts) + 1:
             raise lines.wrong(f"`ngram {len(counts) + 1}=COUNT` belongs here")
-        counts.append(int(found[2]))
+        counts.append(int(match[2]))
     if not 1 <= len(counts) <= MOST_ORDER:
         raise UsageError(f"{lines.path}: is of order {len(counts)}; 1 to {MOST_ORDER} can be read")
     return counts
@@ -186,7 +186,7 @@ def write_arpa(path: Path, model: ModelData) -> None:
                 except ValueError as error:
                     raise UsageError(f"the model cannot be written: {error}") from None
             for line, value, back in zip(*(r.tolist() for r in rows), strict=True):
-                said = " ".join([words[w] for w in line])
+                ngram = " ".join([words[w] for w in line])
                 end = f"\t{back:.9g}\n" if n < order else "\n"
-                f.write(f"{value:.9g}\t{said}{end}")
+                f.write(f"{value:.9g}\t{ngram}{end}")
         f.write("\n\\end\\\n")

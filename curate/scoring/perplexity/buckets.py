@@ -49,8 +49,8 @@ def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
 
 def bucket_of(score: np.ndarray, head: np.ndarray, tail: np.ndarray) -> np.ndarray:
     """int8[rows]: places in BUCKETS; all are float64[rows], NaN: no score, or no cuts."""
-    found = np.where(score < head, 0, np.where(score < tail, 1, 2))
-    return np.where(np.isnan(score) | np.isnan(head), ALL, found).astype(np.int8)
+    buckets = np.where(score < head, 0, np.where(score < tail, 1, 2))
+    return np.where(np.isnan(score) | np.isnan(head), ALL, buckets).astype(np.int8)
 
 
 def bins_of(low: float, high: float) -> tuple[float, float]:
@@ -86,14 +86,14 @@ def _schema(first: bool) -> pa.Schema:
 
 
 def _cuts(
-    step: Perplexity, sketches: Sketches, folder: Path, found: list[Group], counted: Path
+    step: Perplexity, sketches: Sketches, folder: Path, file_groups: list[Group], counted: Path
 ) -> Cuts:
     """By language; a language without a score has none."""
     if step.cutoffs == "ccnet":
         from curate.scoring.perplexity.ccnet import CUTOFFS
 
         return CUTOFFS
-    seen = seen_in(sketches.connection, counted, len(found))
+    seen = seen_in(sketches.connection, counted, len(file_groups))
     scored = {lang: scores for lang, (_, scores, *_) in seen.items() if scores}
     wanted = {
         lang: sorted({r for p in (step.head, step.tail) for r in ranks_between(scores, p)})
@@ -102,7 +102,7 @@ def _cuts(
     if not wanted:
         return step.cuts
     run, db = sketches.run, sketches.connection
-    ranked = find_ranks(run, db, folder, found, counted, wanted, by_lang=True)
+    ranked = find_ranks(run, db, folder, file_groups, counted, wanted, by_lang=True)
     cuts = {
         lang: (percentile(n, ranked[lang], step.head), percentile(n, ranked[lang], step.tail))
         for lang, n in scored.items()
@@ -112,35 +112,35 @@ def _cuts(
 
 def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns figures by language."""
-    found = groups(sketches.files)
+    file_groups = groups(sketches.files)
     first = step.repeats
 
     def seen(folder: Path, done: Done) -> dict[str, Any]:
-        write_counts(sketches.run, folder, found, by_lang=True)
+        write_counts(sketches.run, folder, file_groups, by_lang=True)
         return {}
 
     def cuts(folder: Path, done: Done) -> dict[str, Any]:
         counted = done.folder("seen")
-        by_lang = seen_in(sketches.connection, counted, len(found))
+        by_lang = seen_in(sketches.connection, counted, len(file_groups))
         shown = sorted(by_lang, key=lambda lang: (-by_lang[lang][0], lang))[:MOST_LANGS]
         bins = {g: bins_of(*by_lang[g][2:]) for g in shown if by_lang[g][1]}
         return {
-            "cuts": _cuts(step, sketches, folder, found, counted),
+            "cuts": _cuts(step, sketches, folder, file_groups, counted),
             "shown": shown,
             "bins": bins,
         }
 
     def pieces(folder: Path, done: Done) -> dict[str, Any]:
-        told = {**done.facts, "first": first, "folder": str(folder)}
-        tasks = [{**group.dump(), **told} for group in found]
+        shared = {**done.facts, "first": first, "folder": str(folder)}
+        tasks = [{**group.dump(), **shared} for group in file_groups]
         answers = run_tasks(sketches.run, f"{__name__}:write_pieces", tasks)
         buckets: dict[str, Counter[str]] = {lang: Counter() for lang in done.facts["shown"]}
         counts: dict[str, list[int]] = {}
         for answer in answers:
-            for lang, mine in answer["buckets"].items():
-                buckets[lang].update(mine)
-            for lang, mine in answer["bins"].items():
-                counts[lang] = (np.array(counts.get(lang, 0)) + np.array(mine)).tolist()
+            for lang, figures in answer["buckets"].items():
+                buckets[lang].update(figures)
+            for lang, figures in answer["bins"].items():
+                counts[lang] = (np.array(counts.get(lang, 0)) + np.array(figures)).tolist()
         return {
             "buckets": {g: dict(sorted(b.items())) for g, b in buckets.items()},
             "counts": counts,
@@ -153,7 +153,7 @@ def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
     ]
     done = run_phases(sketches.folder, phases)
     schema = _schema(first)
-    join_pieces(sketches.decisions, schema, piece_files(done.folder("pieces"), len(found)))
+    join_pieces(sketches.decisions, schema, piece_files(done.folder("pieces"), len(file_groups)))
     facts = done.facts
     forget(sketches.folder)
     return {"perplexity": {lang or "(none)": _figures(facts, lang) for lang in facts["shown"]}}
@@ -161,10 +161,10 @@ def resolve(step: Perplexity, sketches: Sketches) -> dict[str, Any]:
 
 def _figures(facts: dict[str, Any], lang: str) -> dict[str, Any]:
     """Of a language: cuts, documents by bucket, a histogram where it has scores."""
-    found = {"buckets": facts["buckets"][lang], "cuts": list(facts["cuts"].get(lang, ()))}
+    figures = {"buckets": facts["buckets"][lang], "cuts": list(facts["cuts"].get(lang, ()))}
     if lang in facts["bins"]:
-        found["histogram"] = histogram(np.array(facts["counts"][lang]), *facts["bins"][lang])
-    return found
+        figures["histogram"] = histogram(np.array(facts["counts"][lang]), *facts["bins"][lang])
+    return figures
 
 
 def write_pieces_files(task: Task) -> dict[str, list[str]]:
@@ -183,8 +183,8 @@ def write_pieces(task: Task) -> dict[str, Any]:
     path = piece_files(Path(task["folder"]), group.part + 1)[-1]
     write_piece(path, _schema(task["first"]), _pieces(task, group, buckets, bins))
     return {
-        "buckets": {lang: dict(found) for lang, found in buckets.items()},
-        "bins": {lang: found.tolist() for lang, found in bins.items()},
+        "buckets": {lang: dict(counts) for lang, counts in buckets.items()},
+        "bins": {lang: counts.tolist() for lang, counts in bins.items()},
     }
 
 
@@ -205,21 +205,27 @@ def _pieces(
         for number, lang in enumerate(langs):
             if lang not in shown:
                 continue
-            mine = code == number
-            counts = np.bincount(bucket[mine], minlength=len(BUCKETS)).tolist()
+            of_lang = code == number
+            counts = np.bincount(bucket[of_lang], minlength=len(BUCKETS)).tolist()
             held = buckets.setdefault(lang, Counter())
             held.update({name: n for name, n in zip(BUCKETS, counts, strict=True) if n})
             if lang in task["bins"]:
-                some = values[mine]
-                found = bin_counts(some[~np.isnan(some)], *task["bins"][lang])
-                bins[lang] = bins.get(lang, 0) + found
-        rows, known = len(batch), {"part": batch["part"], "n": batch["n"], "id": batch["id"]}
-        known |= {"drop": pa.repeat(pa.scalar(False), rows), "score": score}
-        known |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
-        known |= {"bucket": names.take(pa.array(bucket))}
-        known |= {"head": pa.array(head, mask=np.isnan(head))}
-        known |= {"tail": pa.array(tail, mask=np.isnan(tail))}
+                some = values[of_lang]
+                histogram_counts = bin_counts(some[~np.isnan(some)], *task["bins"][lang])
+                bins[lang] = bins.get(lang, 0) + histogram_counts
+        rows, columns_of_batch = (
+            len(batch),
+            {"part": batch["part"], "n": batch["n"], "id": batch["id"]},
+        )
+        columns_of_batch |= {"drop": pa.repeat(pa.scalar(False), rows), "score": score}
+        columns_of_batch |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
+        columns_of_batch |= {"bucket": names.take(pa.array(bucket))}
+        columns_of_batch |= {"head": pa.array(head, mask=np.isnan(head))}
+        columns_of_batch |= {"tail": pa.array(tail, mask=np.isnan(tail))}
         if task["first"]:
-            known["first"] = batch["first"].cast(pa.float64())
-        arrays = [known[f.name] if f.name in known else pa.nulls(rows, f.type) for f in schema]
+            columns_of_batch["first"] = batch["first"].cast(pa.float64())
+        arrays = [
+            columns_of_batch[f.name] if f.name in columns_of_batch else pa.nulls(rows, f.type)
+            for f in schema
+        ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

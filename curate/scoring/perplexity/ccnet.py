@@ -59,13 +59,13 @@ class KenlmModel:
     def perplexity(self, texts: pa.LargeStringArray) -> np.ndarray:
         """float64[rows], rounded to one decimal; NaN where a text has no piece."""
         model, processor = self._loaded
-        found = np.full(len(texts), np.nan)
+        values = np.full(len(texts), np.nan)
         for i, text in enumerate(texts.to_pylist()):
             pieces = processor.encode(ccnet_text(text or ""), out_type=str)
             if pieces:
                 log10 = model.score(" ".join(pieces))
-                found[i] = round(10.0 ** (-log10 / (len(pieces) + 1)), 1)
-        return found
+                values[i] = round(10.0 ** (-log10 / (len(pieces) + 1)), 1)
+        return values
 
 
 def kenlm_beside(path: Path) -> KenlmModel:

@@ -137,23 +137,23 @@ def adjusted(
     prune: the largest count that is left out, for each order. Files lie in the folder.
     """
     sizes = order_sizes(hi, lo, order, bits)
-    found = []
+    orders = []
     for n in range(1, order + 1):
         rows = int(sizes[n])
         arrays = [mapped(folder / f"order{n}.{c}", rows, d) for c, d in _FILES]
         adjust_order(hi, lo, count, order, bits, n, prune[n - 1], *arrays)
-        found.append(Order(n, *arrays))
-    return found
+        orders.append(Order(n, *arrays))
+    return orders
 
 
 @njit(cache=True, nogil=True)
 def counts_of_counts(count):
     """int64[4]: how many n-grams have the adjusted count 1, 2, 3 and 4."""
-    found = np.zeros(4, np.int64)
+    counts = np.zeros(4, np.int64)
     for c in count:
         if 1 <= c <= 4:
-            found[c - 1] += 1
-    return found
+            counts[c - 1] += 1
+    return counts
 
 
 # The discounts of modified Kneser-Ney smoothing from counts of counts.
@@ -172,18 +172,18 @@ def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Disc
     Where they cannot be computed, or lie outside 0 <= D_k <= k: FALLBACK, or RunFailed.
     """
     why = ""
-    found = []
+    values = []
     for k in (1, 2, 3):
         if counts[k - 1] == 0:
             why = f"no {order}-gram has the adjusted count {k}"
             break
         y = counts[0] / (counts[0] + 2 * counts[1])
-        found.append(k - (k + 1) * y * counts[k] / counts[k - 1])
-        if not 0 <= found[-1] <= k:
-            why = f"the discount of {order}-grams with adjusted count {k} would be {found[-1]:.3g}"
+        values.append(k - (k + 1) * y * counts[k] / counts[k - 1])
+        if not 0 <= values[-1] <= k:
+            why = f"the discount of {order}-grams with adjusted count {k} would be {values[-1]:.3g}"
             break
     if not why:
-        return found[0], found[1], found[2]
+        return values[0], values[1], values[2]
     if fallback:
         return FALLBACK
     raise RunFailed(
@@ -340,10 +340,10 @@ def estimate(
         weight = mapped(folder / "weight", n, "f8")
         (folder / "share").unlink(missing_ok=True)
         (folder / "weight").unlink(missing_ok=True)
-        there = normalize(
+        complete = normalize(
             hi, lo, count, pruned, bits, _table(d), low_hi, low_lo, below.backoff, share, weight
         )
-        assert there, "a context without its own n-gram"
+        assert complete, "a context without its own n-gram"
         share, weight = _in_suffix_order(folder, at, (share, weight), rows)
         prob = mapped(folder / f"order{order.n}.prob", n, "f8")
         interpolate(order.hi, order.lo, bits, share, weight, low_hi, low_lo, below.prob, prob)

@@ -178,11 +178,11 @@ class NgramModel:
 
     def by_sentence(self, texts: pa.LargeStringArray) -> tuple[Scores, np.ndarray]:
         """(the scores of all sentences, rows: int64[rows + 1], the first sentence of each)."""
-        found = self.sentences(texts)
-        exact, floats = self.log10(found.ids, found.ends)
+        sentences = self.sentences(texts)
+        exact, floats = self.log10(sentences.ids, sentences.ends)
         # CCNet's numbers come from KenLM's binding, which sums in float32.
         sums = floats.astype(np.float64) if self.data.variant == "ccnet" else exact
-        return Scores(sums, np.diff(found.ends, prepend=0) + 1), found.rows
+        return Scores(sums, np.diff(sentences.ends, prepend=0) + 1), sentences.rows
 
     def by_document(self, texts: pa.LargeStringArray) -> Scores:
         """The scores of texts: all their sentences together."""
@@ -196,10 +196,10 @@ class NgramModel:
 
     def perplexity(self, texts: pa.LargeStringArray) -> np.ndarray:
         """float64[rows]; NaN where a text has no word. Variant `ccnet`: rounded to one decimal."""
-        found = self.by_document(texts).perplexity()
+        values = self.by_document(texts).perplexity()
         if self.data.variant == "ccnet":
-            return np.array([round(x, 1) for x in found.tolist()])
-        return found
+            return np.array([round(x, 1) for x in values.tolist()])
+        return values
 
     def first_occurrences(self, texts: pa.LargeStringArray) -> np.ndarray:
         """float64[rows]: perplexity where a line that the text had before is taken as certain.
@@ -212,9 +212,9 @@ class NgramModel:
         scores = self.by_document(pa.array([x for row in lines for x in row], pa.large_string()))
         log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)
         at = 0
-        for row, found in enumerate(lines):
-            z = at + len(found)
-            first = dict(zip(found[::-1], range(z - 1, at - 1, -1), strict=True))
+        for row, row_lines in enumerate(lines):
+            z = at + len(row_lines)
+            first = dict(zip(row_lines[::-1], range(z - 1, at - 1, -1), strict=True))
             log10[row] = scores.log10[sorted(first.values())].sum()
             length[row] = scores.length[at:z].sum()
             at = z

@@ -74,18 +74,18 @@ def of_words(
     if variant == "ccnet":
         texts = pa.array([ccnet_text(t or "") for t in texts.to_pylist()], pa.large_string())
     data, offsets = text_buffers(texts)
-    found = segment(data, offsets)
+    tables = segment(data, offsets)
     if unit == "words":
         from curate.text.words import word_table
 
-        words = word_table(data, found.lines.raw)
+        words = word_table(data, tables.lines.raw)
         start, end, lines = words.start, words.end, words.rows
     else:
-        start, end, lines = found.words.start, found.words.end, found.words.lines
+        start, end, lines = tables.words.start, tables.words.end, tables.words.lines
     ids = number(data, start, end)
     filled = np.diff(lines) > 0
     before = np.concatenate([[0], np.cumsum(filled)])
-    return Sentences(ids, lines[1:][filled], before[found.lines.rows])
+    return Sentences(ids, lines[1:][filled], before[tables.lines.rows])
 
 
 def of_pieces(
@@ -106,7 +106,7 @@ def of_pieces(
     filled = sizes > 0
     flat = np.fromiter((i for p in pieces for i in p), np.int64, int(sizes.sum()))
     before, ends = np.concatenate([[0], np.cumsum(filled)]), np.cumsum(sizes)
-    found = ids[flat]
+    word_ids = ids[flat]
     at = np.flatnonzero(flat == processor.unk_id())
     if len(at):
         odd = np.unique(np.searchsorted(ends, at, "right")).tolist()
@@ -118,8 +118,8 @@ def of_pieces(
             for word, piece in zip(words, pieces[k], strict=True)
             if piece == unknown
         ]
-        found[at] = number(*_joined(letters))
-    return Sentences(found, ends[filled], before[rows])
+        word_ids[at] = number(*_joined(letters))
+    return Sentences(word_ids, ends[filled], before[rows])
 
 
 def _joined(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,7 +129,7 @@ def _joined(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.frombuffer(bytearray().join(words), np.uint8), start[: len(words)], ends
 
 
-def load_pieces(model: bytes, what: str) -> Any:
+def load_pieces(model: bytes, source: str) -> Any:
     """A SentencePiece model from its file's bytes; UsageError where it is none."""
     import sentencepiece
 
@@ -140,7 +140,7 @@ def load_pieces(model: bytes, what: str) -> Any:
     except (RuntimeError, OSError, ValueError):
         size = 0
     if not size:
-        raise UsageError(f"{what} is no SentencePiece model")
+        raise UsageError(f"{source} is no SentencePiece model")
     return processor
 
 
@@ -176,10 +176,10 @@ def train_pieces(
 
     def lines() -> Iterator[str]:
         for batch in texts():
-            for given in batch.to_pylist():
-                text = given or ""
-                found = [ccnet_text(text)] if variant == "ccnet" else text.splitlines()
-                for line in found:
+            for value in batch.to_pylist():
+                text = value or ""
+                parts = [ccnet_text(text)] if variant == "ccnet" else text.splitlines()
+                for line in parts:
                     for a in range(0, len(line), _LONGEST // 4):
                         if part := line[a : a + _LONGEST // 4].strip().replace("\0", " "):
                             yield part

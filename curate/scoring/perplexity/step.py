@@ -37,26 +37,31 @@ def find_models(pattern: str) -> dict[str, Path]:
     if pattern.count(MARK) > 1:
         raise UsageError(f"model {pattern}: {MARK} can stand in it once")
     before, after = pattern.split(MARK)
-    known = re.compile(re.escape(before) + r"([A-Za-z0-9_-]+)" + re.escape(after))
+    name_pattern = re.compile(re.escape(before) + r"([A-Za-z0-9_-]+)" + re.escape(after))
     # The folder, or folders, that the label is the name of or stands in.
     head, tail = before.rpartition("/")[0], after.partition("/")
     top = Path(head or ("/" if before.startswith("/") else "."))
-    found = {}
+    models = {}
     for entry in sorted(top.iterdir()) if top.is_dir() else ():
         path = str(top / entry.name) + tail[1] + tail[2]
-        match = known.fullmatch(path if head or before.startswith("/") else path.removeprefix("./"))
+        match = name_pattern.fullmatch(
+            path if head or before.startswith("/") else path.removeprefix("./")
+        )
         if match and Path(path).is_file():
-            found[match[1]] = Path(path)
-    if not found:
+            models[match[1]] = Path(path)
+    if not models:
         raise UsageError(f"no model matches {pattern}")
-    return found
+    return models
 
 
 _NO_LANG = ""
 
 
 class Perplexity(CorpusStep):
-    """Columns `score` (perplexity; null without a model or a word), `bucket`, on demand `first`."""
+    """Sorts documents into head, middle and tail by perplexity.
+
+    Columns: `score` (perplexity; null without a model or a word), `bucket`, on demand `first`.
+    """
 
     name: ClassVar[str] = "perplexity"
 
@@ -155,9 +160,9 @@ class Perplexity(CorpusStep):
 
     def sketch_identity(self) -> dict[str, Any]:
         """The models alone: other buckets do not score again."""
-        found = self.identity()
+        facts = self.identity()
         settings: dict[str, Any] = {"model": self.model}
-        return found | {"settings": settings | ({"first": True} if self.repeats else {})}
+        return facts | {"settings": settings | ({"first": True} if self.repeats else {})}
 
     @property
     def repeats(self) -> bool:
@@ -165,12 +170,12 @@ class Perplexity(CorpusStep):
         return self.first or self.least_first is not None
 
     def resources(self) -> list[str]:
-        found = []
+        paths = []
         for path in find_models(self.model).values():
-            found.append(str(path))
+            paths.append(str(path))
             if path.name.endswith(".arpa.bin"):
-                found.append(str(path.with_name(path.name[: -len(".arpa.bin")] + ".sp.model")))
-        return found
+                paths.append(str(path.with_name(path.name[: -len(".arpa.bin")] + ".sp.model")))
+        return paths
 
     def notes(self) -> list[str]:
         models = find_models(self.model)
@@ -203,12 +208,12 @@ class Perplexity(CorpusStep):
     def _by_language(self, texts: pa.LargeStringArray, langs: list[str], of: str) -> np.ndarray:
         """float64[rows]: what the method `of` of each language's model gives; NaN without one."""
         if MARK not in self.model:
-            found: np.ndarray = getattr(self._models[EVERY], of)(texts)
-            return found
+            scores: np.ndarray = getattr(self._models[EVERY], of)(texts)
+            return scores
         values = np.full(len(texts), np.nan)
-        known = np.array([lang if lang in self._models else _NO_LANG for lang in langs])
-        for lang in sorted({*known.tolist()} - {_NO_LANG}):
-            at = np.flatnonzero(known == lang)
+        model_langs = np.array([lang if lang in self._models else _NO_LANG for lang in langs])
+        for lang in sorted({*model_langs.tolist()} - {_NO_LANG}):
+            at = np.flatnonzero(model_langs == lang)
             values[at] = getattr(self._models[lang], of)(texts.take(pa.array(at)))
         return values
 
@@ -231,14 +236,14 @@ class Perplexity(CorpusStep):
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(decisions["n"].to_numpy(), docs.table[NUMBER].to_numpy())
-        mine = decisions.take(pa.array(at))
-        score = mine["score"].combine_chunks().cast(pa.float64())
+        rows = decisions.take(pa.array(at))
+        score = rows["score"].combine_chunks().cast(pa.float64())
         values = score.to_numpy(zero_copy_only=False).astype(np.float64)
-        bucket = mine["bucket"].to_pylist()
+        bucket = rows["bucket"].to_pylist()
         docs = docs.annotate("score", score)
         docs = docs.annotate("bucket", pa.array(bucket, pa.string()))
         if self.repeats:
-            docs = docs.annotate("first", mine["first"].combine_chunks().cast(pa.float64()))
+            docs = docs.annotate("first", rows["first"].combine_chunks().cast(pa.float64()))
         docs = decide(docs, self.limits())
         if self.keep:
             gone = np.array([b not in self.keep for b in bucket], np.bool_)

@@ -146,7 +146,7 @@ def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, hom
     """
     start, end = np.uint64(2 * firsts[n]), np.uint64(2 * firsts[n + 1])
     buckets = (firsts[n + 1] - firsts[n]) // BUCKET
-    here, before = np.uint8(n), np.uint8(n - 1)
+    this_level, before = np.uint8(n), np.uint8(n - 1)
     back_row = backs[n]
     waiting = np.uint64(0)
     for k in range(n - 1, count):
@@ -172,16 +172,19 @@ def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, hom
             # Without branches: which slot it is cannot be foretold.
             at = homes[j]
             last = entries[at + _6]
-            one, two = np.uint64(entries[at + _2] == want), np.uint64(entries[at + _4] == want)
-            three = np.uint64(last == want)
-            hit = (np.uint64(entries[at] == want) | one | two | three) != 0
+            at_first, at_second = (
+                np.uint64(entries[at + _2] == want),
+                np.uint64(entries[at + _4] == want),
+            )
+            at_third = np.uint64(last == want)
+            hit = (np.uint64(entries[at] == want) | at_first | at_second | at_third) != 0
             on = at + _WIDE
             on = start if on == end else on
-            at += _2 * one + _4 * two + _6 * three
+            at += _2 * at_first + _4 * at_second + _6 * at_third
             log10, back = values[_2 * at + _2], values[_2 * at + _2 + _ONE]
-            was, there, less = level[i], slot[i], prob[i]
-            level[i] = here if hit else was
-            slot[i] = (at - start) >> _ONE if hit else there
+            was, old_slot, less = level[i], slot[i], prob[i]
+            level[i] = this_level if hit else was
+            slot[i] = (at - start) >> _ONE if hit else old_slot
             prob[i] = log10 if hit else less
             back_row[i] = back if hit else np.float32(0)
             full = (not hit) & (last != 0)
@@ -273,8 +276,8 @@ def tables(
     values = entries.view(np.float32)
     for level in levels:
         for words, prob, backoff in level:
-            left = np.ascontiguousarray(words[:, :-1])
-            lacks = missing(entries, firsts, left) if words.shape[1] > 2 else -1
+            beginnings = np.ascontiguousarray(words[:, :-1])
+            lacks = missing(entries, firsts, beginnings) if words.shape[1] > 2 else -1
             if lacks >= 0:
                 raise NotClosed(words[lacks], "its beginning is no n-gram of the model")
             at = insert(entries, values, firsts, words, prob, backoff)
@@ -291,8 +294,8 @@ def level(entries: np.ndarray, firsts: np.ndarray, counts: Sequence[int], n: int
     words = np.empty((rows, n), np.uint32)
     prob, backoff = np.empty(rows, np.float32), np.empty(rows, np.float32)
     values = entries.view(np.float32)
-    found = level_words(entries, firsts, n, counts[0], words, prob, backoff, values)
-    if found != rows:
+    count = level_words(entries, firsts, n, counts[0], words, prob, backoff, values)
+    if count != rows:
         raise ValueError(f"the {n}-grams are damaged")
     order = np.lexsort(tuple(words[:, k] for k in range(n - 1, -1, -1)))
     return words[order], prob[order], backoff[order]

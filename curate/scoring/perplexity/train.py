@@ -48,12 +48,12 @@ class Smoothing:
 
     def pruned(self) -> list[int]:
         """One entry an order; UsageError where a longer n-gram could stay without its parts."""
-        found = [*self.prune, *[self.prune[-1]] * (self.order - len(self.prune))]
-        if len(self.prune) > self.order or found[0] != 0 or found != sorted(found):
+        limits = [*self.prune, *[self.prune[-1]] * (self.order - len(self.prune))]
+        if len(self.prune) > self.order or limits[0] != 0 or limits != sorted(limits):
             raise UsageError(
                 "prune: numbers that begin with 0 and do not fall, one an order, as 0,0,1"
             )
-        return found
+        return limits
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ def number_pieces(texts: Texts, folder: Path, variant: Variant, pieces: bytes) -
     """Pieces in the order of the SentencePiece model, then what it has no piece for."""
     processor = load_pieces(pieces, "--pieces")
     growing = Growing()
-    known = piece_ids(growing.add, processor)
+    word_ids = piece_ids(growing.add, processor)
     first = growing.words - len(SPECIAL)
-    found = (of_pieces(t, variant, processor, known, growing.add) for t in texts())
-    ids, ends = _written(folder, found)
+    sentences = (of_pieces(t, variant, processor, word_ids, growing.add) for t in texts())
+    ids, ends = _written(folder, sentences)
     words, new = growing.settled(1, first)
     return Numbered(_renumbered(ids, new), ends, words)
 
@@ -96,12 +96,12 @@ def _written(folder: Path, batches: Iterator[Sentences]) -> tuple[np.ndarray, np
     for batch in batches:
         ends.append(batch.ends + ids.rows)
         ids.append(batch.ids)
-    found = ids.array(), ends.array()
+    arrays = ids.array(), ends.array()
     ids.remove()
     ends.remove()
-    if len(found[1]) == 0:
+    if len(arrays[1]) == 0:
         raise RunFailed("there is no word in the input to train on")
-    return found
+    return arrays
 
 
 def count_ngrams(
@@ -117,8 +117,8 @@ def count_ngrams(
         part = np.asarray(corpus.ids[begin : ends[stop - 1]])
         hi, lo = ngram_keys(part, np.asarray(ends[s:stop]) - begin, order, bits)
         for a in range(0, len(hi), rows):
-            found = _counted(hi[a : a + rows], lo[a : a + rows], order * bits)
-            sorter.add(*found)
+            rows_of_part = _counted(hi[a : a + rows], lo[a : a + rows], order * bits)
+            sorter.add(*rows_of_part)
         begin, s = int(ends[stop - 1]), stop
     kinds = {"hi": "u8", "lo": "u8", "n": "i8"}
     columns = [Column(folder / f"ngrams.{c}", d) for c, d in kinds.items()]
@@ -187,8 +187,8 @@ def train(
                 " --min-count, or train on pieces (--vocab 32000)"
             )
         rows = max(1 << 10, how.memory_mib * (1 << 20) // _ROW_BYTES)
-        found = count_ngrams(corpus, work, how.order, bits, rows)
-        orders = adjusted(work, *found, how.order, bits, prune)
+        ngrams = count_ngrams(corpus, work, how.order, bits, rows)
+        orders = adjusted(work, *ngrams, how.order, bits, prune)
         estimates, used = estimate(work, orders, vocab, bits, how.fallback, rows)
         facts = {
             "order": how.order,

@@ -77,13 +77,13 @@ def _place(data, start, size, key, blob, offsets, slots, at):
         if have == 0:
             return at, np.int64(-1)
         if slots[at] == key and have & ~_LOW == meant:
-            found = np.int64(have & _LOW) - 1
+            word = np.int64(have & _LOW) - 1
             if size <= 8:
-                return at, found
-            if found < len(offsets) - 1:
-                a = offsets[found]
-                if offsets[found + 1] - a == size and _same(data, start, size, blob, a):
-                    return at, found
+                return at, word
+            if word < len(offsets) - 1:
+                a = offsets[word]
+                if offsets[word + 1] - a == size and _same(data, start, size, blob, a):
+                    return at, word
         at += _2
         if at == np.uint64(len(slots)):
             at = np.uint64(0)
@@ -104,21 +104,21 @@ def resolve(data, start, size, keys, places, count, blob, offsets, slots, out, f
         w1 = np.uint64((slots[at + _2] == key) & (h1 & ~_LOW == meant))
         w2 = np.uint64((slots[at + _4] == key) & (h2 & ~_LOW == meant))
         w3 = np.uint64((slots[at + _6] == key) & (h3 & ~_LOW == meant))
-        found = (h0 * w0 | h1 * w1 | h2 * w2 | h3 * w3) & _LOW
-        sure = size[i] <= 8 or found == 0
-        if not sure and found <= most and size[i] <= 16:
+        number = (h0 * w0 | h1 * w1 | h2 * w2 | h3 * w3) & _LOW
+        sure = size[i] <= 8 or number == 0
+        if not sure and number <= most and size[i] <= 16:
             # The key is a hash: compares the first eight bytes and the last ones.
-            a, back = np.uint64(offsets[found - _ONE]), np.uint64(size[i]) - _8
-            here = np.uint64(start[i])
+            a, back = np.uint64(offsets[number - _ONE]), np.uint64(size[i]) - _8
+            position = np.uint64(start[i])
             sure = (
-                np.uint64(offsets[found]) - a == np.uint64(size[i])
-                and load8(blob, a) == load8(data, here)
-                and load8(blob, a + back) == load8(data, here + back)
+                np.uint64(offsets[number]) - a == np.uint64(size[i])
+                and load8(blob, a) == load8(data, position)
+                and load8(blob, a + back) == load8(data, position + back)
             )
-        if not sure or (found == 0 and h3 != 0):
+        if not sure or (number == 0 and h3 != 0):
             _, place = _place(data, start[i], size[i], key, blob, offsets, slots, at)
-            found = np.uint64(place + 1)
-        out[first + i] = found - _ONE if _4 <= found <= most else np.uint64(0)
+            number = np.uint64(place + 1)
+        out[first + i] = number - _ONE if _4 <= number <= most else np.uint64(0)
 
 
 @njit(cache=True, nogil=True)
@@ -147,17 +147,17 @@ def _grow(data, start, end, blob, offsets, slots, words, out):
         size = end[i] - start[i]
         key = word_key(data, start[i], size)
         at = home(key, size, slots)
-        at, found = _place(data, start[i], size, key, blob, offsets[: words + 1], slots, at)
-        if found < 0:
+        at, word = _place(data, start[i], size, key, blob, offsets[: words + 1], slots, at)
+        if word < 0:
             a = offsets[words]
             for k in range(size):
                 blob[a + k] = data[start[i] + k]
             offsets[words + 1] = a + size
-            found = np.int64(words)
+            word = np.int64(words)
             slots[at] = key
-            slots[at + _ONE] = (np.uint64(size) << _32) | np.uint64(found + 1)
+            slots[at + _ONE] = (np.uint64(size) << _32) | np.uint64(word + 1)
             words += 1
-        out[i] = found if found > 2 else 0
+        out[i] = word if word > 2 else 0
     return words
 
 
@@ -168,8 +168,8 @@ def _fill(blob, offsets, slots):
         size = offsets[i + 1] - offsets[i]
         key = word_key(blob, offsets[i], size)
         at = home(key, size, slots)
-        at, found = _place(blob, offsets[i], size, key, blob, offsets[: i + 1], slots, at)
-        if found >= 0:
+        at, word = _place(blob, offsets[i], size, key, blob, offsets[: i + 1], slots, at)
+        if word >= 0:
             return i
         slots[at] = key
         slots[at + _ONE] = (np.uint64(size) << _32) | np.uint64(i + 1)
@@ -249,8 +249,8 @@ class Growing:
             self.counts = np.concatenate(
                 [self.counts, np.zeros(2 * self.words - len(self.counts), np.int64)]
             )
-        found = np.bincount(out)
-        self.counts[: len(found)] += found
+        counts = np.bincount(out)
+        self.counts[: len(counts)] += counts
         return out
 
     def _room(self, words: int, size: int) -> None:

@@ -81,13 +81,13 @@ def _joined(data: np.ndarray, offsets: np.ndarray, ended: bool) -> tuple[np.ndar
 @njit(cache=True, nogil=True)
 def _has_words(lines: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """bool[rows]: whether a line has more than what fastText takes for space."""
-    found = np.zeros(len(ends) - 1, np.bool_)
-    for row in range(len(found)):
+    filled = np.zeros(len(ends) - 1, np.bool_)
+    for row in range(len(filled)):
         at = ends[row]
-        while at < ends[row + 1] and not found[row]:
-            found[row] = not SPACE[lines[at]]
+        while at < ends[row + 1] and not filled[row]:
+            filled[row] = not SPACE[lines[at]]
             at += 1
-    return found
+    return filled
 
 
 def quality_lines(
@@ -127,8 +127,8 @@ def good_label(path: str | Path, label: str | None = None) -> str:
     if label is not None:
         label = label.removeprefix("__label__")
         if label not in labels:
-            known = ", ".join(labels[:8])
-            raise UsageError(f"the quality model {path} has no label {label!r}; it has {known}")
+            names = ", ".join(labels[:8])
+            raise UsageError(f"the quality model {path} has no label {label!r}; it has {names}")
         return label
     if GOOD in labels:
         return GOOD
@@ -172,10 +172,10 @@ class Classifier:
         Of two labels as DCLM computes it: the probability of the likelier one, or 1 minus that.
         fastText's probabilities are 0.00001 too high, which its published threshold contains.
         """
-        found = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
-        score = found[:, 0]
-        if found.shape[1] == 2:
-            score = np.where(score >= found[:, 1], score, 1.0 - found[:, 1])
+        chances = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
+        score = chances[:, 0]
+        if chances.shape[1] == 2:
+            score = np.where(score >= chances[:, 1], score, 1.0 - chances[:, 1])
         return np.clip(score, 0.0, 1.0) * words
 
     def explain(self, text: str) -> Explanation:

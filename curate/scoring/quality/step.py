@@ -88,17 +88,17 @@ class Scored(Settings):
     @model_validator(mode="after")
     def _one_way(self) -> Scored:
         ways = ("threshold", "keep_fraction", "pareto")
-        given = [n for n in ways if getattr(self, n) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} exclude each other; give one of them")
+        set_ways = [n for n in ways if getattr(self, n) is not None]
+        if len(set_ways) > 1:
+            raise ValueError(f"{' and '.join(set_ways)} exclude each other; give one of them")
         return self
 
     def identity(self) -> dict[str, Any]:
         """With the model that counts here and now, so that workers and later runs see the same."""
-        found = super().identity()
-        found["settings"] |= {"model": effective(self.model), "model_sha256": None}
+        facts = super().identity()
+        facts["settings"] |= {"model": effective(self.model), "model_sha256": None}
         self._check()
-        return found
+        return facts
 
     def _check(self) -> None:
         """UsageError where the model is no such file as the settings say, or has no such label."""
@@ -133,19 +133,20 @@ class Scored(Settings):
             self._check()
             self.open()
         assert self._model is not None
-        found = self._model.explain(text)
-        if not found.shares:
+        explanation = self._model.explain(text)
+        if not explanation.shares:
             return ["score 0, no word"]
-        beside = f" against {found.against}" if found.against else ""
+        beside = f" against {explanation.against}" if explanation.against else ""
         lines = [
-            f"score {found.score:.6f}, logit {found.logit:+.4f} of {self._model.label}{beside}"
+            f"score {explanation.score:.6f}, logit {explanation.logit:+.4f} of"
+            f" {self._model.label}{beside}"
         ]
-        for share in found.shares[:EXPLAINED]:
+        for share in explanation.shares[:EXPLAINED]:
             times = f" ({share.times} times)" if share.times > 1 else ""
             lines.append(f"{share.adds:+.4f} {share.kind} {share.text!r}{times}")
-        more = len(found.shares) - EXPLAINED
+        more = len(explanation.shares) - EXPLAINED
         if more > 0:
-            rest = sum(s.adds for s in found.shares[EXPLAINED:])
+            rest = sum(s.adds for s in explanation.shares[EXPLAINED:])
             lines.append(f"{rest:+.4f} {more} others together")
         return lines
 
@@ -180,11 +181,11 @@ class Quality(Scored, Step):
             draw = pareto_draws(docs.table["id"], self.pareto, self.seed)
             gone = ~(draw > 1.0 - score)
             docs = docs.annotate("draw", draw)
-            said = {
+            reasons = {
                 int(r): f"draw {draw[r]:.6g}, needed above {1.0 - score[r]:.6g}"
                 for r in np.flatnonzero(gone)
             }
-            detail = [said.get(r) for r in range(len(docs))]
+            detail = [reasons.get(r) for r in range(len(docs))]
             return docs.drop(gone, "not_drawn", score, detail=detail)
         return docs
 
@@ -198,9 +199,9 @@ class QualityShare(Scored, CorpusStep):
 
     def sketch_identity(self) -> dict[str, Any]:
         """Without the share: another one needs no new scores."""
-        found = self.identity()
-        settings = {k: v for k, v in found["settings"].items() if k != "keep_fraction"}
-        return found | {"settings": settings}
+        facts = self.identity()
+        settings = {k: v for k, v in facts["settings"].items() if k != "keep_fraction"}
+        return facts | {"settings": settings}
 
     def sketch(self, docs: Documents) -> pa.Table:
         return pa.table({"score": self.scores(docs)})
@@ -231,26 +232,26 @@ SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64(
 
 def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    found, run, db = groups(sketches.files), sketches.run, sketches.connection
+    file_groups, run, db = groups(sketches.files), sketches.run, sketches.connection
     share = step.keep_fraction
     assert share is not None
 
     def seen(folder: Path, done: Done) -> dict[str, Any]:
-        write_counts(run, folder, found, by_lang=False)
+        write_counts(run, folder, file_groups, by_lang=False)
         return {}
 
     def threshold(folder: Path, done: Done) -> dict[str, Any]:
         counted = done.folder("seen")
-        documents = seen_in(db, counted, len(found)).get(ALL, (0,))[0]
+        documents = seen_in(db, counted, len(file_groups)).get(ALL, (0,))[0]
         if not documents:
             return {"documents": 0, "threshold": 0.0}
         rank = documents - kept_count(documents, share)
-        ranked = find_ranks(run, db, folder, found, counted, {ALL: [rank]}, by_lang=False)
+        ranked = find_ranks(run, db, folder, file_groups, counted, {ALL: [rank]}, by_lang=False)
         return {"documents": documents, "threshold": ranked[ALL][rank]}
 
     def pieces(folder: Path, done: Done) -> dict[str, Any]:
-        told = {"threshold": done.facts["threshold"], "method": step.name, "folder": str(folder)}
-        tasks = [{**group.dump(), **told} for group in found]
+        shared = {"threshold": done.facts["threshold"], "method": step.name, "folder": str(folder)}
+        tasks = [{**group.dump(), **shared} for group in file_groups]
         return {"kept": sum(d["kept"] for d in run_tasks(run, f"{__name__}:write_pieces", tasks))}
 
     phases = [
@@ -259,7 +260,7 @@ def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
         Phase("pieces", pieces),
     ]
     done = run_phases(sketches.folder, phases)
-    join_pieces(sketches.decisions, SCHEMA, piece_files(done.folder("pieces"), len(found)))
+    join_pieces(sketches.decisions, SCHEMA, piece_files(done.folder("pieces"), len(file_groups)))
     forget(sketches.folder)
     counts = {name: done.facts[name] for name in ("documents", "threshold", "kept")}
     return {**counts, "dropped": counts["documents"] - counts["kept"]}
@@ -287,9 +288,9 @@ def _pieces(task: Task, group: Group, kept: list[int]) -> Iterator[pa.RecordBatc
         rows, score = len(batch), batch["score"].cast(pa.float64())
         values = score.to_numpy(zero_copy_only=False)
         kept.append(int(np.count_nonzero(values >= task["threshold"])))
-        known = {"part": batch["part"], "n": batch["n"], "id": batch["id"], "score": score}
-        known |= {"drop": pa.repeat(pa.scalar(False), rows)}
-        known |= {"method": pa.repeat(pa.scalar(task["method"]), rows)}
-        known |= {"threshold": pa.repeat(pa.scalar(task["threshold"], pa.float64()), rows)}
-        arrays = [known[f.name] if f.name in known else pa.nulls(rows, f.type) for f in SCHEMA]
+        columns = {"part": batch["part"], "n": batch["n"], "id": batch["id"], "score": score}
+        columns |= {"drop": pa.repeat(pa.scalar(False), rows)}
+        columns |= {"method": pa.repeat(pa.scalar(task["method"]), rows)}
+        columns |= {"threshold": pa.repeat(pa.scalar(task["threshold"], pa.float64()), rows)}
+        arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in SCHEMA]
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -64,8 +64,8 @@ class Texts:
     @property
     def tally(self) -> dict[str, Any]:
         """What the last reading met: documents, and what could not be read."""
-        found = self._direct.tally
-        return {name: found[name] for name in ("read", "kept", "corrupt")}
+        figures = self._direct.tally
+        return {name: figures[name] for name in ("read", "kept", "corrupt")}
 
 
 def _pages(file: Any) -> bool:

@@ -17,7 +17,7 @@ import hashlib, sys, time
 from curate.run import driver as interrupt
 interrupt.GRACE_SECONDS = 0.3
 try:
-    with interrupt.prompt():
+    with interrupt.prompt_interrupt():
         print("ready", flush=True)
         {body}
 except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def test_an_interrupt_is_raised_where_it_can_be_and_ends_the_process_where_not(b
 def test_a_caller_with_a_handler_of_its_own_keeps_it():
     mine = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        with interrupt.prompt():
+        with interrupt.prompt_interrupt():
             assert signal.set_wakeup_fd(-1) == -1
     finally:
         signal.signal(signal.SIGINT, mine)
@@ -59,7 +59,7 @@ def test_outside_the_main_thread_nothing_changes():
     seen = []
 
     def work() -> None:
-        with interrupt.prompt():
+        with interrupt.prompt_interrupt():
             seen.append(True)
 
     thread = threading.Thread(target=work)
