@@ -421,7 +421,7 @@ class _Reader:
             if kept <= limit:
                 parts.append(part)
                 kept += len(part)
-            if match is not None:
+            if start is not None:
                 break
             if not stream.more():
                 part = stream.buf[stream.pos :]
