@@ -182,7 +182,7 @@ EXTRACTORS: dict[str, Callable[[str], str]] = {"resiliparse": main_text, "text":
 
 
 class Extract(Step):
-    """HTML to text; rows that already have text pass unchanged."""
+    """Turns HTML into text; rows that already have text pass unchanged."""
 
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 2  # 2: list bullets and alternative texts, as DCLM has them

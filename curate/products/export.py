@@ -27,7 +27,9 @@ def _plain(value: Any) -> Any:
 
 
 class Export(Product):
-    """OUT/jsonl/part-00000.jsonl.zst and so on; reading them again gives the same documents."""
+    """Writes the corpus as JSON lines.
+
+    OUT/jsonl/part-00000.jsonl.zst and so on; reading them again gives the same documents."""
 
     name: ClassVar[str] = "export"
     makes: ClassVar[str] = "export"
@@ -82,7 +84,9 @@ class Export(Product):
 
 
 class SearchIndexProduct(Product):
-    """search.json and its files: five bytes a byte of text."""
+    """Builds the suffix arrays that `llmcurate search` reads.
+
+    search.json and its files: five bytes a byte of text."""
 
     name: ClassVar[str] = "search_index"
     makes: ClassVar[str] = "search_index"

@@ -11,7 +11,9 @@ from curate.steps.contracts import Product, ProductContext
 
 
 class LanguageModel(Product):
-    """language.bin (or .ftz) and card.json, from documents and a column of labels."""
+    """Trains a fastText model on documents and a column of labels.
+
+    Writes language.bin (or .ftz) and card.json."""
 
     name: ClassVar[str] = "language_model"
     makes: ClassVar[str] = "language_model"

@@ -20,7 +20,9 @@ FILE = "perplexity.bin"
 
 
 class PerplexityModel(Product):
-    """perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
+    """Trains an n-gram model on the corpus.
+
+    Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
 
     name: ClassVar[str] = "perplexity_model"
     makes: ClassVar[str] = "perplexity_model"
@@ -103,10 +105,10 @@ class PerplexityModel(Product):
 
     def identity(self) -> dict[str, Any]:
         """Without what decides no byte: memory."""
-        found = super().identity()
-        del found["settings"]["memory_mib"]
+        identity = super().identity()
+        del identity["settings"]["memory_mib"]
         self._smoothing().pruned()  # before anything is read
-        return found
+        return identity
 
     def _smoothing(self) -> Any:
         from curate.scoring.perplexity.train import Smoothing

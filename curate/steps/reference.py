@@ -56,6 +56,8 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(map(str, field["enum"]))
     kind = str(field.get("type", "any"))
+    if kind == "array" and "prefixItems" in field:
+        return f"list of {len(field['prefixItems'])}"
     if kind == "array":
         return f"list of {type_text(field.get('items', {}), schema)}"
     if kind == "object":

@@ -131,7 +131,7 @@ def _settings_schema(model: Any) -> dict[str, Any]:
     for name, field in schema.get("properties", {}).items():
         if _read_from_text(model, name):
             _allow_text(field)
-        field.setdefault("description", _docstring(model, name))
+        field.setdefault("description", "")
     return schema
 
 
@@ -159,15 +159,3 @@ def _read_from_text(model: Any, name: str) -> bool:
         return True
     validators = model.__pydantic_decorators__.field_validators.values()
     return any(v.info.mode == "before" and name in v.info.fields for v in validators)
-
-
-def _docstring(model: Any, name: str) -> str:
-    """The string under a field, until all have a description."""
-    from pydantic._internal._docs_extraction import extract_docstrings_from_cls
-
-    for base in model.__mro__:
-        if name in getattr(base, "model_fields", {}):
-            text = extract_docstrings_from_cls(base).get(name)
-            if text:
-                return " ".join(text.split())
-    return ""

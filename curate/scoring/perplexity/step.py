@@ -58,7 +58,10 @@ _NO_LANG = ""
 
 
 class Perplexity(CorpusStep):
-    """Columns `score` (perplexity; null without a model or a word), `bucket`, on demand `first`."""
+    """Sorts documents into head, middle and tail by perplexity.
+
+    Columns: `score` (perplexity; null without a model or a word), `bucket`, on demand `first`.
+    """
 
     name: ClassVar[str] = "perplexity"
 
