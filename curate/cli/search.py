@@ -15,7 +15,7 @@ from curate.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.api import CommandOptions
-    from curate.dedup.suffix_array.search import Found, Hit, Longest
+    from curate.dedup.suffix_array.search import Hit, Longest, Matches
 
 search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", default=True)
 
@@ -66,7 +66,7 @@ def _line(hit: Hit) -> str:
     return f"  {hit.document} byte {hit.byte}: {text}"
 
 
-def text_of(hits: Found) -> str:
+def text_of(hits: Matches) -> str:
     """The occurrences for a terminal."""
     times = "once" if hits.count == 1 else f"{hits.count:,} times"
     head = f"found {times}" if hits.count else "not found"
@@ -77,13 +77,13 @@ def text_of(hits: Found) -> str:
 
 def text_of_longest(passage: Longest) -> str:
     """The longest shared passage for a terminal."""
-    from curate.dedup.suffix_array.search import Found
+    from curate.dedup.suffix_array.search import Matches
 
     if not passage.bytes:
         return "nothing is shared"
     head = f"{passage.bytes:,} bytes from byte {passage.byte:,} of the text are shared"
     shown = passage.text if len(passage.text) <= 400 else f"{passage.text[:400]}..."
-    return "\n".join([f"{head}: {shown}", text_of(Found(passage.count, passage.hits))])
+    return "\n".join([f"{head}: {shown}", text_of(Matches(passage.count, passage.hits))])
 
 
 @command(search_app, "search_index", "build")

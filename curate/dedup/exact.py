@@ -89,7 +89,7 @@ class DedupExact(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `exact:text` or `exact:url`."""
+        """The name of this step in decisions: `exact:text` or `exact:url`."""
         return f"exact:{self.key}"
 
     @classmethod
@@ -98,28 +98,28 @@ class DedupExact(DedupStep):
         return settings.get("key") == "url" and settings.get("survivor") == "newest"
 
     def _texts(self, docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What is hashed of each row, as (data: uint8[bytes], offsets: int64[rows + 1], absent:
-        bool[rows], the rows that match no other)."""
+        """The bytes of each row that are hashed, as (data: uint8[bytes], offsets: int64[rows + 1],
+        absent: bool[rows], the rows that match no other)."""
         normal = self.key == "url" if self.normalize is None else self.normalize
         if self.key == "text" and not normal:
             data, offsets = docs.buffers()
             return data, offsets, np.diff(offsets) == 0
         values = docs.table["url"].to_pylist() if self.key == "url" else docs.text.to_pylist()
         make = str if not normal else normal_url if self.key == "url" else normal_text
-        found = [make(v).encode("utf-8", "replace") if v else b"" for v in values]
-        offsets = np.zeros(len(found) + 1, np.int64)
-        np.cumsum([len(f) for f in found], out=offsets[1:])
+        keys = [make(v).encode("utf-8", "replace") if v else b"" for v in values]
+        offsets = np.zeros(len(keys) + 1, np.int64)
+        np.cumsum([len(f) for f in keys], out=offsets[1:])
         absent = np.array([not v for v in values], np.bool_)
-        return np.frombuffer(bytearray().join(found), np.uint8), offsets, absent
+        return np.frombuffer(bytearray().join(keys), np.uint8), offsets, absent
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.hashes import digests
 
         data, offsets, absent = self._texts(docs)
-        found = digests(data, offsets, self.hash)
-        kind = pa.binary(found.shape[1])
-        flat = pa.py_buffer(np.ascontiguousarray(found))
-        keys = pa.FixedSizeBinaryArray.from_buffers(kind, len(found), [None, flat])
+        hashes = digests(data, offsets, self.hash)
+        kind = pa.binary(hashes.shape[1])
+        flat = pa.py_buffer(np.ascontiguousarray(hashes))
+        keys = pa.FixedSizeBinaryArray.from_buffers(kind, len(hashes), [None, flat])
         # Empty texts and absent URLs have no key and match nothing.
         keys = pc.if_else(pa.array(absent), pa.scalar(None, kind), keys)
         return pa.table({"key": keys, **survivors.columns(docs, self.survivor, self.label)})
@@ -141,7 +141,8 @@ SLICE_MEMORY = "512MB"
 
 
 def members_query(source: str, survivor: str) -> str:
-    """Which rows of `source` share their key: part, n, id, key, rank (1: stays), kept_id."""
+    """SQL of the rows of `source` that share their key: part, n, id, key, rank (1: stays),
+    kept_id."""
     order = survivors.preference(survivor)
     return f"""
         WITH shared AS (
@@ -154,12 +155,12 @@ def members_query(source: str, survivor: str) -> str:
 
 def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions; returns counts for the report."""
-    found = shuffle_tasks.groups(sketches.files)
-    if not AT_ONCE < sum(group.rows for group in found) < MOST:
+    groups = shuffle_tasks.groups(sketches.files)
+    if not AT_ONCE < sum(group.rows for group in groups) < MOST:
         query = members_query("sketches", step.survivor)
         sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
         return write_decisions(sketches.connection, sketches.decisions, step.method)
-    done = run_phases(sketches.folder, phases(step, sketches, found))
+    done = run_phases(sketches.folder, phases(step, sketches, groups))
     paths = member_files(done.folder("members"), done.facts["slices"])
     source = f"read_parquet({paths_literal(paths)})"
     # A table, as above: what the database knows of one, such as no nulls, is in what it writes.
@@ -169,7 +170,7 @@ def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
     return counts
 
 
-def phases(step: DedupExact, sketches: Sketches, found: list[shuffle_tasks.Group]) -> list[Phase]:
+def phases(step: DedupExact, sketches: Sketches, groups: list[shuffle_tasks.Group]) -> list[Phase]:
     """The phases before decisions, of a corpus of several groups."""
     from curate.corpus.shuffle.buckets import find_buckets
     from curate.corpus.shuffle.candidates import picked
@@ -178,21 +179,21 @@ def phases(step: DedupExact, sketches: Sketches, found: list[shuffle_tasks.Group
     columns = ["key", *survivors.preferred_by(step.survivor)]
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        return part_keys(sketches.run, folder, found, step.label, "key", 1)
+        return part_keys(sketches.run, folder, groups, step.label, "key", 1)
 
     def buckets(folder: Path, done: Done) -> dict[str, Any]:
         return find_buckets(sketches.run, folder, done.folder("keys"), done.facts)
 
     def rows(folder: Path, done: Done) -> dict[str, Any]:
         slices = max(1, -(-done.facts["candidates"] // SLICE))
-        tasks = picked(found, done.folder("buckets"), folder, columns=columns, slices=slices)
+        tasks = picked(groups, done.folder("buckets"), folder, columns=columns, slices=slices)
         shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_rows", tasks)
         return {"slices": slices}
 
     def members(folder: Path, done: Done) -> dict[str, Any]:
-        told = {"rows": str(done.folder("rows")), "groups": done.facts["groups"]}
-        told |= {"folder": str(folder), "survivor": step.survivor}
-        tasks = [{"part": part, **told} for part in range(done.facts["slices"])]
+        settings = {"rows": str(done.folder("rows")), "groups": done.facts["groups"]}
+        settings |= {"folder": str(folder), "survivor": step.survivor}
+        tasks = [{"part": part, **settings} for part in range(done.facts["slices"])]
         shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_members", tasks)
         return {}
 
@@ -215,10 +216,10 @@ def member_files(folder: Path, count: int) -> list[Path]:
 
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `write_rows` reads and writes."""
-    mine = _picked(task)
-    written = row_files(mine.folder, mine.group.part + 1)[-1]
-    return {"reads": mine.reads(), "writes": [str(written)]}
+    """The files that `write_rows` reads and writes."""
+    candidates = _picked(task)
+    written = row_files(candidates.folder, candidates.group.part + 1)[-1]
+    return {"reads": candidates.reads(), "writes": [str(written)]}
 
 
 def _picked(task: Task) -> Picked:
@@ -231,8 +232,10 @@ def write_rows(task: Task) -> dict[str, Any]:
     """A task: the rows of a group's candidates, cut into slices by their keys. Held are all."""
     from curate.corpus.shuffle.partitions import fixed_rows
 
-    mine, slices = _picked(task), task["slices"]
-    table = pa.Table.from_batches(mine.batches(task["columns"]), mine.schema(task["columns"]))
+    candidates, slices = _picked(task), task["slices"]
+    table = pa.Table.from_batches(
+        candidates.batches(task["columns"]), candidates.schema(task["columns"])
+    )
     table = table.combine_chunks()
     place = np.zeros(len(table), np.int64)
     if len(table):
@@ -244,12 +247,12 @@ def write_rows(task: Task) -> dict[str, Any]:
     table = table.take(pa.array(order)).combine_chunks()
     bounds = [0, *ends.tolist()]
     some = (table.slice(begin, end - begin) for begin, end in pairwise(bounds))
-    write_slices(row_files(mine.folder, mine.group.part + 1)[-1], table.schema, some)
+    write_slices(row_files(candidates.folder, candidates.group.part + 1)[-1], table.schema, some)
     return {}
 
 
 def write_members_files(task: Task) -> dict[str, list[str]]:
-    """What `write_members` reads (a record batch of each) and writes."""
+    """The files that `write_members` reads (a record batch of each) and writes."""
     reads = row_files(Path(task["rows"]), task["groups"])
     written = member_files(Path(task["folder"]), task["part"] + 1)[-1]
     return {"reads": [str(path) for path in reads], "writes": [str(written)]}

@@ -83,8 +83,8 @@ def digests(data: np.ndarray, offsets: np.ndarray, name: str) -> np.ndarray:
     digest = kind.digest()
     view = memoryview(data)  # type: ignore[arg-type]
     at = offsets.tolist()
-    found = bytearray().join([digest(view[a:b]) for a, b in pairwise(at)])
-    return np.frombuffer(found, np.uint8).reshape(-1, kind.bits // 8)
+    joined = bytearray().join([digest(view[a:b]) for a, b in pairwise(at)])
+    return np.frombuffer(joined, np.uint8).reshape(-1, kind.bits // 8)
 
 
 def collision_odds(bits: int, texts: float) -> float:
@@ -102,7 +102,7 @@ def hash_speeds(documents: int = 20_000, size: int = 2000) -> list[dict[str, Any
     rows = []
     for name, kind in HASHES.items():
         row: dict[str, Any] = {"hash": name, "bits": kind.bits}
-        for what, length in (("documents", size), ("paragraphs", min(PARAGRAPH, size))):
+        for texts, length in (("documents", size), ("paragraphs", min(PARAGRAPH, size))):
             offsets = np.arange(0, len(data) + 1, length, dtype=np.int64)
             digests(data, offsets[:2], name)
             times = []
@@ -111,8 +111,8 @@ def hash_speeds(documents: int = 20_000, size: int = 2000) -> list[dict[str, Any
                 digests(data, offsets, name)
                 times.append(time.process_time() - begin)
             seconds = max(min(times), 1e-9)
-            row[f"{what}_per_second"] = round((len(offsets) - 1) / seconds)
-            row[f"{what}_mb_per_second"] = round(float(offsets[-1]) / seconds / 1e6, 1)
+            row[f"{texts}_per_second"] = round((len(offsets) - 1) / seconds)
+            row[f"{texts}_mb_per_second"] = round(float(offsets[-1]) / seconds / 1e6, 1)
         row["odds_1e9"] = collision_odds(kind.bits, 1e9)
         row["odds_1e12"] = collision_odds(kind.bits, 1e12)
         rows.append({**row, "about": kind.about})

@@ -1,4 +1,4 @@
-"""What every dedup is: a CorpusStep that keeps one of each set of copies and says which."""
+"""The base of all dedup steps: settings, guard, earlier corpora and the way of dropping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from curate.steps.contracts import CorpusStep
 
 
 class Removal(CorpusStep):
-    """What removes documents, or passages, for others that exist, under a guard."""
+    """A step that removes documents or passages because of others, under a guard."""
 
     max_removal: float = Field(
         0.9,
@@ -30,14 +30,14 @@ class Removal(CorpusStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step."""
+        """The name of this step in decisions."""
         raise NotImplementedError
 
     def identity(self) -> dict[str, Any]:
         """Without the guard, which decides nothing."""
-        found = super().identity()
-        del found["settings"]["max_removal"]
-        return found
+        identity = super().identity()
+        del identity["settings"]["max_removal"]
+        return identity
 
 
 class DedupStep(Removal):
@@ -92,30 +92,30 @@ class DedupStep(Removal):
         """The indexes of `against`, in order; UsageError where one cannot be used. Read once: a
         refresh may have one for every day, and a plan asks for them again and again."""
         if self._earlier is None:
-            self._earlier = self._found()
+            self._earlier = self._open_indexes()
         return self._earlier
 
-    def _found(self) -> list[indexes.Index]:
-        found = [indexes.find(given, self) for given in self.against]
-        names = [index.name for index in found]
+    def _open_indexes(self) -> list[indexes.Index]:
+        found_indexes = [indexes.find(name, self) for name in self.against]
+        names = [index.name for index in found_indexes]
         if len(set(names)) < len(names):
             raise indexes.twice(self.label, next(n for n in names if names.count(n) > 1))
-        return found
+        return found_indexes
 
     def identity(self) -> dict[str, Any]:
         """Of `against`, names and contents instead of paths."""
-        found = super().identity()
-        del found["settings"]["against"]
+        identity = super().identity()
+        del identity["settings"]["against"]
         if self.against:
-            found["settings"]["survivor"] = self.survivor
-            found["against"] = [[index.name, index.digest] for index in self.earlier()]
-        return found
+            identity["settings"]["survivor"] = self.survivor
+            identity["against"] = [[index.name, index.digest] for index in self.earlier()]
+        return identity
 
     def sketch_identity(self) -> dict[str, Any]:
-        found = self.identity()
-        settings = {k: v for k, v in found["settings"].items() if k not in self.free}
+        identity = self.identity()
+        settings = {k: v for k, v in identity["settings"].items() if k not in self.free}
         settings["survivor"] = survivors.sketched(self.survivor)
-        return {k: v for k, v in found.items() if k != "against"} | {"settings": settings}
+        return {k: v for k, v in identity.items() if k != "against"} | {"settings": settings}
 
 
 def dropped(
@@ -131,8 +131,8 @@ def dropped(
     mask[at] = True
     similarity[at] = gone["similarity"].to_numpy()
     others = gone["partner_id"].to_pylist()
-    known = "partner_corpus" in gone.column_names  # only decisions against earlier corpora
-    corpora = gone["partner_corpus"].to_pylist() if known else [None] * len(others)
+    with_corpora = "partner_corpus" in gone.column_names  # only decisions against earlier corpora
+    corpora = gone["partner_corpus"].to_pylist() if with_corpora else [None] * len(others)
     for row, other, corpus in zip(at.tolist(), others, corpora, strict=True):
         partner[row] = f"{other} in {corpus}" if corpus else other
     return mask, similarity, partner

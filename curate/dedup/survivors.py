@@ -1,4 +1,4 @@
-"""Which copy stays: survivor policies as the SQL order in which copies are preferred.
+"""Survivor policies: the SQL order in which copies are preferred; the first one stays.
 
 `longest`, `newest`, `c4`, `best:<column>` and `prefer-source:<list>` do not depend on input order
 (ties by id); `first` follows the order of the inputs as given. `c4` prefers the least md5 of the
@@ -111,5 +111,7 @@ def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
 def _url_md5(docs: Documents) -> pa.Array:
     """The md5 of each URL in hexadecimal, null where there is none."""
     urls = docs.table["url"].to_pylist()
-    made = [hashlib.md5(u.encode(), usedforsecurity=False).hexdigest() if u else None for u in urls]
-    return pa.array(made, pa.string())
+    digests = [
+        hashlib.md5(u.encode(), usedforsecurity=False).hexdigest() if u else None for u in urls
+    ]
+    return pa.array(digests, pa.string())

@@ -1,4 +1,4 @@
-"""From sizes and settings to amounts: how much of each group, and of each of its strata.
+"""Design of a mix: the amount of each group and of each of its strata, from sizes and settings.
 
 A group is what weights are given to: a source, or a value of the column `by`. A stratum is a part
 of a group with its own number of epochs: a bucket of scores. Sizes are whole numbers of one unit.
@@ -48,12 +48,10 @@ def preset_weights(preset: str) -> dict[str, Fraction]:
     return {name: Fraction(row.percent) for name, row in PRESETS[preset].items()}
 
 
-# Shares of sources as exact numbers: weights between bounds, and whole quotas out of them.
-#
-# All of it is in fractions, and ties go by name: no order of arrival and no rounding of sums
-# decides. train/data/mixing.py halves a list to know, without state, what the first n rows of a
-# run hold; here the whole is known, so the largest remainders get what rounding down leaves
-# (Hamilton's way, every quota within 1 of its share, for any number of sources).
+# All shares are fractions, and ties go by name: no order of arrival and no rounding of sums
+# decides. train/data/mixing.py halves a list to know, without state, what the first n rows of a run
+# hold; here the whole is known, so the largest remainders get what rounding down leaves (Hamilton's
+# way, every quota within 1 of its share, for any number of sources).
 
 Exact = Mapping[str, Fraction]
 Whole = Mapping[str, int]
@@ -64,11 +62,11 @@ def quotas(shares: Mapping[str, Fraction | int], total: int) -> dict[str, int]:
     rounded down or up."""
     whole = Fraction(sum(shares.values()))
     exact = {name: share * total / whole for name, share in shares.items()}
-    found = {name: int(value) for name, value in exact.items()}
-    left = total - sum(found.values())
-    for name in sorted(exact, key=lambda name: (found[name] - exact[name], name))[:left]:
-        found[name] += 1
-    return found
+    quota = {name: int(value) for name, value in exact.items()}
+    rest = total - sum(quota.values())
+    for name in sorted(exact, key=lambda name: (quota[name] - exact[name], name))[:rest]:
+        quota[name] += 1
+    return quota
 
 
 def tempered(sizes: Whole, alpha: float) -> dict[str, Fraction]:
@@ -93,7 +91,7 @@ def clamped(
     """
 
     def at(scale: Fraction | None) -> dict[str, Fraction]:
-        found = {}
+        amounts = {}
         for name, weight in weights.items():
             floor = low.get(name, Fraction(0))
             if scale is None:  # beyond the last bound
@@ -101,8 +99,8 @@ def clamped(
             else:
                 value = max(scale * weight, floor)
                 value = min(value, high[name]) if name in high else value
-            found[name] = value
-        return found
+            amounts[name] = value
+        return amounts
 
     def add(scale: Fraction) -> Fraction:
         return Fraction(sum(at(scale).values()))
@@ -130,10 +128,11 @@ Key = tuple[str, int]  # group, bucket of scores
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is asked for. weights: a policy, a preset or numbers by group; total: of the unit, None:
-    as much as there is; amounts, epochs: of a group, in place of weights; floors, caps: shares of
-    the mix; buckets: epochs of each bucket of scores before all are scaled, None: no buckets."""
+class Request:
+    """The settings of a mix. weights: a policy, a preset or numbers by group; total: of the unit,
+    None: as much as there is; amounts, epochs: of a group, in place of weights; floors, caps:
+    shares of the mix; buckets: epochs of each bucket of scores before all are scaled, None: no
+    buckets."""
 
     weights: str | Mapping[str, float] = "proportional"
     alpha: float = 0.3
@@ -161,11 +160,11 @@ def exact(number: float | int | str) -> Fraction:
     return Fraction(str(number))
 
 
-def design(sizes: Mapping[Key, int], wish: Wish) -> Design:
-    """The mix of strata of these sizes. UsageError where the wish names what is not there."""
-    times = _times(sizes, wish)
+def design(sizes: Mapping[Key, int], request: Request) -> Design:
+    """The mix of strata of these sizes. UsageError where the request names what is not there."""
+    times = _times(sizes, request)
     groups = sorted({group for group, _ in sizes})
-    check(groups, wish)
+    check(groups, request)
     effective = {
         g: Fraction(0) for g in groups
     }  # one reading of a group, buckets as often as asked
@@ -174,62 +173,62 @@ def design(sizes: Mapping[Key, int], wish: Wish) -> Design:
         effective[key[0]] += times[key] * size
         if size:
             most[key[0]] = max(most[key[0]], times[key])
-    cap = exact(wish.max_epochs)
+    cap = exact(request.max_epochs)
     capacity = {
         g: Fraction(int(cap * effective[g] / most[g])) if most[g] else Fraction(0) for g in groups
     }
-    if wish.amounts or wish.epochs:
-        found = _asked(groups, effective, capacity, wish)
+    if request.amounts or request.epochs:
+        plan = _asked(groups, effective, capacity, request)
     else:
-        found = _shared(groups, effective, capacity, wish)
+        plan = _shared(groups, effective, capacity, request)
     strata: dict[Key, int] = dict.fromkeys(sizes, 0)
-    for group, amount in found.amounts.items():
-        mine = {str(b): times[g, b] * n for (g, b), n in sizes.items() if g == group}
-        if amount and any(mine.values()):
-            for bucket, quota in quotas(mine, amount).items():
+    for group, amount in plan.amounts.items():
+        buckets = {str(b): times[g, b] * n for (g, b), n in sizes.items() if g == group}
+        if amount and any(buckets.values()):
+            for bucket, quota in quotas(buckets, amount).items():
                 strata[group, int(bucket)] = quota
-    return Design(found.amounts, strata, found.refused)
+    return Design(plan.amounts, strata, plan.refused)
 
 
-def _times(sizes: Mapping[Key, int], wish: Wish) -> dict[Key, Fraction]:
-    if wish.buckets is None:
+def _times(sizes: Mapping[Key, int], request: Request) -> dict[Key, Fraction]:
+    if request.buckets is None:
         return {key: Fraction(1) for key in sizes}
-    return {key: exact(wish.buckets[key[1]]) for key in sizes}
+    return {key: exact(request.buckets[key[1]]) for key in sizes}
 
 
-def check(groups: list[str], wish: Wish) -> None:
-    """UsageError where the wish names a group that is not there."""
-    named = {"amounts": wish.amounts, "epochs": wish.epochs}
-    named |= {"floors": wish.floors, "caps": wish.caps}
-    if not isinstance(wish.weights, str):
-        named["weights"] = wish.weights
-    for what, given in named.items():
-        _known(given, groups, what)
+def check(groups: list[str], request: Request) -> None:
+    """UsageError where the request names a group that is not there."""
+    named = {"amounts": request.amounts, "epochs": request.epochs}
+    named |= {"floors": request.floors, "caps": request.caps}
+    if not isinstance(request.weights, str):
+        named["weights"] = request.weights
+    for setting, values in named.items():
+        _known(values, groups, setting)
 
 
-def _known(given: Mapping[str, Any], groups: list[str], what: str) -> None:
-    for name in given:
+def _known(values: Mapping[str, Any], groups: list[str], setting: str) -> None:
+    for name in values:
         if name not in groups:
-            raise UsageError(f"mix: {what} names {name!r}; there is {', '.join(groups)[:300]}")
+            raise UsageError(f"mix: {setting} names {name!r}; there is {', '.join(groups)[:300]}")
 
 
 def _asked(
     groups: list[str],
     effective: Mapping[str, Fraction],
     capacity: Mapping[str, Fraction],
-    wish: Wish,
+    request: Request,
 ) -> Design:
     """Amounts and epochs group by group; a group with neither is read once."""
-    if both := sorted(set(wish.amounts) & set(wish.epochs)):
+    if both := sorted(set(request.amounts) & set(request.epochs)):
         raise UsageError(f"mix: {both[0]}: give an amount or epochs")
     amounts = {
-        g: int(wish.amounts[g])
-        if g in wish.amounts
-        else round(exact(wish.epochs.get(g, 1)) * effective[g])
+        g: int(request.amounts[g])
+        if g in request.amounts
+        else round(exact(request.epochs.get(g, 1)) * effective[g])
         for g in groups
     }
     return _within(
-        amounts, capacity, wish, {g: min(a, int(capacity[g])) for g, a in amounts.items()}
+        amounts, capacity, request, {g: min(a, int(capacity[g])) for g, a in amounts.items()}
     )
 
 
@@ -237,18 +236,18 @@ def _shared(
     groups: list[str],
     effective: Mapping[str, Fraction],
     capacity: Mapping[str, Fraction],
-    wish: Wish,
+    request: Request,
 ) -> Design:
     """One total by shares, within floors and caps."""
-    weights, even = _weights(groups, effective, wish)
+    weights, even = _weights(groups, effective, request)
     if not any(weights.values()):
         raise UsageError("mix: there is nothing to mix: no source with a weight has any text")
-    total = wish.total
+    total = request.total
     if total is None:
         total = int(sum(effective[g] for g in groups if weights[g]))
-    low = {g: exact(v) * total for g, v in wish.floors.items()}
-    high = {g: exact(v) * total for g, v in wish.caps.items()}
-    _possible(wish, weights)
+    low = {g: exact(v) * total for g, v in request.floors.items()}
+    high = {g: exact(v) * total for g, v in request.caps.items()}
+    _possible(request, weights)
     bounded = {g: min(high.get(g, capacity[g]), capacity[g]) for g in groups}
     reachable = {g: min(v, capacity[g]) for g, v in low.items()}
     # UniMax looks at what there is before it shares: its cap is a part of the policy.
@@ -256,7 +255,7 @@ def _shared(
     wanted = clamped(weights, Fraction(total), low, first)
     nearest = clamped(weights, Fraction(total), reachable, bounded)
     amounts = _whole(wanted, total)
-    return _within(amounts, capacity, wish, _whole(nearest, total), total)
+    return _within(amounts, capacity, request, _whole(nearest, total), total)
 
 
 def _whole(amounts: Mapping[str, Fraction], total: int) -> dict[str, int]:
@@ -268,42 +267,42 @@ def _whole(amounts: Mapping[str, Fraction], total: int) -> dict[str, int]:
 
 
 def _weights(
-    groups: list[str], effective: Mapping[str, Fraction], wish: Wish
+    groups: list[str], effective: Mapping[str, Fraction], request: Request
 ) -> tuple[dict[str, Fraction], bool]:
     """Weights by group, and whether they are UniMax's."""
     sizes = {g: int(effective[g]) for g in groups}
-    if not isinstance(wish.weights, str):
-        return {g: exact(wish.weights.get(g, 0)) for g in groups}, False
-    if wish.weights in PRESETS:
-        table = preset_weights(wish.weights)
+    if not isinstance(request.weights, str):
+        return {g: exact(request.weights.get(g, 0)) for g in groups}, False
+    if request.weights in PRESETS:
+        table = preset_weights(request.weights)
         by_lower = {g.lower(): g for g in groups}
         if missing := [name for name in table if name not in by_lower]:
             raise UsageError(
-                f"mix: {wish.weights} has a source {missing[0]!r}; name yours so, as"
+                f"mix: {request.weights} has a source {missing[0]!r}; name yours so, as"
                 f" {missing[0]}=FOLDER, or give weights by hand (it has {', '.join(table)})"
             )
         return {g: table.get(g.lower(), Fraction(0)) for g in groups}, False
-    if wish.weights == "unimax":
+    if request.weights == "unimax":
         return {g: Fraction(int(sizes[g] > 0)) for g in groups}, True
-    return tempered(sizes, wish.alpha if wish.weights == "temperature" else 1.0), False
+    return tempered(sizes, request.alpha if request.weights == "temperature" else 1.0), False
 
 
-def _possible(wish: Wish, weights: Mapping[str, Fraction]) -> None:
+def _possible(request: Request, weights: Mapping[str, Fraction]) -> None:
     """UsageError for bounds that no mix can keep, whatever its size."""
-    for name, floor in wish.floors.items():
-        if floor > wish.caps.get(name, 1):
+    for name, floor in request.floors.items():
+        if floor > request.caps.get(name, 1):
             raise UsageError(f"mix: the floor of {name} is above its cap")
-    if sum(map(exact, wish.floors.values())) > 1:
+    if sum(map(exact, request.floors.values())) > 1:
         raise UsageError("mix: the floors add up to more than 1")
     named = [g for g, w in weights.items() if w]
-    if all(g in wish.caps for g in named) and sum(exact(wish.caps[g]) for g in named) < 1:
+    if all(g in request.caps for g in named) and sum(exact(request.caps[g]) for g in named) < 1:
         raise UsageError("mix: the caps of all sources add up to less than 1")
 
 
 def _within(
     amounts: dict[str, int],
     capacity: Mapping[str, Fraction],
-    wish: Wish,
+    request: Request,
     nearest: dict[str, int],
     total: int | None = None,
 ) -> Design:
@@ -315,7 +314,8 @@ def _within(
         g = max(over, key=lambda g: (amounts[g] - capacity[g], g))
         most = int(capacity[g])
         why = (
-            f"it asks for {amounts[g]:,} of {g}, of which {wish.max_epochs:g} epochs give {most:,}"
+            f"it asks for {amounts[g]:,} of {g}, of which {request.max_epochs:g} epochs give"
+            f" {most:,}"
         )
     else:
         why = f"all there is gives {sum(amounts.values()):,} of {total:,} within its bounds"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Totals:
     """Of each stratum, int64[strata]. drawn, drawn_size: documents of the epoch that is not whole,
     and their size; copies, amount: of all epochs; taken, unique: documents that are in the mix at
     least once, and their size; bytes: of the text of all copies."""
@@ -49,7 +49,9 @@ class Settled:
     bytes: np.ndarray
 
 
-def settle(measured: Measured, chosen: Chosen, groups: np.ndarray, marked: Path | None) -> Settled:
+def count_taken(
+    measured: Measured, chosen: Chosen, groups: np.ndarray, marked: Path | None
+) -> Totals:
     """Counts what is taken. groups: int32[strata], the number of each stratum's group; marked:
     file for a row a document (grp, hash, size, taken)."""
     many = len(chosen.full)
@@ -79,7 +81,7 @@ def settle(measured: Measured, chosen: Chosen, groups: np.ndarray, marked: Path 
                 }
                 writer.write(pa.table(table))
     full = chosen.full
-    return Settled(
+    return Totals(
         drawn,
         drawn_size,
         full * measured.documents + drawn,
@@ -100,7 +102,7 @@ class Prepared:
     sources: list[Source]
     measured: Measured
     chosen: Chosen
-    settled: Settled
+    totals: Totals
     record: dict[str, Any]
 
 
@@ -119,7 +121,7 @@ def prepare(
         undated=mix.undated,
     )
     if mix.by is None:  # before anything is read
-        check(sorted(source.name for source in sources), mix.wish())
+        check(sorted(source.name for source in sources), mix.request())
     if unknown := sorted(set(mix.shards) - {source.name for source in sources}):
         raise UsageError(f"mix: shards names {unknown[0]!r}, which is no source")
     size = Sizes(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None, mix.shards)
@@ -138,19 +140,19 @@ def prepare(
     sizes |= measured.keyed(measured.sizes)
     if not any(sizes.values()):
         raise UsageError("mix: the sources hold no text to mix")
-    found = design(sizes, mix.wish())
+    plan = design(sizes, mix.request())
     quota = np.zeros(len(strata.keys), np.int64)
     for key, number in strata.keys.items():
-        quota[number] = found.strata.get(key, 0)
+        quota[number] = plan.strata.get(key, 0)
     chosen = choose(measured, quota)
     groups = sorted({group for group, _ in sizes})
     number_of = {group: number for number, group in enumerate(groups)}
     of = np.array([number_of[group] for group, _ in strata.keys], np.int32)
     marked = scratch / "marked.parquet" if mix.overlap != "none" else None
-    settled = settle(measured, chosen, of, marked)
-    if not settled.copies.any():  # no document is as small as what is asked for
+    totals = count_taken(measured, chosen, of, marked)
+    if not totals.copies.any():  # no document is as small as what is asked for
         raise UsageError("mix: nothing would be taken: ask for more")
-    record = _record(mix, groups, measured, quota, settled, found.amounts)
+    record = _record(mix, groups, measured, quota, totals, plan.amounts)
     record["sources"] = {
         source.name: {"inputs": list(source.inputs), "files": len(source.files)}
         for source in sources
@@ -161,19 +163,19 @@ def prepare(
         record["overlap"] = overlap(marked, groups, near.path if near else None)
         if near is not None:
             record["overlap"] |= {"from_index": sorted(near.kept), "not_in_index": near.absent}
-    refused = found.refused and not mix.nearest
-    if found.refused:
-        what = "the nearest possible mix is" if refused else "taken instead:"
-        say(f"the mix cannot be had as asked ({found.refused}); {what}")
-        record["refused"] = found.refused
+    refused = plan.refused and not mix.nearest
+    if plan.refused:
+        outcome = "the nearest possible mix is" if refused else "taken instead:"
+        say(f"the mix cannot be had as asked ({plan.refused}); {outcome}")
+        record["refused"] = plan.refused
     for line in table.text(record):
         say(line)
     if refused:
         raise UsageError(
-            f"mix: {found.refused}; nearest possible: {_brief(record)}; take it with --nearest"
+            f"mix: {plan.refused}; nearest possible: {_brief(record)}; take it with --nearest"
             " (nearest: true), ask for less with --total, or allow more with --max-epochs"
         )
-    return Prepared(sources, measured, chosen, settled, record)
+    return Prepared(sources, measured, chosen, totals, record)
 
 
 def _near(mix: Mix, sources: list[Source], scratch: Path) -> Near | None:
@@ -188,13 +190,13 @@ def make(
     mix: Mix, prepared: Prepared, copy: Copy, folder: Path, context: ProductContext
 ) -> dict[str, Any]:
     """Writes the mix of the documents in `copy` into the folder; returns what the report says."""
-    settled = prepared.settled
-    layout = Layout(mix.part_bytes, int(settled.bytes.sum()), context.workers)
+    totals = prepared.totals
+    layout = Layout(mix.part_bytes, int(totals.bytes.sum()), context.workers)
     folder.mkdir(parents=True)
     files = write_mix(copy, prepared.measured, prepared.chosen, layout, folder)
     documents = sum(f["documents"] for f in files)
     size = sum(f["text_bytes"] for f in files)
-    if documents != settled.copies.sum() or size != settled.bytes.sum():
+    if documents != totals.copies.sum() or size != totals.bytes.sum():
         raise RunFailed("mix: documents were lost on the disk; run the command again")
     record = prepared.record
     more = {
@@ -216,8 +218,8 @@ def make(
 def preview(mix: Any, as_json: bool) -> None:
     """Prints the table and writes nothing."""
     with tempfile.TemporaryDirectory(prefix="llmcurate-mix-") as folder:
-        said = print if not as_json else lambda line: None
-        record = prepare(mix, mix.opened(), Path(folder), said).record
+        say = print if not as_json else lambda line: None
+        record = prepare(mix, mix.opened(), Path(folder), say).record
     if as_json:
         print(json.dumps(record, ensure_ascii=False))
 
@@ -225,32 +227,34 @@ def preview(mix: Any, as_json: bool) -> None:
 def _brief(record: dict[str, Any], most: int = 8) -> str:
     """Shares and epochs in a line."""
     rows = sorted(record["rows"], key=lambda row: (-row["amount"], row["name"]))
-    told = [f"{r['name']} {100 * r['share']:.1f} % ({r['epochs']:.2f} epochs)" for r in rows[:most]]
+    parts = [
+        f"{r['name']} {100 * r['share']:.1f} % ({r['epochs']:.2f} epochs)" for r in rows[:most]
+    ]
     rest = f" and {len(rows) - most} more" if len(rows) > most else ""
-    return f"{', '.join(told)}{rest} of {record['total']['amount']:,} {record['unit']}"
+    return f"{', '.join(parts)}{rest} of {record['total']['amount']:,} {record['unit']}"
 
 
 def _warnings(record: dict[str, Any]) -> list[str]:
-    found = []
+    warnings = []
     if record["estimated"]:
-        found.append("tokens are bytes / 4, not counted; --tokenizer counts them")
+        warnings.append("tokens are bytes / 4, not counted; --tokenizer counts them")
     if record.get("refused"):
-        found.append(f"not the mix asked for: {record['refused']}")
-    return found
+        warnings.append(f"not the mix asked for: {record['refused']}")
+    return warnings
 
 
 def _tally(sources: list[Source]) -> dict[str, Any]:
-    """What the readers of all sources met, as one."""
-    found: dict[str, Any] = {}
+    """The tallies of all sources, added up."""
+    tally: dict[str, Any] = {}
     for name in ("read", "kept", "rejected", "corrupt", "bytes_in", "bytes_out"):
-        found[name] = sum(source.tally.get(name, 0) for source in sources)
+        tally[name] = sum(source.tally.get(name, 0) for source in sources)
     for name in ("skipped", "primary"):
         total: Counter[str] = Counter()
         for source in sources:
             total.update(source.tally.get(name, {}))
-        found[name] = dict(sorted(total.items()))
+        tally[name] = dict(sorted(total.items()))
     examples = [e for source in sources for e in source.tally.get("corrupt_examples", [])]
-    return found | {"corrupt_examples": examples[:100]}
+    return tally | {"corrupt_examples": examples[:100]}
 
 
 def _record(
@@ -258,15 +262,15 @@ def _record(
     groups: list[str],
     measured: Measured,
     quota: np.ndarray,
-    settled: Settled,
+    totals: Totals,
     amounts: dict[str, int],
 ) -> dict[str, Any]:
-    whole = int(settled.amount.sum())
+    whole = int(totals.amount.sum())
     labels = mix.quality.labels if mix.quality else []
 
     def figures(keys: list[Key]) -> dict[str, Any]:
         at = [measured.strata.keys[key] for key in keys]
-        size, amount = int(measured.sizes[at].sum()), int(settled.amount[at].sum())
+        size, amount = int(measured.sizes[at].sum()), int(totals.amount[at].sum())
         documents = int(measured.documents[at].sum())
         return {
             "documents": documents,
@@ -274,21 +278,23 @@ def _record(
             "size": size,
             "quota": int(quota[at].sum()),
             "amount": amount,
-            "copies": int(settled.copies[at].sum()),
+            "copies": int(totals.copies[at].sum()),
             "share": round(amount / whole, 6) if whole else 0.0,
             "epochs": round(amount / size, 4) if size else 0.0,
-            "unique": int(settled.unique[at].sum()),
-            "unique_documents": int(settled.taken[at].sum()),
-            "last_epoch": int(settled.drawn[at].sum()),
-            "never": documents - int(settled.taken[at].sum()),
+            "unique": int(totals.unique[at].sum()),
+            "unique_documents": int(totals.taken[at].sum()),
+            "last_epoch": int(totals.drawn[at].sum()),
+            "never": documents - int(totals.taken[at].sum()),
         }
 
     keys = sorted(measured.strata.keys)
     rows = []
     for group in groups:
-        mine = [key for key in keys if key[0] == group]
-        buckets = [{"name": labels[key[1]], **figures([key])} for key in mine] if labels else []
-        rows.append({"name": group, "asked": amounts[group], **figures(mine), "buckets": buckets})
+        own_keys = [key for key in keys if key[0] == group]
+        buckets = [{"name": labels[key[1]], **figures([key])} for key in own_keys] if labels else []
+        rows.append(
+            {"name": group, "asked": amounts[group], **figures(own_keys), "buckets": buckets}
+        )
     return {
         "unit": mix.unit,
         "estimated": mix.unit == "tokens" and not mix.tokenizer,

@@ -1,4 +1,4 @@
-"""What there is to mix: the sources read once, sizes by stratum, and a small row a document.
+"""Measuring the sources of a mix: one reading gives sizes by stratum and a small row a document.
 
 The rows (stratum, key, size, bytes, hash of the text) lie in a parquet file, so that choosing
 documents and counting copies need no memory of the corpus. The documents themselves go to disk as
@@ -61,14 +61,14 @@ class Rows:
 
     def take(self, count: int) -> list[np.ndarray]:
         """The columns of the next rows, of which there are so many."""
-        found = []
+        pieces = []
         while count:
             if not len(self._left[0]):
                 self._left = next(self._parts)
-            found.append([column[:count] for column in self._left])
+            pieces.append([column[:count] for column in self._left])
             self._left = [column[count:] for column in self._left]
-            count -= len(found[-1][0])
-        return [np.concatenate(columns) for columns in zip(*found, strict=True)]
+            count -= len(pieces[-1][0])
+        return [np.concatenate(columns) for columns in zip(*pieces, strict=True)]
 
 
 def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
@@ -84,8 +84,8 @@ def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     from xxhash import xxh3_128_digest
 
     view = data.data
-    found = b"".join(xxh3_128_digest(view[a:z]) for a, z in pairwise(offsets.tolist()))
-    return np.frombuffer(found, np.uint8).reshape(-1, 16)
+    joined = b"".join(xxh3_128_digest(view[a:z]) for a, z in pairwise(offsets.tolist()))
+    return np.frombuffer(joined, np.uint8).reshape(-1, 16)
 
 
 def measure(
@@ -115,12 +115,12 @@ def measure(
                 counted = sizes.of(source.name, batch, data, offsets)
                 length = np.diff(offsets)
                 key = base_keys(source, batch, seed)
-                found = text_hashes(data, offsets) if hashed else None
+                hashes = text_hashes(data, offsets) if hashed else None
                 inside = number >= 0
                 if not inside.all():
                     number, key = number[inside], key[inside]
                     counted, length = counted[inside], length[inside]
-                    found = found[inside] if found is not None else None
+                    hashes = hashes[inside] if hashes is not None else None
                     batch = batch.filter(pa.array(inside))
                 if near is not None:
                     near.add(source.name, row, batch)
@@ -130,24 +130,24 @@ def measure(
                 row += len(number)
                 many = len(strata.keys)
                 sums.append(_sums(number, many, counted, length))
-                writer.write(_rows(number, key, counted, length, found))
+                writer.write(_rows(number, key, counted, length, hashes))
     sizes.end()
     if copy is not None:
         copy.close()
     many = len(strata.keys)
     total = np.zeros((3, many), np.int64)
-    for one in sums:
-        total[:, : one.shape[1]] += one
+    for batch_sums in sums:
+        total[:, : batch_sums.shape[1]] += batch_sums
     return Measured(path, strata, *total)
 
 
 def _sums(number: np.ndarray, many: int, *values: np.ndarray) -> np.ndarray:
     """int64[3, strata]: documents, sizes and bytes of each stratum in a batch."""
-    found = np.zeros((3, many), np.int64)
-    np.add.at(found[0], number, 1)
+    totals = np.zeros((3, many), np.int64)
+    np.add.at(totals[0], number, 1)
     for row, value in enumerate(values, 1):
-        np.add.at(found[row], number, value)
-    return found
+        np.add.at(totals[row], number, value)
+    return totals
 
 
 def _rows(

@@ -1,4 +1,6 @@
-"""Which copies of each document a mix takes, and the position of each: by seed, source and id.
+"""Order of a mix: the copies that it takes of each document, and their positions.
+
+Both are pure functions of seed, source and id.
 
 An epoch of a source is all of its documents once. Its key in an epoch orders it there: the first
 four bits are the same in every epoch, the others are drawn anew. So an epoch is complete before the
@@ -74,7 +76,7 @@ class Chosen:
 
 
 class Taking:
-    """Which rows are in an epoch. Keep one for a reading of all documents, in their order."""
+    """The rows that are in an epoch. Keep one for a reading of all documents, in their order."""
 
     def __init__(self, chosen: Chosen) -> None:
         self.chosen, self._left = chosen, chosen.ties.copy()
@@ -93,11 +95,11 @@ class Taking:
 
 def last_keys(base: np.ndarray, full: np.ndarray) -> np.ndarray:
     """uint64[rows]: keys in the epoch after the whole ones. full: of each row's stratum."""
-    found = base.copy()
+    result = base.copy()
     for epoch in np.unique(full).tolist():
-        mine = full == epoch
-        found[mine] = keys(base[mine], int(epoch))
-    return found
+        of_epoch = full == epoch
+        result[of_epoch] = keys(base[of_epoch], int(epoch))
+    return result
 
 
 def choose(measured: Measured, quota: np.ndarray) -> Chosen:
@@ -114,26 +116,31 @@ def choose(measured: Measured, quota: np.ndarray) -> Chosen:
     row_of[open_] = np.arange(len(open_))
     sums = np.zeros(len(open_) << _BITS, np.int64)
     for number, base, weight in measured.rows("stratum", "key", "size"):
-        mine = row_of[number] >= 0
-        number, base, weight = number[mine], base[mine], weight[mine]
+        open_rows = row_of[number] >= 0
+        number, base, weight = number[open_rows], base[open_rows], weight[open_rows]
         first = last_keys(base, full[number]) >> np.uint64(64 - _BITS)
         np.add.at(sums, (row_of[number] << _BITS) + first.astype(np.int64), weight)
     ends = np.cumsum(sums.reshape(len(open_), 1 << _BITS), axis=1)
     crossed = np.array([np.searchsorted(e, rest[s]) for e, s in zip(ends, open_, strict=True)])
     before = np.where(crossed > 0, ends[np.arange(len(open_)), np.maximum(crossed - 1, 0)], 0)
-    found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in open_]
+    near_keys: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in open_]
     for number, base, weight in measured.rows("stratum", "key", "size"):
         row = row_of[number]
-        mine = row >= 0
-        row, number, base, weight = row[mine], number[mine], base[mine], weight[mine]
+        open_rows = row >= 0
+        row, number, base, weight = (
+            row[open_rows],
+            number[open_rows],
+            base[open_rows],
+            weight[open_rows],
+        )
         key = last_keys(base, full[number])
         near = (key >> np.uint64(64 - _BITS)).astype(np.int64) == crossed[row]
         for place in np.unique(row[near]).tolist():
             of = near & (row == place)
-            found[place].append((key[of], weight[of]))
+            near_keys[place].append((key[of], weight[of]))
     for place, stratum in enumerate(open_.tolist()):
-        key = np.concatenate([k for k, _ in found[place]])
-        weight = np.concatenate([w for _, w in found[place]])
+        key = np.concatenate([k for k, _ in near_keys[place]])
+        weight = np.concatenate([w for _, w in near_keys[place]])
         _cut(chosen, stratum, key, weight, int(rest[stratum] - before[place]), int(crossed[place]))
     return chosen
 

@@ -42,10 +42,10 @@ class Near:
         self.scratch, self.path = scratch, scratch / "bands.parquet"
         self.kept: dict[str, indexes.Index] = {}
         self.absent: dict[str, int] = {}
-        found = {s.name: self._indexes(s) for s in sources}
-        own = next((kept[0] for kept in found.values() if kept), None)
+        indexes_of = {s.name: self._indexes(s) for s in sources}
+        own = next((kept[0] for kept in indexes_of.values() if kept), None)
         self.step = _step(own.record["comparable"]) if own else DedupMinhash()
-        for name, kept in found.items():
+        for name, kept in indexes_of.items():
             for index in kept:
                 if _same(index.record["comparable"], self.step.comparable()):
                     self.kept.setdefault(name, index)
@@ -61,10 +61,10 @@ class Near:
         if len(source.inputs) != 1 or "://" in source.inputs[0]:
             return []
         out = Path(source.inputs[0])
-        found = [
+        minhash = [
             index for index in indexes.all_in(out) if index.record["step"] == DedupMinhash.name
         ]
-        return [i for i in found if i.record["step_version"] == DedupMinhash.version]
+        return [i for i in minhash if i.record["step_version"] == DedupMinhash.version]
 
     def add(self, source: str, first: int, batch: pa.RecordBatch) -> None:
         """Documents of a source; first: the number of the first one among all."""
@@ -99,7 +99,7 @@ class Near:
     def _join(self, name: str, ids: Path) -> None:
         files: list[SketchFile] = [replace(f, corpus="") for f in self.kept[name].files(0)]
         bands, _ = self.step.banding
-        found = 0
+        joined = 0
         with database(self.scratch / f"{TEMPORARY}spill-near") as db:
             view(db, tuple(files))
             reader = db.sql(
@@ -107,7 +107,7 @@ class Near:
                 JOIN sketches s ON i.id = s.id"""
             )
             for batch in arrow_batches(reader):
-                found += batch.num_rows
+                joined += batch.num_rows
                 batch = batch.filter(batch["bands"].is_valid())
                 raw = batch["bands"].cast(pa.binary())
                 _, offsets, data = raw.buffers()
@@ -115,16 +115,16 @@ class Near:
                 keys = np.frombuffer(data or b"", np.uint8)[first : first + 8 * bands * len(raw)]
                 self._put(batch["row"].to_numpy(), keys.view(np.uint64).reshape(-1, bands))
         there = pq.read_metadata(ids).num_rows
-        if there > found:
-            self.absent[name] = there - found
+        if there > joined:
+            self.absent[name] = there - joined
 
 
 def _step(comparable: dict[str, Any]) -> DedupMinhash:
     return DedupMinhash(**{name: comparable[name] for name in _SETTINGS})
 
 
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(one.get(name) == other.get(name) for name in _SETTINGS)
+def _same(settings: dict[str, Any], others: dict[str, Any]) -> bool:
+    return all(settings.get(name) == others.get(name) for name in _SETTINGS)
 
 
 def clusters(db: Any, bands: Path) -> None:
@@ -137,8 +137,8 @@ def clusters(db: Any, bands: Path) -> None:
     a, b = (np.asarray(edges[name], np.int64) for name in ("a", "b"))
     rows, places = np.unique(np.concatenate([a, b]), return_inverse=True)
     label = connected(places[: len(a)], places[len(a) :], len(rows))
-    found = pa.table({"row": rows, "label": rows[label] if len(rows) else rows})
-    db.register("found", found)
+    table = pa.table({"row": rows, "label": rows[label] if len(rows) else rows})
+    db.register("found", table)
     db.execute("CREATE TABLE clusters AS SELECT * FROM found")
     db.unregister("found")
 
@@ -158,7 +158,9 @@ def connected(a: np.ndarray, b: np.ndarray, many: int) -> np.ndarray:
 
 
 def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[str, Any]:
-    """Figures of the rows that `settle` marked (grp, hash, size, taken). bands: of near copies.
+    """Figures of the rows that `count_taken` marked (grp, hash, size, taken).
+
+    bands: of near copies, None: texts are compared by their hash.
 
     documents[a][b], size[a][b]: of a, what stands in b too; on the diagonal, what stands in a
     more than once, but for one copy of each. unique_documents, unique: of the mix, every text once.

@@ -1,4 +1,4 @@
-"""What a document counts: its tokens, bytes, or one.
+"""Sizes of documents in the unit of the mix: tokens, bytes, or one each.
 
 Tokens are counted by a tokenizer, or taken from token shards that it made of the source before;
 without one they are a quarter of the bytes, and tables say so.
@@ -81,22 +81,22 @@ class ShardCounts:
     def __init__(self, name: str, folder: Path, tokenizer: Path | None) -> None:
         self.name, self.folder = name, folder
         try:
-            found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-            made = found["tokenizer_sha256"]
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            made_by = manifest["tokenizer_sha256"]
         except OSError as error:
             raise self._wrong(error.strerror or str(error)) from None
         except (ValueError, KeyError, TypeError):
             raise self._wrong("its manifest is not one of token shards") from None
-        if tokenizer is None or made != sha256(tokenizer_file(tokenizer)):
+        if tokenizer is None or made_by != sha256(tokenizer_file(tokenizer)):
             raise self._wrong("they are of another tokenizer than --tokenizer")
-        if found.get("shuffle") is not None or found.get("val_fraction"):
+        if manifest.get("shuffle") is not None or manifest.get("val_fraction"):
             raise self._wrong("they are shuffled, or partly held out: their order is another")
-        self._framing = int(found.get("bos", False)) + int(found.get("eos", True))
+        self._framing = int(manifest.get("bos", False)) + int(manifest.get("eos", True))
         self._tables = self._read()
         self._left = next(self._tables, None)
 
-    def _wrong(self, what: str) -> UsageError:
-        return UsageError(f"mix: shards {self.folder} of {self.name}: {what}")
+    def _wrong(self, problem: str) -> UsageError:
+        return UsageError(f"mix: shards {self.folder} of {self.name}: {problem}")
 
     def _read(self) -> Iterator[pa.Table]:
         for path in sorted(self.folder.glob("documents-*.parquet")):
@@ -120,16 +120,16 @@ class ShardCounts:
             missing -= part.num_rows
             if part.num_rows:
                 parts.append(part)
-        found = pa.concat_tables(parts)
-        same = pc.equal(found["id"].cast(pa.string()), ids.cast(pa.string()))
-        alike = same.to_numpy(zero_copy_only=False) & (found["bytes"].to_numpy() == sizes)
+        rows = pa.concat_tables(parts)
+        same = pc.equal(rows["id"].cast(pa.string()), ids.cast(pa.string()))
+        alike = same.to_numpy(zero_copy_only=False) & (rows["bytes"].to_numpy() == sizes)
         if not alike.all():
             row = int(np.flatnonzero(~alike)[0])
             raise self._wrong(
-                f"they have document {found['id'][row]} of {found['bytes'][row]} bytes where the"
+                f"they have document {rows['id'][row]} of {rows['bytes'][row]} bytes where the"
                 f" source has {ids[row]} of {sizes[row]}"
             )
-        counted: np.ndarray = found["tokens"].to_numpy() - self._framing
+        counted: np.ndarray = rows["tokens"].to_numpy() - self._framing
         return counted
 
     def end(self) -> None:

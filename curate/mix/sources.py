@@ -30,22 +30,22 @@ class Source:
     notices: tuple[str, ...] = ()
 
 
-def named(given: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def named(arguments: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Inputs by name, of `NAME=INPUT` or the last part of a path without its endings. UsageError
     for a name that stands twice."""
-    found: dict[str, tuple[str, ...]] = {}
-    for one in given:
-        name, equals, path = one.partition("=")
-        if not equals or not name or "/" in name or Path(one).exists():
-            name, path = name_of(one), one
-        if name in found:
+    inputs: dict[str, tuple[str, ...]] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not equals or not name or "/" in name or Path(argument).exists():
+            name, path = name_of(argument), argument
+        if name in inputs:
             raise UsageError(f"mix: two sources are called {name!r}; write NAME={path} for one")
-        found[name] = (path,)
-    return found
+        inputs[name] = (path,)
+    return inputs
 
 
 def name_of(path: str) -> str:
-    """What an input is called: `wiki` for data/wiki.jsonl.zst, the folder's name for a folder."""
+    """The name of an input: `wiki` for data/wiki.jsonl.zst, the folder's name for a folder."""
     whole = path.rstrip("/").rpartition("/")[2] or path
     if "://" not in path and whole in (".", "..", path) and Path(path).is_dir():
         return Path(path).resolve().name or path
@@ -73,7 +73,7 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
                 )
     columns = carried_columns([f for plan in plans.values() for f in plan.files], 1000)
     columns = {name: kind for name, kind in columns.items() if name not in (SOURCE, EPOCH)}
-    found = []
+    sources = []
     for name, plan in plans.items():
         direct = DirectInput(replace(plan, columns=columns), read)
         source = Source(name, lambda: iter(()))
@@ -81,8 +81,8 @@ def open_sources(inputs: dict[str, tuple[str, ...]]) -> list[Source]:
         source.fingerprint = plan.fingerprint()
         source.inputs, source.files = inputs[name], tuple(f.path for f in plan.files)
         source.notices = plan.notices
-        found.append(source)
-    return found
+        sources.append(source)
+    return sources
 
 
 def _reading(source: Source, direct: Any) -> Callable[[], Batches]:
@@ -94,7 +94,7 @@ def _reading(source: Source, direct: Any) -> Callable[[], Batches]:
 
 
 def own_corpus(name: str, batches: Callable[..., Batches]) -> Source:
-    """What the steps of the same recipe kept, as a source."""
+    """The documents that the steps of the same recipe kept, as a source."""
     source = Source(name, lambda: iter(()))
 
     def read() -> Batches:

@@ -217,7 +217,7 @@ Piece = tuple[int, int]  # offset and size in a file
 
 @dataclass(frozen=True)
 class Stretch:
-    """Where rows that were added together lie."""
+    """The position on disk of rows that were added together."""
 
     text: Piece
     rest: Piece
@@ -304,8 +304,8 @@ class RowFile:
 
 
 class Copy:
-    """What sources held, for a second reading that decodes nothing: `add` in the order of reading,
-    `close`, then `runs`."""
+    """The documents of all sources, for a second reading that decodes nothing: `add` in the order
+    of reading, `close`, then `runs`."""
 
     def __init__(self, path: Path) -> None:
         self._file = RowFile(path)
@@ -353,8 +353,8 @@ class Spill:
     def rows(self, part: int) -> Held | None:
         """The rows of a part, in the order in which they were added; None: there are none. They
         hold until this thread asks for another part."""
-        found = self._stretches.get(part)
-        return self._file.read(found) if found else None
+        stretches = self._stretches.get(part)
+        return self._file.read(stretches) if stretches else None
 
     def empty(self) -> pa.Table:
         """No rows, with the columns of those that were added."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 
 from curate.disk.inside import remove
 from curate.errors import UsageError
-from curate.mix.design import POLICIES, PRESETS, Wish
+from curate.mix.design import POLICIES, PRESETS, Request
 from curate.mix.sources import Source, named
 from curate.steps.contracts import Product, ProductContext, digest
 
@@ -208,14 +208,14 @@ class Mix(Product):
         numbers: dict[str, dict[str, Any]] = {"amounts": self.amounts, "epochs": self.epochs}
         if isinstance(self.weights, dict):
             numbers["weights"] = self.weights
-        for what, values in numbers.items():
+        for setting, values in numbers.items():
             for name, value in values.items():
                 if not 0 <= value < math.inf:
-                    raise ValueError(f"{what}: {name} is {value:g}; give 0 or more")
-        for what, values in {"floors": self.floors, "caps": self.caps}.items():
+                    raise ValueError(f"{setting}: {name} is {value:g}; give 0 or more")
+        for setting, values in {"floors": self.floors, "caps": self.caps}.items():
             for name, value in values.items():
                 if not 0 <= value <= 1:
-                    raise ValueError(f"{what}: {name} is {value:g}; a share is between 0 and 1")
+                    raise ValueError(f"{setting}: {name} is {value:g}; a share is between 0 and 1")
         if self.amounts or self.epochs:
             shared = (self.total, self.floors or None, self.caps or None)
             if any(v is not None for v in shared) or self.weights != "proportional":
@@ -248,29 +248,29 @@ class Mix(Product):
         return self._sources
 
     def identity(self) -> dict[str, Any]:
-        found = super().identity()
+        identity = super().identity()
         # Where a source lies decides nothing; its name, and what is in it, does.
         if self.sources:
             sources = sorted([s.name, s.fingerprint] for s in self.opened())
-            found["settings"]["sources"] = sources
+            identity["settings"]["sources"] = sources
         if self.tokenizer:
             path = Path(self.tokenizer)
-            found["tokenizer"] = digest(
+            identity["tokenizer"] = digest(
                 "mix", str(path / "tokenizer.json" if path.is_dir() else path)
             )
-            found["settings"] |= {"tokenizer": None, "shards": {}}  # the content counts
-        return found
+            identity["settings"] |= {"tokenizer": None, "shards": {}}  # the content counts
+        return identity
 
     def notes(self) -> list[str]:
-        found = self.opened() if self.sources else []
-        return [notice for source in found for notice in source.notices]
+        sources = self.opened() if self.sources else []
+        return [notice for source in sources for notice in source.notices]
 
     def own_files(self) -> list[str]:
         return [path for source in self.opened() for path in source.files] if self.sources else []
 
-    def wish(self) -> Wish:
-        """What these settings ask for."""
-        return Wish(
+    def request(self) -> Request:
+        """The settings as `design` takes them."""
+        return Request(
             weights=self.weights,
             alpha=self.alpha,
             total=self.total,
@@ -322,34 +322,34 @@ def command_settings(options: dict[str, Any], inputs: list[str]) -> dict[str, An
 
     UsageError names what cannot be read.
     """
-    found = {**options, "sources": named(inputs)}
-    if "=" in found.get("weights", ""):
-        found["weights"] = pairs("weights", [found["weights"]])
+    settings = {**options, "sources": named(inputs)}
+    if "=" in settings.get("weights", ""):
+        settings["weights"] = pairs("weights", [settings["weights"]])
     for name in PAIRS:
-        if name in found:
-            found[name] = pairs(name, found[name])
-    if "shards" in found:
-        found["shards"] = {n: p[0] for n, p in named(found["shards"]).items()}
-    if "quality" in found:
-        found["quality"] = buckets(found["quality"])
-    return found
+        if name in settings:
+            settings[name] = pairs(name, settings[name])
+    if "shards" in settings:
+        settings["shards"] = {n: p[0] for n, p in named(settings["shards"]).items()}
+    if "quality" in settings:
+        settings["quality"] = buckets(settings["quality"])
+    return settings
 
 
-def pairs(what: str, given: Iterable[str]) -> dict[str, float]:
+def pairs(setting: str, texts: Iterable[str]) -> dict[str, float]:
     """`web=80,wiki=20` as numbers by name."""
-    found: dict[str, float] = {}
-    for part in (p for text in given for p in text.split(",")):
+    numbers: dict[str, float] = {}
+    for part in (p for text in texts for p in text.split(",")):
         name, equals, number = part.rpartition("=")
         try:
             value = float(number)
         except ValueError:
             equals = ""
         if not equals or not name:
-            raise UsageError(f"mix: {what}: {part!r} is no NAME=NUMBER, as in web=80,wiki=20")
-        if name in found:
-            raise UsageError(f"mix: {what}: {name!r} stands twice")
-        found[name] = value
-    return found
+            raise UsageError(f"mix: {setting}: {part!r} is no NAME=NUMBER, as in web=80,wiki=20")
+        if name in numbers:
+            raise UsageError(f"mix: {setting}: {name!r} stands twice")
+        numbers[name] = value
+    return numbers
 
 
 def buckets(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which part of the mix a document belongs to: its group, its bucket of scores, or none."""
+"""Strata of a mix: the group and the bucket of scores of each document, or none."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Strata:
             numbers.append(self.keys.setdefault((names[group], bucket), len(self.keys)))
         if len(self.keys) > MOST_GROUPS * (len(self.edges) + 2):
             raise UsageError(f"mix: {self.by} has more than {MOST_GROUPS:,} values: take another")
-        found = np.array(numbers, np.int32)[places.reshape(-1)]
-        return self._dated(source, batch, found)
+        strata = np.array(numbers, np.int32)[places.reshape(-1)]
+        return self._dated(source, batch, strata)
 
     def begin(self) -> None:
         """Counts what stays out anew."""
@@ -79,13 +79,13 @@ class Strata:
             raise UsageError(
                 f"mix: the column {self.column!r} holds {column.type}, no scores"
             ) from None
-        found = np.searchsorted(np.array(self.edges), scores, side="right")
-        found[np.isnan(scores)] = len(self.edges) + 1
-        return found
+        buckets = np.searchsorted(np.array(self.edges), scores, side="right")
+        buckets[np.isnan(scores)] = len(self.edges) + 1
+        return buckets
 
-    def _dated(self, source: str, batch: pa.RecordBatch, found: np.ndarray) -> np.ndarray:
+    def _dated(self, source: str, batch: pa.RecordBatch, strata: np.ndarray) -> np.ndarray:
         if self.since is None and self.until is None:
-            return found
+            return strata
         dates = batch["date"]
         stays = self.outside.setdefault(source, Counter())
         null = dates.is_null().to_numpy(zero_copy_only=False)
@@ -102,16 +102,16 @@ class Strata:
             out = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
             if out.any():
                 stays[reason] += int(out.sum())
-                found = np.where(out, np.int32(-1), found)
-        return found
+                strata = np.where(out, np.int32(-1), strata)
+        return strata
 
 
-def moment(text: str | None, what: str) -> datetime | None:
+def moment(text: str | None, setting: str) -> datetime | None:
     """A date of the settings in UTC; UsageError for what is none."""
     if text is None:
         return None
     try:
         value = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise UsageError(f"mix: {what} {text!r} is no date; write 2024-01-31") from None
+        raise UsageError(f"mix: {setting} {text!r} is no date; write 2024-01-31") from None
     return value if value.tzinfo else value.replace(tzinfo=timezone.utc)

@@ -31,9 +31,9 @@ def text(mix: dict[str, Any]) -> list[str]:
         lines.append(f"  and {len(rows) - MOST} more")
     lines.append(_line(mix["total"], "all", wide, head))
     for source, reasons in sorted(mix["outside"].items()):
-        told = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items()) if n)
-        if told:
-            lines.append(f"  left out of {plain(source, WIDE)}: {told}")
+        counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items()) if n)
+        if counts:
+            lines.append(f"  left out of {plain(source, WIDE)}: {counts}")
     return lines + overlap_lines(mix)
 
 
@@ -57,11 +57,11 @@ def _line(row: dict[str, Any], name: str, wide: int, head: tuple[str, ...]) -> s
 
 
 def overlap_lines(mix: dict[str, Any]) -> list[str]:
-    """Which sources have texts in common, the largest overlaps first."""
-    found = mix.get("overlap")
-    if not found:
+    """Lines on the sources that have texts in common, the largest overlaps first."""
+    overlap = mix.get("overlap")
+    if not overlap:
         return []
-    groups, size = found["groups"], found["documents"]
+    groups, size = overlap["groups"], overlap["documents"]
     there = {row["name"]: row["documents"] for row in mix["rows"]}
     pairs = [
         (size[a][b], groups[a], groups[b])
@@ -70,16 +70,16 @@ def overlap_lines(mix: dict[str, Any]) -> list[str]:
         if a != b and size[a][b]
     ]
     lines = [
-        f"  texts of one source that stand in another too ({found['by']}):"
+        f"  texts of one source that stand in another too ({overlap['by']}):"
         if pairs
-        else f"  no text of one source stands in another ({found['by']})"
+        else f"  no text of one source stands in another ({overlap['by']})"
     ]
     for n, a, b in sorted(pairs, key=lambda p: (-p[0], p[1], p[2]))[:10]:
         part = 100 * n / max(1, there[a])
         lines.append(f"    {plain(a, WIDE)} in {plain(b, WIDE)}: {n:,} documents ({part:.1f} %)")
     whole = mix["total"]["amount"]
     lines.append(
-        f"  every text once: {found['unique']:,} of {whole:,} {mix['unit']} in the mix"
-        f" ({100 * found['unique'] / max(1, whole):.1f} %)"
+        f"  every text once: {overlap['unique']:,} of {whole:,} {mix['unit']} in the mix"
+        f" ({100 * overlap['unique'] / max(1, whole):.1f} %)"
     )
     return lines

@@ -67,36 +67,43 @@ def write_mix(
 def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spill: Spill) -> None:
     """Gives every copy of a document its position and puts it on disk, part by part."""
     taking, epochs = Taking(chosen), chosen.epochs
-    known = Rows(measured.rows("stratum", "key"))
+    measured_rows = Rows(measured.rows("stratum", "key"))
     for held in copy.runs(layout.part_bytes):
-        number, key = known.take(len(held.place))
+        number, key = measured_rows.take(len(held.place))
         rows, epoch, place = _copies(number, key, chosen, taking, epochs)
         part = (place * layout.parts).astype(np.int64)
         order = np.argsort(part, kind="stable")
         bounds = np.searchsorted(part[order], np.arange(layout.parts + 1))
         for to in np.flatnonzero(np.diff(bounds)).tolist():
-            mine = order[bounds[to] : bounds[to + 1]]
-            table = held.take(rows[mine])
-            table = table.append_column(EPOCH, pa.array(epoch[mine], pa.int32()))
-            spill.add(to, table.append_column(POSITION, pa.array(place[mine])))
+            of_part = order[bounds[to] : bounds[to + 1]]
+            table = held.take(rows[of_part])
+            table = table.append_column(EPOCH, pa.array(epoch[of_part], pa.int32()))
+            spill.add(to, table.append_column(POSITION, pa.array(place[of_part])))
 
 
 def _copies(
     number: np.ndarray, base: np.ndarray, chosen: Chosen, taking: Taking, epochs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(row, epoch, position) of every copy of documents of those strata and keys."""
-    full, found = chosen.full[number], []
+    full, copies = chosen.full[number], []
     for epoch in range(int(full.max(initial=0))):
-        mine = np.flatnonzero(full > epoch)
-        found.append((mine, epoch, positions(keys(base[mine], epoch), epoch, epochs[number[mine]])))
+        rows_of_epoch = np.flatnonzero(full > epoch)
+        place = positions(keys(base[rows_of_epoch], epoch), epoch, epochs[number[rows_of_epoch]])
+        copies.append((rows_of_epoch, epoch, place))
     key = last_keys(base, full)
     taken = taking.last(number, key)
     for epoch in np.unique(full[taken]).tolist():
-        mine = np.flatnonzero(taken & (full == epoch))
-        found.append((mine, epoch, positions(key[mine], epoch, epochs[number[mine]])))
-    rows = np.concatenate([np.empty(0, np.int64), *(r for r, _, _ in found)])
-    times = [np.empty(0, np.int32), *(np.full(len(r), e, np.int32) for r, e, _ in found)]
-    return rows, np.concatenate(times), np.concatenate([np.empty(0), *(p for _, _, p in found)])
+        rows_of_epoch = np.flatnonzero(taken & (full == epoch))
+        copies.append(
+            (
+                rows_of_epoch,
+                epoch,
+                positions(key[rows_of_epoch], epoch, epochs[number[rows_of_epoch]]),
+            )
+        )
+    rows = np.concatenate([np.empty(0, np.int64), *(r for r, _, _ in copies)])
+    times = [np.empty(0, np.int32), *(np.full(len(r), e, np.int32) for r, e, _ in copies)]
+    return rows, np.concatenate(times), np.concatenate([np.empty(0), *(p for _, _, p in copies)])
 
 
 def _write_part(spill: Spill, part: int, folder: Path) -> dict[str, Any]:

@@ -105,10 +105,10 @@ class PerplexityModel(Product):
 
     def identity(self) -> dict[str, Any]:
         """Without what decides no byte: memory."""
-        found = super().identity()
-        del found["settings"]["memory_mib"]
+        identity = super().identity()
+        del identity["settings"]["memory_mib"]
         self._smoothing().pruned()  # before anything is read
-        return found
+        return identity
 
     def _smoothing(self) -> Any:
         from curate.scoring.perplexity.train import Smoothing

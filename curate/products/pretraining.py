@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from train.config import TrainConfig
 
 
-# Training in several processes: torchrun starts them, this one reports.
-
 LAST_LINES = 5  # of what the processes said, where they failed
 
 
@@ -50,13 +48,13 @@ def pretrain_in(
             assert run.stdout is not None
             try:
                 for line in run.stdout:
-                    found = _object(line)
-                    if "summary" in found:
-                        summary = found["summary"]
-                    elif "notice" in found:
-                        on_notice(found["notice"])
-                    elif "step" in found:
-                        on_progress(found)
+                    event = _object(line)
+                    if "summary" in event:
+                        summary = event["summary"]
+                    elif "notice" in event:
+                        on_notice(event["notice"])
+                    elif "step" in event:
+                        on_progress(event)
             except BaseException:
                 run.terminate()  # torchrun ends its processes
                 raise
@@ -69,42 +67,42 @@ def pretrain_in(
 def _object(line: str) -> dict[str, Any]:
     """A line of `--json`; what a library prints beside it is nothing."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def _failure(said: str, code: int) -> RunFailed:
-    lines = [line for line in said.splitlines() if line.strip()]
+def _failure(output: str, code: int) -> RunFailed:
+    lines = [line for line in output.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("error: ")]
     shown = ours[:1] or lines[-LAST_LINES:] or [f"torchrun ended with status {code}"]
     failure = RunFailed(" / ".join(shown).removeprefix("error: "))
-    if ours and "exitcode  : 2" in said:
+    if ours and "exitcode  : 2" in output:
         failure.exit_code = 2
     return failure
 
 
 def _shards_digest(path: Path) -> str:
-    """What stands for shards in a stage's name: their manifest, or names and sizes of files; the
+    """The digest of shards in a stage's name: of their manifest, or names and sizes of files; the
     trainer looks at what is in these."""
     if (path / "manifest.json").is_file():
         return sha256(path / "manifest.json")
     try:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
-        found = [(file.name, file.stat().st_size) for file in files if file.is_file()]
+        entries = [(file.name, file.stat().st_size) for file in files if file.is_file()]
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    return text_digest(repr(found))
+    return text_digest(repr(entries))
 
 
 def _weights_digest(folder: Path) -> str:
-    """What stands for a model in a stage's name: its files of weights."""
-    found = []
+    """The digest of a model in a stage's name: of its files of weights."""
+    digests = []
     for file in sorted(folder.rglob("*.safetensors")):
         facts = file.stat()
-        found.append((str(file.relative_to(folder)), _read_once(file, facts.st_mtime_ns)))
-    return text_digest(repr(found))
+        digests.append((str(file.relative_to(folder)), _read_once(file, facts.st_mtime_ns)))
+    return text_digest(repr(digests))
 
 
 @cache
@@ -311,9 +309,9 @@ class PretrainProduct(Product):
     def _steps_of_stages(cls, values: Any) -> Any:
         """Stages say how many steps there are."""
         if isinstance(values, dict) and values.get("stages") and "steps" not in values:
-            found = [s.get("steps", 0) if isinstance(s, dict) else 0 for s in values["stages"]]
-            if all(isinstance(steps, int) for steps in found):
-                return values | {"steps": sum(found)}
+            numbers = [s.get("steps", 0) if isinstance(s, dict) else 0 for s in values["stages"]]
+            if all(isinstance(steps, int) for steps in numbers):
+                return values | {"steps": sum(numbers)}
         return values
 
     @model_validator(mode="after")
@@ -355,17 +353,17 @@ class PretrainProduct(Product):
         from train.model.presets import PRESETS
 
         digests = [_shards_digest(Path(path)) for path in self._own()]
-        found, free = super().identity(), TrainConfig.FREE | {"processes"}
-        settings = {k: v for k, v in found["settings"].items() if k not in free}
+        identity, free = super().identity(), TrainConfig.FREE | {"processes"}
+        settings = {k: v for k, v in identity["settings"].items() if k not in free}
         if (folder := Path(self.model)).is_dir() and self.model not in PRESETS:
             settings["model"] = _weights_digest(folder)
-        return found | {"settings": _placeless(settings), "shards": digests}
+        return identity | {"settings": _placeless(settings), "shards": digests}
 
     def lineage(self) -> dict[str, Any]:
         """All but the number of steps: training says itself whether it may go on to more."""
-        found = self.identity()
-        del found["settings"]["steps"]
-        return found
+        identity = self.identity()
+        del identity["settings"]["steps"]
+        return identity
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         try:
@@ -422,11 +420,11 @@ def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
     report draws."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     stride = max(1, len(lines) // points)
-    told = ("held_out", "skipped")
+    always = ("held_out", "skipped")
     keep = [
         m
         for i, m in enumerate(lines)
-        if i % stride == 0 or i == len(lines) - 1 or any(name in m for name in told)
+        if i % stride == 0 or i == len(lines) - 1 or any(name in m for name in always)
     ]
     names = ("step", "loss", "held_out", "lr", "grad_norm", "skipped", "documents")
     return [{k: m[k] for k in names if k in m} for m in keep]

@@ -160,10 +160,10 @@ class TokenizerProduct(Product):
         """`5000,32000` of a command line as numbers."""
         if isinstance(value, str):
             try:
-                found = tuple(int(size) for size in value.split(","))
+                sizes = tuple(int(size) for size in value.split(","))
             except ValueError:
                 raise ValueError(f"{value!r}: give one number or several, as 5000,32000") from None
-            return found if len(found) > 1 else found[0]
+            return sizes if len(sizes) > 1 else sizes[0]
         return value
 
     @model_validator(mode="after")
@@ -194,12 +194,12 @@ class TokenizerProduct(Product):
 
         stages: list[dict[str, Any]] = []
 
-        def report(what: str, seconds: float | None) -> None:
+        def report(stage: str, seconds: float | None) -> None:
             peak = peak_bytes()
             spent = "" if seconds is None else f": {seconds:.1f} s"
-            context.say(f"{what}{spent}; peak memory {peak / 2**20:,.0f} MiB")
+            context.say(f"{stage}{spent}; peak memory {peak / 2**20:,.0f} MiB")
             if seconds is not None:
-                stages.append({"stage": what, "seconds": round(seconds, 3), "peak_bytes": peak})
+                stages.append({"stage": stage, "seconds": round(seconds, 3), "peak_bytes": peak})
 
         options = self._options()
         column = options.column or "lang"
@@ -208,10 +208,10 @@ class TokenizerProduct(Product):
             cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
         except TokenizerError as error:
             raise as_failure(error) from None
-        said = [line for card in cards for line in card["warnings"]]
-        warnings = list(dict.fromkeys(said))
-        found: dict[str, Any] = {"card": cards[0], "warnings": warnings, "stages": stages}
-        return found if len(cards) == 1 else found | {"cards": cards}
+        sentences = [line for card in cards for line in card["warnings"]]
+        warnings = list(dict.fromkeys(sentences))
+        summary: dict[str, Any] = {"card": cards[0], "warnings": warnings, "stages": stages}
+        return summary if len(cards) == 1 else summary | {"cards": cards}
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
@@ -299,9 +299,9 @@ class ShardsProduct(Product):
         """Removes what a stopped run of this stage with another input or other settings has left:
         nothing will go on from there."""
         stage = context.out.name.rpartition("-")[0]
-        for left in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
-            if left.parent != context.out:
-                remove(left, inside=context.out.parent)
+        for partial in context.out.parent.glob(f"{glob.escape(stage)}-*/.shards.partial"):
+            if partial.parent != context.out:
+                remove(partial, inside=context.out.parent)
                 context.say(
                     "begun anew: the input or a setting is not that of the run that was stopped"
                 )

@@ -149,8 +149,8 @@ def _lists(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def own_batches(sketches: Sketches, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """This run's sketches alone, in order: earlier ones are in the filter already."""
-    mine = tuple(f for f in sketches.files if not f.corpus)
-    return replace(sketches, files=mine).batches(columns, ROWS)
+    files = tuple(f for f in sketches.files if not f.corpus)
+    return replace(sketches, files=files).batches(columns, ROWS)
 
 
 def count_keys(sketches: Sketches) -> int:
@@ -160,7 +160,7 @@ def count_keys(sketches: Sketches) -> int:
 
 @dataclass
 class Tally:
-    """What the pass did."""
+    """Counts of the pass."""
 
     keys: int = 0
     documents: int = 0
@@ -228,17 +228,17 @@ def _batch(
     rows = np.repeat(np.arange(len(batch)), np.diff(unit_rows))
     cut = np.flatnonzero(gone & ~dropped[rows])
     share = np.divide(total, all_keys, out=np.zeros(len(batch)), where=all_keys > 0)
-    known = np.flatnonzero((total > 0) | dropped)
+    recorded = np.flatnonzero((total > 0) | dropped)
     tally.documents += int(dropped.sum())
     tally.passages += len(cut)
     spans = [_lists(batch.column(c))[1][cut] for c in ("start", "end")]
     # A document's own row, then its passages.
-    at = np.concatenate([known, rows[cut]])
+    at = np.concatenate([recorded, rows[cut]])
     order = np.argsort(at, kind="stable")
-    passage = np.repeat([False, True], [len(known), len(cut)])
-    drop = np.concatenate([dropped[known], np.ones(len(cut), np.bool_)])
-    similar = np.concatenate([share[known], seen[cut] / own[cut]])
-    spans = [np.concatenate([np.zeros(len(known), np.int64), s]) for s in spans]
+    passage = np.repeat([False, True], [len(recorded), len(cut)])
+    drop = np.concatenate([dropped[recorded], np.ones(len(cut), np.bool_)])
+    similar = np.concatenate([share[recorded], seen[cut] / own[cut]])
+    spans = [np.concatenate([np.zeros(len(recorded), np.int64), s]) for s in spans]
     columns: dict[str, Any] = {
         "part": batch.column("part").take(pa.array(at[order])),
         "n": batch.column("n").take(pa.array(at[order])),
@@ -261,7 +261,7 @@ def _share(value: float) -> str:
     return f"{value:.4g}" if value else f"none of {PROBES:,}"
 
 
-def _curve(bloom: BloomFilter, rate: float, what: str) -> dict[str, Any]:
+def _curve(bloom: BloomFilter, rate: float, unit: str) -> dict[str, Any]:
     """The modelled rate while the last slice fills; those before it are as they are."""
     held = bloom.slices[:, kernel.INSERTED].astype(np.float64)
     most = max(bloom.slices[-1, kernel.CAPACITY], held[-1])
@@ -269,8 +269,8 @@ def _curve(bloom: BloomFilter, rate: float, what: str) -> dict[str, Any]:
     y = [bloom.modelled_rate([*held[:-1], last]) for last in x]
     return {
         "title": "False positives while the filter fills",
-        "x_label": f"{what} in the filter",
-        "y_label": f"share of new {what} taken for seen",
+        "x_label": f"{unit} in the filter",
+        "y_label": f"share of new {unit} taken for seen",
         "x": [float(v + held[:-1].sum()) for v in x],
         "y": y,
         "mark": [float(held.sum()), rate, "this run (measured)"],
@@ -278,25 +278,25 @@ def _curve(bloom: BloomFilter, rate: float, what: str) -> dict[str, Any]:
 
 
 def report(
-    bloom: BloomFilter, tally: Tally, before: int, what: str, expected: int | None
+    bloom: BloomFilter, tally: Tally, before: int, unit: str, expected: int | None
 ) -> dict[str, Any]:
-    """Counts, notes and the curve for run.json. before: keys that earlier runs had inserted; what:
+    """Counts, notes and the curve for run.json. before: keys that earlier runs had inserted; unit:
     the filter's keys in a word, such as `n-grams`."""
     asked = bloom.rate
     rate, fill, new = bloom.measured_rate(), bloom.fill(), bloom.inserted - before
     slices = len(bloom.slices)
     notes = [
-        f"The filter holds {bloom.inserted:,} {what} ({new:,} of this run's {tally.keys:,}) in"
+        f"The filter holds {bloom.inserted:,} {unit} ({new:,} of this run's {tally.keys:,}) in"
         f" {bloom.bytes:,} bytes; {fill:.1%} of its bits are set.",
         f"False positives: {asked:g} asked for a full filter, {_share(rate)} measured with"
         f" {PROBES:,} random keys, {bloom.modelled_rate():.4g} expected at this fill.",
         "A Bloom filter does not know where it has seen what: decisions name no partner.",
     ]
     if before:
-        notes.append(f"{before:,} of its {what} are of earlier runs.")
+        notes.append(f"{before:,} of its {unit} are of earlier runs.")
     if expected is not None and tally.grown:
         notes.append(
-            f"More than the {expected:,} {what} expected came: the filter has {slices} slices now"
+            f"More than the {expected:,} {unit} expected came: the filter has {slices} slices now"
             " and is larger and slower than one made for all of them."
         )
     removed = tally.documents + tally.passages
@@ -313,7 +313,7 @@ def report(
         "false_positives": rate,
         "fill": fill,
         "notes": notes,
-        "curves": [_curve(bloom, rate, what)],
+        "curves": [_curve(bloom, rate, unit)],
     }
 
 
@@ -331,13 +331,13 @@ def blank_without(data, offsets, rows, start, end):
         empty = True
         while s < len(rows) and rows[s] == r:
             if empty:
-                left, right = strip_space(data, a, offsets[r] + start[s])
-                empty = left >= right
+                first, stop = strip_space(data, a, offsets[r] + start[s])
+                empty = first >= stop
             a = offsets[r] + end[s]
             s += 1
         if empty:
-            left, right = strip_space(data, a, offsets[r + 1])
-            empty = left >= right
+            first, stop = strip_space(data, a, offsets[r + 1])
+            empty = first >= stop
         blank[r] = empty
     return blank
 

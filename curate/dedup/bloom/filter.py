@@ -26,13 +26,11 @@ from curate.dedup.bloom import kernel
 from curate.dedup.bloom.kernel import BLOCK_BITS, MOST_BLOCKS
 from curate.errors import UsageError
 
-# How large a blocked Bloom filter has to be for a wanted rate of false positives.
-#
-# The classical formula (1 - e^(-kn/m))^k holds for bits spread over the whole filter. In blocks
-# the number of keys a block holds varies, and full blocks answer wrongly more often than empty
-# ones do rightly, so the rate is a mean over the Poisson distribution of that number (Putze et
-# al. 2007, section 3). This file computes that mean and searches the size for which it is what
-# was asked.
+# The size of a blocked Bloom filter for a wanted rate of false positives: the classical formula (1
+# - e^(-kn/m))^k holds for bits spread over the whole filter. In blocks the number of keys a block
+# holds varies, and full blocks answer wrongly more often than empty ones do rightly, so the rate is
+# a mean over the Poisson distribution of that number (Putze et al. 2007, section 3). This file
+# computes that mean and searches the size for which it is what was asked.
 
 MOST_PROBES = 32
 
@@ -52,9 +50,9 @@ def _full(keys: np.ndarray, probes: int) -> np.ndarray:
     """The chance that all probes of an absent key hit set bits of a block with `keys` keys."""
     # Mean and variance of the share of set bits after `throws` throws at BLOCK_BITS bits.
     throws = keys * float(probes)
-    one, two = 1 - 1 / BLOCK_BITS, 1 - 2 / BLOCK_BITS
-    empty = one**throws
-    both = two**throws
+    miss, miss_both = 1 - 1 / BLOCK_BITS, 1 - 2 / BLOCK_BITS
+    empty = miss**throws
+    both = miss_both**throws
     variance = empty / BLOCK_BITS + both * (1 - 1 / BLOCK_BITS) - empty**2
     share = 1 - empty
     spread = np.divide(variance, share**2, out=np.zeros_like(share), where=share > 0)
@@ -118,7 +116,7 @@ class Slice(BaseModel):
 
 
 class Header(BaseModel):
-    """What a filter's file says of itself. keys: what was hashed to 64 bits and how; rate: false
+    """The header of a filter's file. keys: what was hashed to 64 bits and how; rate: false
     positives asked for; parents: checksums of the filters that it grew from; checksum: xxh3-128 of
     the blocks."""
 
@@ -149,18 +147,18 @@ def read_header(path: Path) -> Header:
     if len(text) != length or xxhash.xxh3_64_intdigest(text) != digest:
         raise UsageError(f"{path}: the header of this Bloom filter is damaged; make it again")
     try:
-        found = Header.model_validate_json(text)
+        header = Header.model_validate_json(text)
     except ValidationError as error:
         where = ".".join(str(p) for p in error.errors()[0]["loc"])
         raise UsageError(
             f"{path} is a Bloom filter of another version of llmcurate ({where}); make it again"
         ) from None
-    want = HEADER + BLOCK_BYTES * sum(s.blocks for s in found.slices)
+    want = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
     if size != want:
         raise UsageError(
             f"{path}: this Bloom filter has {size:,} bytes instead of {want:,}; make it again"
         )
-    return found
+    return header
 
 
 class BloomFilter:
@@ -275,7 +273,7 @@ class BloomFilter:
         return hits.view(np.bool_)
 
     def count(self, keys: np.ndarray) -> int:
-        """How many of keys: uint64[n] seem to be in the filter."""
+        """Number of the keys: uint64[n] that seem to be in the filter."""
         return int(kernel.count_hits(self.words, self.slices, keys))
 
     def fill(self) -> float:
@@ -338,9 +336,9 @@ def grown_from(paths: list[Path]) -> list[Path]:
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
     seen: set[str] = set()
-    found = []
+    outermost = []
     for path, header in zip(paths, headers, strict=True):
         if header.checksum not in inside and header.checksum not in seen:
-            found.append(path)
+            outermost.append(path)
         seen.add(header.checksum)
-    return found
+    return outermost

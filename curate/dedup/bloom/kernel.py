@@ -44,7 +44,7 @@ def contains(words, slices, key):
     Without an exit once a bit is not set: it cannot be predicted, and a wrong guess waits for
     memory.
     """
-    found = np.uint64(0)
+    any_hit = np.uint64(0)
     for s in range(len(slices)):
         at = _block(key, np.uint64(slices[s, FIRST]), np.uint64(slices[s, BLOCKS]))
         x = key
@@ -53,8 +53,8 @@ def contains(words, slices, key):
             x *= _M
             bit = x >> _55
             hit &= words[at + (bit >> _6)] >> (bit & _63)
-        found |= hit
-    return np.uint8(found & _ONE)
+        any_hit |= hit
+    return np.uint8(any_hit & _ONE)
 
 
 @njit(nogil=True)
@@ -121,7 +121,7 @@ def insert_new(words, slices, keys, first, stop, hits):
 
 @njit(cache=True, nogil=True)
 def count_hits(words, slices, keys):
-    """How many of keys: uint64[n] are in the filter."""
+    """Number of the keys: uint64[n] that are in the filter."""
     count = np.int64(0)
     for k in range(len(keys)):
         count += contains(words, slices, keys[k])

@@ -146,14 +146,14 @@ def whole_keys(data, start, end, seed):
     for k in range(len(start)):
         a, z = strip_space(data, start[k], end[k])
         if a < z:
-            one, _ = hash128(data, start[k], end[k])
-            keys[n] = mix(one ^ seed)
+            low, _ = hash128(data, start[k], end[k])
+            keys[n] = mix(low ^ seed)
             count[k] = 1
             n += 1
     return keys[:n], count
 
 
-def _made(
+def _grams(
     docs: Documents,
     rows: np.ndarray,
     start: np.ndarray,
@@ -167,9 +167,9 @@ def _made(
     base = np.repeat(offsets[:-1], np.diff(rows))
     some = (first > 0) | (last > 0)
     kept = np.concatenate([[0], np.cumsum(some)])[rows]
-    mine = first[some]
-    others = mine if last is first else last[some]
-    return Grams(kept, (start - base)[some], (end - base)[some], keys, mine, others)
+    first_kept = first[some]
+    last_kept = first_kept if last is first else last[some]
+    return Grams(kept, (start - base)[some], (end - base)[some], keys, first_kept, last_kept)
 
 
 def _windows(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -193,7 +193,7 @@ def paragraph_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
     keys, count = unit_grams(
         data, start, end, class_table(), state_table(), size, least, np.uint64(seed)
     )
-    return _made(docs, rows, start, end, keys, count, count)
+    return _grams(docs, rows, start, end, keys, count, count)
 
 
 def document_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
@@ -203,7 +203,7 @@ def document_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
     keys, count = unit_grams(
         data, start, end, class_table(), state_table(), size, least, np.uint64(seed)
     )
-    return _made(docs, rows, start, end, keys, count, count)
+    return _grams(docs, rows, start, end, keys, count, count)
 
 
 def both_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
@@ -214,7 +214,7 @@ def both_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
     keys, first, last = spanning_grams(
         data, offsets, rows, start, end, *tables, size, least, np.uint64(seed)
     )
-    return _made(docs, rows, start, end, keys, first, last)
+    return _grams(docs, rows, start, end, keys, first, last)
 
 
 def paragraph_keys(docs: Documents, seed: int) -> Grams:
@@ -224,7 +224,7 @@ def paragraph_keys(docs: Documents, seed: int) -> Grams:
     keys, count = whole_keys(data, lines.start, lines.end, np.uint64(seed))
     end = lines.end + 1
     end[lines.rows[1:] - 1] -= 1
-    return _made(docs, lines.rows, lines.start, end, keys, count, count)
+    return _grams(docs, lines.rows, lines.start, end, keys, count, count)
 
 
 def document_keys(docs: Documents, seed: int, key: str) -> Grams:
@@ -234,4 +234,4 @@ def document_keys(docs: Documents, seed: int, key: str) -> Grams:
     if key == "url":
         data, offsets = text_buffers(as_large_string(docs.table["url"]))
     keys, count = whole_keys(data, offsets[:-1], offsets[1:], np.uint64(seed))
-    return _made(docs, rows, start, end, keys, count, count)
+    return _grams(docs, rows, start, end, keys, count, count)

@@ -114,16 +114,16 @@ class DedupBloom(DedupStep):
         return self
 
     def sketch_identity(self) -> dict[str, Any]:
-        found = super().sketch_identity()
+        identity = super().sketch_identity()
         later = {"threshold", "false_positives"}
-        settings = {k: v for k, v in found["settings"].items() if k not in later}
+        settings = {k: v for k, v in identity["settings"].items() if k not in later}
         if self.mode == "paragraph":
             settings["mode"] = "old-both"  # the same keys
-        return found | {"settings": settings}
+        return identity | {"settings": settings}
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `bloom:` and the mode."""
+        """The name of this step in decisions: `bloom:` and the mode."""
         return f"bloom:{self.mode}"
 
     @property
@@ -141,7 +141,7 @@ class DedupBloom(DedupStep):
 
     @property
     def keys(self) -> str:
-        """What the filter's keys are; filters of others cannot be used."""
+        """The kind of the filter's keys; a filter of another kind cannot be used."""
         from curate.text.uax29 import UNICODE
 
         if self._dolma:
@@ -155,16 +155,16 @@ class DedupBloom(DedupStep):
 
         least = self.min_ngram or self.ngram
         if self.mode == "dolma-paragraph":
-            found = keys.paragraph_keys(docs, self.seed)
+            grams = keys.paragraph_keys(docs, self.seed)
         elif self.mode == "dolma-document":
-            found = keys.document_keys(docs, self.seed, self.key)
+            grams = keys.document_keys(docs, self.seed, self.key)
         elif self.mode == "document":
-            found = keys.document_grams(docs, self.ngram, least, self.seed)
+            grams = keys.document_grams(docs, self.ngram, least, self.seed)
         elif self.mode == "both":
-            found = keys.both_grams(docs, self.ngram, least, self.seed)
+            grams = keys.both_grams(docs, self.ngram, least, self.seed)
         else:
-            found = keys.paragraph_grams(docs, self.ngram, least, self.seed)
-        return found.table()
+            grams = keys.paragraph_grams(docs, self.ngram, least, self.seed)
+        return grams.table()
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         from curate.dedup.bloom.decisions import Rules, count_keys, decide, report

@@ -32,35 +32,35 @@ def cut_passages(
     first, last = gone["span_start"].to_numpy(), gone["span_end"].to_numpy()
     data, offsets = docs.buffers()
     pieces = np.zeros(len(docs), np.int64)
-    left = np.zeros(len(docs), np.int64)
-    found: list[tuple[int, int, int, int]] = []  # row, start, end, rule; all touch or leave text
+    long_pieces = np.zeros(len(docs), np.int64)
+    cuts: list[tuple[int, int, int, int]] = []  # row, start, end, rule; all touch or leave text
     for r in np.unique(row).tolist():
-        mine = slice(*np.searchsorted(row, [r, r + 1]))
+        passages = slice(*np.searchsorted(row, [r, r + 1]))
         size = int(offsets[r + 1] - offsets[r])
-        edges = np.empty(2 * (mine.stop - mine.start) + 2, np.int64)
+        edges = np.empty(2 * (passages.stop - passages.start) + 2, np.int64)
         edges[0], edges[-1] = 0, size
-        edges[1:-1:2], edges[2:-1:2] = first[mine], last[mine]
+        edges[1:-1:2], edges[2:-1:2] = first[passages], last[passages]
         chars = row_chars(data, offsets[r] + edges)[::2]
         pieces[r] = (chars > 0).sum()
-        left[r] = (chars >= max(1, min_piece)).sum()
+        long_pieces[r] = (chars >= max(1, min_piece)).sum()
         for k, n in enumerate(chars.tolist()):
             if 0 < n < min_piece:
-                found.append((r, int(edges[2 * k]), int(edges[2 * k + 1]), SHORT))
+                cuts.append((r, int(edges[2 * k]), int(edges[2 * k + 1]), SHORT))
             if 2 * k + 2 < len(edges):
-                found.append((r, int(edges[2 * k + 1]), int(edges[2 * k + 2]), PASSAGE))
+                cuts.append((r, int(edges[2 * k + 1]), int(edges[2 * k + 2]), PASSAGE))
     docs = docs.drop(pieces > max_pieces, "many_pieces", pieces, max_pieces)
     touched = np.zeros(len(docs), np.bool_)
     touched[row] = True
-    docs = docs.drop(touched & (left == 0), "nothing_left", left, 1)
-    return cut(docs, _spans(docs, found, offsets))
+    docs = docs.drop(touched & (long_pieces == 0), "nothing_left", long_pieces, 1)
+    return cut(docs, _spans(docs, cuts, offsets))
 
 
-def _spans(docs: Documents, found: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
-    """What goes of documents that stay. The first of cuts that touch is replaced by an empty line
-    where text stays on both sides."""
+def _spans(docs: Documents, cuts: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
+    """The spans that are cut of documents that stay. The first of cuts that touch is replaced by an
+    empty line where text stays on both sides."""
     marked = docs.marked()
-    found = [f for f in found if not marked[f[0]]]
-    rows, start, end, rule = np.array(found, np.int64).reshape(-1, 4).T
+    cuts = [f for f in cuts if not marked[f[0]]]
+    rows, start, end, rule = np.array(cuts, np.int64).reshape(-1, 4).T
     joined = np.zeros(len(rows), np.int64)
     k = 0
     while k < len(rows):

@@ -33,22 +33,22 @@ class Item:
 
 def named_files(evals: tuple[str, ...], label: str) -> list[tuple[str, str]]:
     """(name, path) of each set; UsageError where two have one name."""
-    found: list[tuple[str, str]] = []
-    for given in evals:
-        name, equals, path = given.partition("=")
-        if not equals or "/" in name or Path(given).is_file():
-            name, path = "", given
+    files: list[tuple[str, str]] = []
+    for argument in evals:
+        name, equals, path = argument.partition("=")
+        if not equals or "/" in name or Path(argument).is_file():
+            name, path = "", argument
         name = name or _stem(path)
-        if name in [n for n, _ in found]:
+        if name in [n for n, _ in files]:
             raise UsageError(f"{label}: two evaluation sets {name!r}; write NAME=FILE for one")
-        found.append((name, path))
-    return found
+        files.append((name, path))
+    return files
 
 
 def _stem(path: str) -> str:
     """The file's name without its endings for format and compression."""
     name = Path(path).name
-    for endings in (PACKING, [e for known in FORMATS.values() for e in known]):
+    for endings in (PACKING, [e for names in FORMATS.values() for e in names]):
         for ending in endings:
             if name.lower().endswith(ending) and len(name) > len(ending):
                 name = name[: -len(ending)]
@@ -124,7 +124,7 @@ def _content(file: InputFile, label: str) -> bytes:
     damage: list[str] = []
     parts: list[bytes] = []
     size = 0
-    note = lambda offset, what: damage.append(f"{what} at byte {offset}")  # noqa: E731
+    note = lambda offset, problem: damage.append(f"{problem} at byte {offset}")  # noqa: E731
     with open_input(file.path) as source:
         for chunk in decompressed_chunks(source, file.codec, note):
             parts.append(bytes(chunk))
@@ -188,12 +188,12 @@ def _parquet(path: str, label: str) -> Iterator[dict[str, Any]]:
 def _text(row: dict[str, Any], fields: tuple[str, ...]) -> str:
     """The text of one item. A number counts in a field that was asked for."""
     if fields:
-        found = [s for name in fields for s in _strings(row.get(name), True)]
+        strings = [s for name in fields for s in _strings(row.get(name), True)]
     elif isinstance(row.get("text"), str):
-        found = [row["text"]]
+        strings = [row["text"]]
     else:
-        found = [s for name, value in row.items() if name != "id" for s in _strings(value, False)]
-    return "\n".join(found).encode("utf-8", "replace").decode()
+        strings = [s for name, value in row.items() if name != "id" for s in _strings(value, False)]
+    return "\n".join(strings).encode("utf-8", "replace").decode()
 
 
 def _strings(value: Any, numbers: bool) -> Iterator[str]:

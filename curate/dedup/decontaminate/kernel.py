@@ -1,4 +1,4 @@
-"""Where the windows of an evaluation set stand in documents, found in one pass over their units.
+"""Search for the windows of an evaluation set in documents, in one pass over their units.
 
 A unit is a word (its hash in the word table) or a letter or digit; a window is a run of units. One
 rolling hash over the shortest length asks a filter of a few bits a window; what passes is looked up
@@ -184,10 +184,10 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
                 size = least
                 while more != 0 and i + size <= count:
                     if more & _ONE:
-                        found = _find(keys, _finished(whole, size))
-                        if found >= 0:
+                        key = _find(keys, _finished(whole, size))
+                        if key >= 0:
                             if n < len(gram):
-                                gram[n], rows[n] = found, row
+                                gram[n], rows[n] = key, row
                                 first[n], stop[n] = start[i] - base, end[i + size - 1] - base
                             n += 1
                     more >>= _ONE
@@ -233,10 +233,10 @@ def find_characters(data, offsets, table, most, index, hits):
             n = _probe(values, start, end, held, last, r, offsets[r], index, hits, n)
             if i >= stop:
                 break
-            left = held - last
-            for k in range(left):
+            kept = held - last
+            for k in range(kept):
                 values[k], start[k], end[k] = values[last + k], start[last + k], end[last + k]
-            held = left
+            held = kept
     return n
 
 
@@ -247,17 +247,17 @@ def widen(data, offsets, row, first, last, chars):
     for k in range(len(row)):
         a, z = offsets[row[k]], offsets[row[k] + 1]
         i = a + first[k]
-        left = chars
-        while i > a and left > 0:
+        missing = chars
+        while i > a and missing > 0:
             i -= 1
-            left -= (data[i] & 0xC0) != 0x80
+            missing -= (data[i] & 0xC0) != 0x80
         wide_first[k] = i - a
         i = a + last[k]
-        left = chars
-        while i < z and left > 0:
+        missing = chars
+        while i < z and missing > 0:
             i += 1
             while i < z and (data[i] & 0xC0) == 0x80:
                 i += 1
-            left -= 1
+            missing -= 1
         wide_last[k] = i - a
     return wide_first, wide_last

@@ -155,7 +155,7 @@ SCHEMA = pa.schema(
 )
 
 
-def said_of_sets(windows: Windows) -> list[str]:
+def set_sentences(windows: Windows) -> list[str]:
     """One sentence a set: how its items are looked for, and how many are not."""
     unit = "letters and digits" if windows.cutting.by_character else "words"
     lines = []
@@ -186,10 +186,10 @@ def said_of_sets(windows: Windows) -> list[str]:
 
 def _by_set(windows: Windows) -> dict[str, np.ndarray]:
     """The items of each set."""
-    found: dict[str, list[int]] = {}
+    items: dict[str, list[int]] = {}
     for k, item in enumerate(windows.items):
-        found.setdefault(item.set, []).append(k)
-    return {name: np.array(rows) for name, rows in found.items()}
+        items.setdefault(item.set, []).append(k)
+    return {name: np.array(rows) for name, rows in items.items()}
 
 
 def write_report(
@@ -214,7 +214,7 @@ def write_report(
         LEFT JOIN best b USING (item)
         LEFT JOIN (SELECT part, n, id FROM sketches) s ON s.part = b.part AND s.n = b.n"""
     )
-    found = db.execute(
+    summary = db.execute(
         "SELECT documents, contaminated, share, id FROM summary ORDER BY item"
     ).fetchnumpy()
     matched = _matched(db, windows)
@@ -227,14 +227,14 @@ def write_report(
                 "item": [i.id for i in windows.items[a:z]],
                 "units": windows.units[a:z],
                 "windows": distinct[a:z],
-                "documents": found["documents"][a:z],
-                "contaminated": found["contaminated"][a:z],
-                "best_overlap": found["share"][a:z],
-                "example": [v or None for v in np.ma.filled(found["id"][a:z], "").tolist()],
+                "documents": summary["documents"][a:z],
+                "contaminated": summary["contaminated"][a:z],
+                "best_overlap": summary["share"][a:z],
+                "example": [v or None for v in np.ma.filled(summary["id"][a:z], "").tolist()],
                 "matched": [matched.get(k) for k in range(a, z)],
             }
             writer.write_table(pa.table(columns, schema=SCHEMA))
-    return _told(db, windows, np.asarray(found["contaminated"]) > 0, max_hits)
+    return _summary(db, windows, np.asarray(summary["contaminated"]) > 0, max_hits)
 
 
 def _matched(db: Any, windows: Windows) -> dict[int, str]:
@@ -248,10 +248,10 @@ def _matched(db: Any, windows: Windows) -> dict[int, str]:
     items, grams = np.asarray(rows["item"]), np.asarray(rows["gram"])
     texts: dict[int, str] = {}
     for item in np.unique(items).tolist():
-        mine = slice(int(windows.rows[item]), int(windows.rows[item + 1]))
-        known = grams[np.searchsorted(items, item) : np.searchsorted(items, item, side="right")]
-        there = np.isin(windows.gram[mine], known)
-        starts, ends = windows.start[mine][there], windows.end[mine][there]
+        windows_of_item = slice(int(windows.rows[item]), int(windows.rows[item + 1]))
+        held = grams[np.searchsorted(items, item) : np.searchsorted(items, item, side="right")]
+        there = np.isin(windows.gram[windows_of_item], held)
+        starts, ends = windows.start[windows_of_item][there], windows.end[windows_of_item][there]
         first = np.concatenate([[True], starts[1:] > np.maximum.accumulate(ends)[:-1]])
         runs = [(int(s[0]), int(e.max())) for s, e in _runs(starts, ends, first)]
         a, z = max(runs, key=lambda run: (run[1] - run[0], -run[0]))
@@ -264,7 +264,7 @@ def _runs(starts: np.ndarray, ends: np.ndarray, first: np.ndarray) -> Any:
     return zip(np.split(starts, cuts), np.split(ends, cuts), strict=True)
 
 
-def _told(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -> dict[str, Any]:
+def _summary(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -> dict[str, Any]:
     """Figures by set, and the sentences of the report."""
     documents: Counter[str] = Counter(
         dict(
@@ -278,19 +278,19 @@ def _told(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -> d
     sets = {}
     notes = []
     for name, rows in _by_set(windows).items():
-        found = int(hit[rows].sum())
+        hits = int(hit[rows].sum())
         checked = int((np.diff(windows.rows)[rows] > 0).sum())
         sets[name] = {
             "items": len(rows),
             "checked": checked,
-            "hit": found,
+            "hit": hits,
             "documents": documents[name],
         }
         notes.append(
-            f"{name}: {found} of {checked} checked items ({found / max(1, checked):.1%}) are in"
+            f"{name}: {hits} of {checked} checked items ({hits / max(1, checked):.1%}) are in"
             f" {documents[name]} document{'' if documents[name] == 1 else 's'}"
         )
-    notes += said_of_sets(windows)
+    notes += set_sentences(windows)
     (ignored,) = db.execute("SELECT count(*) FROM common").fetchone()
     if max_hits is not None:
         notes.append(f"{ignored} windows in more than {max_hits} documents were ignored (max_hits)")

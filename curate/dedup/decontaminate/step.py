@@ -162,7 +162,7 @@ class Decontaminate(Removal):
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `decontaminate:13-gram`."""
+        """The name of this step in decisions: `decontaminate:13-gram`."""
         return f"{self.name}:{self.mode}"
 
     def leaves(self) -> list[str]:
@@ -175,20 +175,20 @@ class Decontaminate(Removal):
         return [path for _, path in named_files(self.evals, self.label)]
 
     def sketch_identity(self) -> dict[str, Any]:
-        found = self.identity()
-        settings = found["settings"]
+        identity = self.identity()
+        settings = identity["settings"]
         for name in ("threshold", "max_hits", "min_piece", "max_pieces"):
             del settings[name]
         if self.action == "drop":
             del settings["context"]
-        return found
+        return identity
 
     def windows(self) -> Windows:
         """The windows of all items; read once."""
         if self._windows is None:
             self._windows = self._cut()
-        found: Windows = self._windows
-        return found
+        windows: Windows = self._windows
+        return windows
 
     def _cut(self) -> Windows:
         from curate.dedup.decontaminate.items import read_items
@@ -209,9 +209,9 @@ class Decontaminate(Removal):
         self._search = self._cut().search
 
     def forecast(self) -> list[str]:
-        from curate.dedup.decontaminate.resolve import said_of_sets
+        from curate.dedup.decontaminate.resolve import set_sentences
 
-        return [f"{self.label}: {line}" for line in said_of_sets(self.windows())]
+        return [f"{self.label}: {line}" for line in set_sentences(self.windows())]
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.decontaminate.kernel import widen
@@ -237,11 +237,13 @@ class Decontaminate(Removal):
 
         clear_temporary(sketches.folder)
         threshold = 0.0 if self.mode != "overlap" else self.threshold or THRESHOLD
-        found = decide(
+        counts = decide(
             sketches, self.windows(), self.method, threshold, self.max_hits, self.action == "cut"
         )
         (name,) = self.leaves()
-        return found | write_report(sketches, self.windows(), sketches.folder / name, self.max_hits)
+        return counts | write_report(
+            sketches, self.windows(), sketches.folder / name, self.max_hits
+        )
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         if self.action == "drop":

@@ -42,8 +42,9 @@ _BLOCK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Cutting:
-    """How items become windows. mode: as above; ngram: words a window of `overlap`; shortest:
-    units of the shortest item; samples: windows an item, null for all; seed: for samples."""
+    """The way in which items become windows. mode: as above; ngram: words a window of `overlap`;
+    shortest: units of the shortest item; samples: windows an item, null for all; seed: for
+    samples."""
 
     mode: str
     ngram: int
@@ -60,8 +61,9 @@ class Cutting:
 
 @dataclass(frozen=True)
 class Search:
-    """What finds windows in documents. table: what the kernels take (bits, begins, lengths, keys,
-    shift, least); most: units of the longest window; by_character: as the cutting has it."""
+    """The table that finds windows in documents. table: arguments of the kernels (bits, begins,
+    lengths, keys, shift, least); most: units of the longest window; by_character: as the cutting
+    has it."""
 
     table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]
     most: int
@@ -116,8 +118,8 @@ def cut_windows(items: list[Item], cutting: Cutting) -> Windows:
     names = [item.set for item in items]
     lengths = {name: _length(name, names, units, cutting) for name in dict.fromkeys(names)}
     length, places = _plan(items, units, lengths, cutting)
-    found = length > 0
-    least, most = (int(length[found].min()), int(length[found].max())) if found.any() else (1, 1)
+    cut = length > 0
+    least, most = (int(length[cut].min()), int(length[cut].max())) if cut.any() else (1, 1)
     rows = np.concatenate([[0], np.cumsum(places)]).astype(np.int64)
     begin, key = np.empty(rows[-1], np.uint64), np.empty(rows[-1], np.uint64)
     first, last = np.empty(rows[-1], np.int32), np.empty(rows[-1], np.int32)
@@ -164,10 +166,10 @@ def _units(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(rows, values, start, end) of the units of some texts."""
     if cutting.by_character:
-        found: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] = kernel.characters(
+        units: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] = kernel.characters(
             data, offsets, kernel.character_values()
         )
-        return found
+        return units
     table = word_table(data, offsets)
     return table.rows, table.hash, table.start, table.end
 
@@ -178,11 +180,11 @@ def _length(name: str, names: list[str], units: np.ndarray, cutting: Cutting) ->
         return CHARACTERS
     if cutting.mode == "overlap":
         return cutting.ngram
-    mine = units[np.array([n == name for n in names])]
-    mine = mine[mine > 0]
-    if len(mine) == 0:
+    lengths = units[np.array([n == name for n in names])]
+    lengths = lengths[lengths > 0]
+    if len(lengths) == 0:
         return MOST_WORDS
-    fifth = int(np.percentile(mine, PERCENTILE, method="lower"))
+    fifth = int(np.percentile(lengths, PERCENTILE, method="lower"))
     return min(max(fifth, LEAST_WORDS), MOST_WORDS)
 
 
@@ -239,7 +241,7 @@ def _numbered(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _table(
     begin: np.ndarray, length: np.ndarray, keys: np.ndarray, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]:
-    """What the kernels search with."""
+    """The arguments that the kernels search with."""
     begins, where = _numbered(begin)
     lengths = kernel.length_bits(where, length - least, len(begins))
     wanted = max(64, _BITS_A_WINDOW * len(begins))

@@ -1,4 +1,8 @@
-"""Bands and rows: published choices, and the S-curve that a choice makes."""
+"""Bands and rows: published choices, choices for a threshold, and the S-curve of a choice.
+
+Two documents of Jaccard similarity s share one band of r rows with probability s^r, and at least
+one of b bands with 1 - (1 - s^r)^b (Rajaraman and Ullman, Mining of Massive Datasets, 3.4).
+"""
 
 from __future__ import annotations
 
@@ -37,9 +41,9 @@ def estimate(share: float, rows: int) -> float:
 def curve_text(bands: int, rows: int) -> str:
     """The S-curve as two lines of a table, after one that says what it is of."""
     head = "  Jaccard  " + "".join(f"{s:>8.2f}" for s in SIMILARITIES)
-    found = "  found    " + "".join(f"{predicted(bands, rows, s):>8.1%}" for s in SIMILARITIES)
+    shares = "  found    " + "".join(f"{predicted(bands, rows, s):>8.1%}" for s in SIMILARITIES)
     half = f"half of the pairs at {midpoint(bands, rows):.3f}"
-    return f"minhash: {bands} bands of {rows} rows; {half}\n{head}\n{found}"
+    return f"minhash: {bands} bands of {rows} rows; {half}\n{head}\n{shares}"
 
 
 def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:
@@ -56,14 +60,12 @@ def curve(bands: int, rows: int, steps: int = 100) -> dict[str, Any]:
     }
 
 
-# Bands and rows from a target: a similarity, how surely it is found, how many hashes it may cost.
-#
-# Two questions, two answers. datasketch's: which bands and rows make the weighted sum of two
-# areas least, that under the S-curve below the threshold (false positives) and that above the
-# curve beyond it (false negatives; Zhu, MinHashLSH). And: which find a pair at the threshold with
-# a probability of at least `recall`, and of those the least false positives. Areas are integrals
-# over similarities, so all similarities count as equally frequent; in a corpus low ones are far
-# more frequent.
+# Bands and rows for a threshold are chosen in one of two ways. datasketch's makes the weighted sum
+# of two areas least: that under the S-curve below the threshold (false positives) and that above
+# the curve beyond it (false negatives; Zhu, MinHashLSH). The other takes, of all that find a pair
+# at the threshold with a probability of at least `recall`, the one with the least false positives.
+# Areas are integrals over similarities, so all similarities count as equally frequent; in a corpus
+# low ones are far more frequent.
 
 PERMUTATIONS = 128  # datasketch's default
 MOST_BANDS = 10_000  # bands that are thought of
@@ -75,12 +77,12 @@ def _quadrature() -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(_NODES)
 
 
-def _area(low: float, high: float, bands: np.ndarray, rows: int, found: bool) -> np.ndarray:
+def _area(low: float, high: float, bands: np.ndarray, rows: int, shared: bool) -> np.ndarray:
     """The integral from low to high of the probability that a pair is found, or is not."""
     nodes, weights = _quadrature()
     similarity = low + (high - low) * (nodes + 1) / 2
     missed = (1 - similarity**rows) ** bands[:, None]
-    area: np.ndarray = ((1 - missed) if found else missed) @ weights * (high - low) / 2
+    area: np.ndarray = ((1 - missed) if shared else missed) @ weights * (high - low) / 2
     return area
 
 
@@ -113,10 +115,10 @@ def least_error(
 def bands_for(threshold: float, recall: float, rows: int) -> int:
     """The least number of bands that find a pair at the threshold with that probability;
     MOST_BANDS + 1 where it takes more."""
-    one = threshold**rows  # probability that a band is shared
-    if one >= 1.0:
+    share = threshold**rows  # probability that a band is shared
+    if share >= 1.0:
         return 1
-    wanted = log1p(-recall) / log1p(-one) if one > 0.0 else inf
+    wanted = log1p(-recall) / log1p(-share) if share > 0.0 else inf
     if wanted > MOST_BANDS:
         return MOST_BANDS + 1
     bands = ceil(wanted)

@@ -58,27 +58,30 @@ def row_files(folder: Path, count: int) -> list[Path]:
 
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `write_rows` reads and writes."""
-    mine = Picked.load(task)
-    return {"reads": mine.reads(), "writes": [str(mine.folder / _rows_name(mine))]}
+    """The files that `write_rows` reads and writes."""
+    source = Picked.load(task)
+    return {
+        "reads": source.reads(),
+        "writes": [str(source.folder / _rows_name(source))],
+    }
 
 
-def _rows_name(mine: Picked) -> str:
-    return f"rows-{mine.group.part:05d}.parquet"
+def _rows_name(source: Picked) -> str:
+    return f"rows-{source.group.part:05d}.parquet"
 
 
 def write_rows(task: Task) -> dict[str, Any]:
     """A task: rows (what they are preferred by, part, n, id, c) of a group's candidates, in order
     of c, a batch at a time."""
-    mine = Picked.load(task)
+    source = Picked.load(task)
     columns = list(task["columns"])
-    schema = mine.schema(columns).append(pa.field("c", pa.uint32()))
-    c = mine.before
+    schema = source.schema(columns).append(pa.field("c", pa.uint32()))
+    c = source.before
     with (
-        replacing(mine.folder / _rows_name(mine)) as aside,
+        replacing(source.folder / _rows_name(source)) as aside,
         pq.ParquetWriter(aside, schema, compression="lz4") as writer,
     ):
-        for batch in mine.batches(columns):
+        for batch in source.batches(columns):
             number = pa.array(np.arange(c, c + len(batch), dtype=np.uint32))
             table = pa.Table.from_batches([batch]).append_column("c", number)
             writer.write_table(table.cast(schema))
@@ -87,17 +90,17 @@ def write_rows(task: Task) -> dict[str, Any]:
 
 
 def write_candidates(
-    folder: Path, sketches: Sketches, found: list[Group], bits: Path, count: int, policy: str
+    folder: Path, sketches: Sketches, groups: list[Group], bits: Path, count: int, policy: str
 ) -> dict[str, Any]:
     """Phase `candidates`: their rows; k of each c; ids in order of k. policy: of the survivor."""
     columns = survivors.preferred_by(policy)
-    tasks = picked(found, bits, folder, columns=columns)
+    tasks = picked(groups, bits, folder, columns=columns)
     run_tasks(sketches.run, "curate.dedup.minhash.candidates:write_rows", tasks)
     order = new_array(count, np.uint32, folder)
     with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
         ends.write(np.zeros(1, np.int64).data)
         k = total = 0
-        source = f"read_parquet({paths_literal(row_files(folder, len(found)))})"
+        source = f"read_parquet({paths_literal(row_files(folder, len(groups)))})"
         query = f"SELECT c, id FROM {source} ORDER BY {survivors.preference(policy)}"
         for batch in arrow_batches(sketches.connection.sql(query), BATCH) if count else ():
             order[batch.column(0).to_numpy()] = np.arange(k, k + len(batch), dtype=np.uint32)
@@ -179,9 +182,9 @@ def write_ordered(folder: Path, buckets: Path, pieces: int, order: np.ndarray) -
     before = ones_before(bits)
     ((members_path, sizes_path),) = bucket_files(folder, 1)
     with members_path.open("wb") as members, sizes_path.open("wb") as sizes:
-        for mine, counts in chunks(bucket_files(buckets, pieces)):
-            renumber(mine, counts, bits, before, order)
-            members.write(mine.data)
+        for bucket_members, counts in chunks(bucket_files(buckets, pieces)):
+            renumber(bucket_members, counts, bits, before, order)
+            members.write(bucket_members.data)
             sizes.write(counts.data)
     return {}
 
@@ -271,8 +274,8 @@ def write_parts(
         renumber(members, sizes, bits, before, place)
         ends = np.cumsum(sizes, dtype=np.int64)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
-        mine = parts_of(members[offsets[:-1]], begins)
-        writer.add(mine, sizes[:, None], 4 * offsets, members.view(np.uint8))
+        parts = parts_of(members[offsets[:-1]], begins)
+        writer.add(parts, sizes[:, None], 4 * offsets, members.view(np.uint8))
     writer.close()
     return {"parts": len(begins) - 1}
 

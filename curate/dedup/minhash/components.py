@@ -164,8 +164,8 @@ def write_stars(
     scratch.mkdir(exist_ok=True)
     files, buckets = PairFiles.within(scratch), bucket_files(ordered, 1)
     writer = PartitionWriter(files, partition_bits(members), valued=False)
-    for mine, sizes in chunks(buckets):
-        writer.add(star_pairs(mine, sizes, parent, first, spread))
+    for bucket_members, sizes in chunks(buckets):
+        writer.add(star_pairs(bucket_members, sizes, parent, first, spread))
     writer.close()
     partner[:] = NONE
     weight = new_array(candidates, np.uint16, folder)
@@ -183,8 +183,8 @@ def write_stars(
     clear_roots(parent, partner)
     shared = weight
     shared[:] = 0
-    for mine, sizes in chunks(buckets):
-        count_shared(mine, sizes, partner, shared)
+    for bucket_members, sizes in chunks(buckets):
+        count_shared(bucket_members, sizes, partner, shared)
     parent.tofile(folder / ROOTS)
     partner.tofile(folder / PARTNERS)
     shared.tofile(folder / SHARED)

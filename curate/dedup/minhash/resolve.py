@@ -82,10 +82,10 @@ def _similarities(edges: Path, bands: int, rows: int) -> tuple[np.ndarray, Any]:
     """(values by k, what makes similarities of them): of verified pairs the values themselves,
     else shared buckets, whose share of the bands estimates s^rows."""
     if (edges / SIMILARITY).exists():
-        return map_array(edges / SIMILARITY, np.float64), lambda found: found
+        return map_array(edges / SIMILARITY, np.float64), lambda values_of_rows: values_of_rows
     shared = load_array(edges / SHARED, np.uint16)
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
-    return shared, lambda found: of[found]
+    return shared, lambda values_of_rows: of[values_of_rows]
 
 
 def write_decisions(
@@ -117,8 +117,10 @@ def write_decisions(
     ):
         for batch in all_rows(candidates, pieces):
             k = np.fromfile(order, np.uint32, len(batch))
-            mine = np.flatnonzero(member[k >> 6] >> (k & 63).astype(np.uint64) & np.uint64(1))
-            rows, k = batch.take(pa.array(mine)), k[mine]
+            members_here = np.flatnonzero(
+                member[k >> 6] >> (k & 63).astype(np.uint64) & np.uint64(1)
+            )
+            rows, k = batch.take(pa.array(members_here)), k[members_here]
             kept = root[k]
             drop = kept != k
             other = np.where(drop, partner[k], NONE)
@@ -154,27 +156,27 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     bands, rows = step.banding
     width = packed_bytes(bands * rows, step.kept_bits)
     first = step.survivor == "first"
-    found = groups(sketches.files)
+    sketch_groups = groups(sketches.files)
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
-        return part_keys(sketches.run, folder, found, step.label, "bands", bands)
+        return part_keys(sketches.run, folder, sketch_groups, step.label, "bands", bands)
 
     def buckets(folder: Path, done: Done) -> dict[str, Any]:
         return find_buckets(sketches.run, folder, done.folder("keys"), done.facts)
 
     def candidates(folder: Path, done: Done) -> dict[str, Any]:
         count, bits = done.facts["candidates"], done.folder("buckets")
-        return write_candidates(folder, sketches, found, bits, count, step.survivor)
+        return write_candidates(folder, sketches, sketch_groups, bits, count, step.survivor)
 
     def ordered(folder: Path, done: Done) -> dict[str, Any]:
         order = load_array(done.file("candidates", ORDER), np.uint32)
-        found = done.folder("buckets"), done.facts["pieces"], order
-        return (write_ordered if step.verify is None else write_parts)(folder, *found)
+        arguments = done.folder("buckets"), done.facts["pieces"], order
+        return (write_ordered if step.verify is None else write_parts)(folder, *arguments)
 
     def compare(folder: Path, done: Done) -> dict[str, Any]:
         name = "sign_group" if step.kept_bits else "shingle_group"
-        told = {"ordered": str(done.folder("ordered")), **step.shingling()}
-        tasks = picked(found, done.folder("buckets"), folder, **told)
+        settings = {"ordered": str(done.folder("ordered")), **step.shingling()}
+        tasks = picked(sketch_groups, done.folder("buckets"), folder, **settings)
         run_tasks(sketches.run, f"curate.dedup.minhash.verify:{name}", tasks)
         return {}
 
@@ -184,11 +186,11 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
             return write_stars(folder, ordered, count, done.facts["members"], first)
         from curate.dedup.minhash.verify import write_matches
 
-        told: dict[str, Any] = {"bits": step.kept_bits, "values": bands * rows, "width": width}
-        told |= {"least": step.verify, "first": first, "groups": len(found)}
-        told |= {"compared": str(done.folder("compared"))}
+        settings: dict[str, Any] = {"bits": step.kept_bits, "values": bands * rows, "width": width}
+        settings |= {"least": step.verify, "first": first, "groups": len(sketch_groups)}
+        settings |= {"compared": str(done.folder("compared"))}
         order = done.file("candidates", ORDER)
-        return write_matches(folder, sketches.run, ordered, order, told)
+        return write_matches(folder, sketches.run, ordered, order, settings)
 
     verified = step.verify is not None
     return [
@@ -202,37 +204,37 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
 
 
 def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> list[str]:
-    """What the report says of how it was decided."""
+    """Sentences of the report on how the decisions were made."""
     bands, rows = step.banding
     chance = predicted(bands, rows, step.least)
-    found = [
+    sentences = [
         f"{bands} bands of {rows} rows: two documents of Jaccard similarity {step.least:.3f} share"
         f" a band with probability {chance:.3f}. {facts['candidates']:,} of"
         f" {facts['documents']:,} documents share one with another."
     ]
     if step.kept_bits:
         error = standard_error(step.least, bands * rows, step.kept_bits)
-        found.append(
+        sentences.append(
             f"Similarities are estimates from {step.kept_bits} bits of each of {bands * rows} hash"
             f" values; at {step.least:g} their standard error is {error:.3f}."
         )
     elif step.verify is None:
-        found.append(
+        sentences.append(
             "Similarities are estimates from the share of bands in common, which are rough: of"
             f" {bands} bands, one more or less."
         )
     else:
-        found.append("Similarities are exact: every pair's sets of shingles were compared.")
+        sentences.append("Similarities are exact: every pair's sets of shingles were compared.")
     total = int(histogram.sum())
     if total:
         low, middle = (
             int(np.searchsorted(np.cumsum(histogram), share * total)) / BINS for share in (0.1, 0.5)
         )
-        found.append(
+        sentences.append(
             f"Of the {total:,} documents dropped, half have a similarity of {middle:.3f} or more to"
             f" their partner, nine in ten {low:.3f} or more."
         )
-    return found
+    return sentences
 
 
 def resolve(step: DedupMinhash, sketches: Sketches) -> dict[str, Any]:

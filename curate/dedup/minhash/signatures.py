@@ -233,10 +233,10 @@ def _text_shingles(kind, data, offsets, fold, kinds, lower, size):
             more = np.empty(max(2 * len(out), total + n), np.uint64)
             more[:total] = out[:total]
             out = more
-        mine = np.sort(shingles[:n])
+        ordered = np.sort(shingles[:n])
         for k in range(n):
-            if k == 0 or mine[k] != mine[k - 1]:
-                out[total] = mine[k]
+            if k == 0 or ordered[k] != ordered[k - 1]:
+                out[total] = ordered[k]
                 total += 1
         starts[r + 1] = total
     return starts, out[:total].copy()
@@ -284,10 +284,10 @@ def text_signatures(
     """(signatures: uint32[rows, len(a)], shingles: int64[rows], repeated ones counted) of the texts
     `data: uint8[bytes]`, `offsets: int64[rows + 1]`, by shingles of `size` units of a kind."""
     tables = (ascii_fold(), *character_tables())
-    found: tuple[np.ndarray, np.ndarray] = _text_signatures(
+    result: tuple[np.ndarray, np.ndarray] = _text_signatures(
         kind, data, offsets, *tables, size, a, b
     )
-    return found
+    return result
 
 
 def text_shingles(
@@ -296,8 +296,8 @@ def text_shingles(
     """(offsets: int64[rows + 1], hashes: uint64[shingles]) of the sets of shingles of the texts,
     each sorted."""
     tables = (ascii_fold(), *character_tables())
-    found: tuple[np.ndarray, np.ndarray] = _text_shingles(kind, data, offsets, *tables, size)
-    return found
+    result: tuple[np.ndarray, np.ndarray] = _text_shingles(kind, data, offsets, *tables, size)
+    return result
 
 
 def lean_buffers(signature: np.ndarray, seed: int) -> list[bytes]:

@@ -165,17 +165,17 @@ class DedupMinhash(DedupStep):
 
     @model_validator(mode="after")
     def _belong_together(self) -> DedupMinhash:
-        given = {k for k, v in self.model_dump().items() if v is not None}
+        names = {k for k, v in self.model_dump().items() if v is not None}
         for name in ("recall", "permutations", "false_positive_weight"):
-            if name in given and "threshold" not in given:
+            if name in names and "threshold" not in names:
                 raise ValueError(f"{name}: needs threshold")
-        for one, other in (
+        for first, second in (
             ("threshold", "bands"),
             ("threshold", "rows"),
             ("recall", "false_positive_weight"),
         ):
-            if {one, other} <= given:
-                raise ValueError(f"{one} and {other} exclude each other")
+            if {first, second} <= names:
+                raise ValueError(f"{first} and {second} exclude each other")
         if self.verify_by == "signature" and self.verify is None:
             raise ValueError("verify_by: needs verify")
         if self.bits is not None and self.verify_by != "signature":
@@ -190,11 +190,11 @@ class DedupMinhash(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step."""
+        """The name of this step in decisions."""
         return "minhash"
 
     def comparable(self) -> dict[str, Any]:
-        """What sketches depend on, as it is in force: however bands and rows were chosen."""
+        """The settings that sketches depend on, with the bands and rows in force."""
         bands, rows = self.banding
         return {
             "bands": bands,
@@ -208,9 +208,9 @@ class DedupMinhash(DedupStep):
         }
 
     def sketch_identity(self) -> dict[str, Any]:
-        found = super().sketch_identity()
-        survivor = found["settings"]["survivor"]
-        return found | {"settings": {**self.comparable(), "survivor": survivor}}
+        identity = super().sketch_identity()
+        survivor = identity["settings"]["survivor"]
+        return identity | {"settings": {**self.comparable(), "survivor": survivor}}
 
     def forecast(self) -> list[str]:
         return [curve_text(*self.banding)]
@@ -258,7 +258,7 @@ class DedupMinhash(DedupStep):
         )
 
     def shingling(self) -> dict[str, Any]:
-        """What `shingle_sets` needs, as JSON has it."""
+        """The arguments of `shingle_sets`, as JSON values."""
         return {"normalize": self.normalize, "unit": self._unit, "size": self._size}
 
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Which members of a bucket match, where sharing it is not enough: Jaccard similarity decides.
+"""Verification of candidate pairs by their Jaccard similarity.
 
 Exact, from sets of shingles, or estimated, from signatures of a few bits a permutation. A task
 compares the candidates of one part (parts.py), of which it reads what they are compared by and
@@ -41,10 +41,9 @@ from curate.disk.inside import remove
 from curate.text.buffers import as_large_string
 from kernel_cache import njit
 
-# What candidates are compared by, made out of sketches and cut by the part that compares them.
-#
-# Sets of shingles out of texts, or packed signatures as they are. A task is about a group of
-# sketch files; it holds some TEXTS texts, and a segment of what it writes.
+# The first tasks read a group of sketch files each and write, for every candidate, its set of
+# shingles or its packed signature, sorted into the part that compares it. A task holds about TEXTS
+# texts and one segment of its output.
 
 KIND = "compared"
 COLUMNS = 2  # of its rows: the place of a candidate, how many bytes it has
@@ -56,35 +55,35 @@ Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 
 
 def _files(task: Task) -> dict[str, list[str]]:
-    mine, ordered = Picked.load(task), Path(task["ordered"])
-    reads = [*mine.reads(), str(ordered / PLACES), str(ordered / BEGINS)]
-    return {"reads": reads, "writes": [str(path) for path in _written(mine)]}
+    candidates, ordered = Picked.load(task), Path(task["ordered"])
+    reads = [*candidates.reads(), str(ordered / PLACES), str(ordered / BEGINS)]
+    return {"reads": reads, "writes": [str(path) for path in _written(candidates)]}
 
 
-def _written(mine: Picked) -> SliceFiles:
-    return SliceFiles.within(mine.folder, KIND, mine.group.part)
+def _written(candidates: Picked) -> SliceFiles:
+    return SliceFiles.within(candidates.folder, KIND, candidates.group.part)
 
 
 def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
-    mine, ordered = Picked.load(task), Path(task["ordered"])
+    candidates, ordered = Picked.load(task), Path(task["ordered"])
     begins = np.fromfile(ordered / BEGINS, np.int64)
     with ExitStack() as stack:
         places = stack.enter_context((ordered / PLACES).open("rb"))
-        places.seek(4 * mine.before)
-        files = SliceFiles(*(stack.enter_context(replacing(path)) for path in _written(mine)))
+        places.seek(4 * candidates.before)
+        files = SliceFiles(*(stack.enter_context(replacing(path)) for path in _written(candidates)))
         writer = SliceWriter(files, len(begins) - 1)
-        for batch in mine.batches([column], rows):
+        for batch in candidates.batches([column], rows):
             place = np.fromfile(places, np.uint32, len(batch))
             offsets, data = make(batch.column(0))
-            told = np.empty((len(batch), COLUMNS), np.uint32)
-            told[:, 0], told[:, 1] = place, np.diff(offsets)
-            writer.add(parts_of(place, begins), told, offsets, data)
+            rows_of_slice = np.empty((len(batch), COLUMNS), np.uint32)
+            rows_of_slice[:, 0], rows_of_slice[:, 1] = place, np.diff(offsets)
+            writer.add(parts_of(place, begins), rows_of_slice, offsets, data)
         writer.close()
     return {}
 
 
 def shingle_group_files(task: Task) -> dict[str, list[str]]:
-    """What `shingle_group` reads (of places a range) and writes."""
+    """The files that `shingle_group` reads (of places a range) and writes."""
     return _files(task)
 
 
@@ -100,7 +99,7 @@ def shingle_group(task: Task) -> dict[str, Any]:
 
 
 def sign_group_files(task: Task) -> dict[str, list[str]]:
-    """What `sign_group` reads (of places a range) and writes."""
+    """The files that `sign_group` reads (of places a range) and writes."""
     return _files(task)
 
 
@@ -147,9 +146,9 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
 
 
 class Compared(NamedTuple):
-    """What documents are compared by. With bits: packed signatures of `values` values, that of k in
-    row extents[k, 0] of `packed`. Without: the shingles shingles[extents[k, 0]:][:extents[k, 1]],
-    sorted and distinct.
+    """The features by which documents are compared. With bits: packed signatures of `values`
+    values, that of k in row extents[k, 0] of `packed`. Without: the shingles shingles[extents[k,
+    0]:][:extents[k, 1]], sorted and distinct.
     """
 
     shingles: np.ndarray  # uint64
@@ -165,10 +164,10 @@ def _similarity(by, d, e, least):
     x, y = by.extents[d], by.extents[e]
     if by.bits:
         equal = equal_values(by.packed[x[0]], by.packed[y[0]], by.values, by.bits)
-        found = estimated(equal, by.values, by.bits)
-        return found if found >= least else -1.0
-    mine, other = by.shingles[x[0] : x[0] + x[1]], by.shingles[y[0] : y[0] + y[1]]
-    return jaccard(mine, other, least)
+        similarity = estimated(equal, by.values, by.bits)
+        return similarity if similarity >= least else -1.0
+    shingles, other = by.shingles[x[0] : x[0] + x[1]], by.shingles[y[0] : y[0] + y[1]]
+    return jaccard(shingles, other, least)
 
 
 @njit(cache=True, nogil=True)
@@ -182,7 +181,7 @@ def match_buckets(members, sizes, by, least, first, most, parent):
     those it is connected with already; a member that nothing matches becomes a centre. `first`: a
     member is compared with those before it until one matches, whatever is connected.
     """
-    left, right, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
+    pair_k, pair_other, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
     met = np.empty((2, most), np.uint32)  # centres, others
     filled = np.zeros(2, np.int64)
     begin = np.int64(0)
@@ -190,41 +189,41 @@ def match_buckets(members, sizes, by, least, first, most, parent):
         filled[:] = 0
         for m in range(begin, begin + size):
             d = members[m]
-            found = first and parent[d] != d
+            matched = first and parent[d] != d
             for side in range(2):
                 for c in range(filled[side]):
-                    if first and found:
+                    if first and matched:
                         break
                     e = met[side, c]
                     if not first and find(parent, d) == find(parent, e):
-                        found = True
+                        matched = True
                         continue
                     s = _similarity(by, d, e, least)
                     if s < 0.0:
                         continue
-                    left.append(d)
-                    right.append(e)
+                    pair_k.append(d)
+                    pair_other.append(e)
                     similar.append(s)
-                    found = True
+                    matched = True
                     if first:
                         parent[d] = e
                     else:
                         union(parent, d, e)
-            side = 1 if found else 0
+            side = 1 if matched else 0
             if filled[side] < most:
                 met[side, filled[side]] = d
                 filled[side] += 1
         begin += size
-    return np.array(left)[1:], np.array(right)[1:], np.array(similar)[1:]
+    return np.array(pair_k)[1:], np.array(pair_other)[1:], np.array(similar)[1:]
 
 
 @njit(cache=True, nogil=True)
-def keep_best(left, right, similar, forward, partner, best):
+def keep_best(pair_k, pair_other, similar, forward, partner, best):
     """Makes partner[k] the most similar one that a verified pair gives k, of equals the lesser;
     best[k]: that similarity. Unless `forward`, a pair counts for both."""
-    for i in range(len(left)):
+    for i in range(len(pair_k)):
         for turn in range(1 if forward else 2):
-            k, other = (left[i], right[i]) if turn == 0 else (right[i], left[i])
+            k, other = (pair_k[i], pair_other[i]) if turn == 0 else (pair_other[i], pair_k[i])
             better = similar[i] > best[k] or (similar[i] == best[k] and other < partner[k])
             if partner[k] == NONE or better:
                 partner[k] = other
@@ -238,7 +237,7 @@ def match_file(folder: Path, part: int) -> Path:
 
 
 def match_part_files(task: Task) -> dict[str, list[str]]:
-    """What `match_part` reads (a slice of each) and writes."""
+    """The files that `match_part` reads (a slice of each) and writes."""
     reads = [path for files in _slices(task) for path in files]
     written = match_file(Path(task["folder"]), task["part"])
     return {"reads": [str(p) for p in reads], "writes": [str(written)]}
@@ -269,9 +268,11 @@ def match_part(task: Task) -> dict[str, Any]:
         count_up(parent)
         partner[:] = NONE
         best[:] = 0.0
-        for lot, mine in _lots(sizes[:, 0], MAPPED_MEMBERS):
+        for lot, lot_sizes in _lots(sizes[:, 0], MAPPED_MEMBERS):
             places = members[lot] - np.uint32(begin)
-            k, other, similar = match_buckets(places, mine, by, task["least"], first, MOST, parent)
+            k, other, similar = match_buckets(
+                places, lot_sizes, by, task["least"], first, MOST, parent
+            )
             keep_best(k, other, similar, first, partner, best)
             for array in (by.shingles, by.extents, by.packed):
                 unmap(array)
@@ -301,7 +302,8 @@ def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> Compared:
-    """What a part's candidates are compared by. rows: places in the corpus, bytes of each."""
+    """The features of a part's candidates. rows: the position of each in the corpus, and its
+    bytes."""
     extents = new_array((len(rows), 2), np.int64, scratch)
     width, total = (1 if task["bits"] else 8), 0
     for at in range(0, len(rows), CHUNK):
@@ -315,20 +317,20 @@ def _compared(rows: np.ndarray, data: np.ndarray, task: Task, scratch: Path) -> 
     if task["bits"]:
         extents[:, 0] //= task["width"]
         packed = data.reshape(-1, task["width"])
-        return plain(Compared(none, extents, packed, task["values"], task["bits"]))
-    return plain(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8), 0, 0))
+        return read_only(Compared(none, extents, packed, task["values"], task["bits"]))
+    return read_only(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8), 0, 0))
 
 
 def write_matches(
-    folder: Path, run: Run, ordered: Path, order: Path, told: dict[str, Any]
+    folder: Path, run: Run, ordered: Path, order: Path, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32; told: what
-    tasks are told beside their part."""
+    """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32;
+    settings: of every task, beside its part."""
     begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
     count = begins[-1]
-    told = {"ordered": str(ordered), "folder": str(folder), **told}
+    settings = {"ordered": str(ordered), "folder": str(folder), **settings}
     tasks = [
-        {"part": part, "begin": begin, "count": stop - begin, **told}
+        {"part": part, "begin": begin, "count": stop - begin, **settings}
         for part, (begin, stop) in enumerate(pairwise(begins))
     ]
     run_tasks(run, f"{__name__}:match_part", tasks)
@@ -340,16 +342,16 @@ def write_matches(
     best = new_array(count, np.float64, folder)
     for task in tasks:
         size, path = task["count"], match_file(folder, task["part"])
-        mine = k_of[task["begin"] : task["begin"] + size]
+        k_of_part = k_of[task["begin"] : task["begin"] + size]
         for at in range(0, size, CHUNK):
             stop = min(at + CHUNK, size)
-            k = mine[at:stop]
+            k = k_of_part[at:stop]
             roots, partners = (
                 np.fromfile(path, np.uint32, stop - at, offset=4 * (at + size * i)) for i in (0, 1)
             )
-            root[k] = mine[roots]
+            root[k] = k_of_part[roots]
             absent = partners == NONE
-            partner[k] = np.where(absent, NONE, mine[np.where(absent, 0, partners)])
+            partner[k] = np.where(absent, NONE, k_of_part[np.where(absent, 0, partners)])
             best[k] = np.fromfile(path, np.float64, stop - at, offset=8 * (size + at))
         path.unlink()
     root.tofile(folder / ROOTS)
@@ -358,12 +360,12 @@ def write_matches(
     return {}
 
 
-def plain(by: Compared) -> Compared:
+def read_only(by: Compared) -> Compared:
     """The same in the one type that kernels take: arrays of no class, not to be written to."""
 
     def view(array: np.ndarray) -> np.ndarray:
-        found = array.view(np.ndarray)
-        found.flags.writeable = False
-        return found
+        read_only = array.view(np.ndarray)
+        read_only.flags.writeable = False
+        return read_only
 
     return by._replace(shingles=view(by.shingles), extents=view(by.extents), packed=view(by.packed))

@@ -1,4 +1,4 @@
-"""Which bytes go with the passages that are cut, and what the documents then hold."""
+"""Cuts of passages: the bytes that go with them, and the text that the documents then hold."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from curate.text.sentences import count_words_sentences
 from curate.text.unicode import space_bytes
 from kernel_cache import njit
 
-# Marks: one more than their places in passages.RULES.
+# Marks: one more than their positions in step.RULES.
 GLOBAL, LOCAL, SPACE = 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Left:
+class Rest:
     """int64[rows] each: pieces that are cut; in documents that lose some, the pieces with more than
     white space that stay and, where they are counted, the words (`str.split`) and sentences."""
 
@@ -70,7 +70,7 @@ def _is_blank(data, a, z):
 
 @njit(nogil=True)
 def _mark_lines(first, stop, start, end, gone, mark, base):
-    """What stays is the other lines, joined by newlines: a line goes with the newline before it,
+    """The other lines stay, joined by newlines: a line goes with the newline before it,
     and where no line before it stays, with the one behind it."""
     kept = False
     for k in range(first, stop):
@@ -140,10 +140,10 @@ def _mark(data, offsets, rows, start, end, gone, mark, lines, blank, count):
             if not count:
                 pieces[r] += blank or not _is_blank(data, start[k], end[k])
                 continue
-            found, ended = count_words_sentences(data, start[k], end[k])
-            pieces[r] += blank or found > 0
-            words[r] += found
-            sentences[r] += ended if lines else found > 0
+            count_of_words, ended = count_words_sentences(data, start[k], end[k])
+            pieces[r] += blank or count_of_words > 0
+            words[r] += count_of_words
+            sentences[r] += ended if lines else count_of_words > 0
         if lines:
             _mark_lines(first, stop, start, end, gone, mark, base)
         else:
@@ -162,10 +162,10 @@ def mark_pieces(
     lines: bool,
     blank: bool = False,
     count: bool = True,
-) -> Left:
+) -> Rest:
     """Marks what goes with the gone pieces in mark: uint8[bytes of the batch], and returns what is
     left. lines: the pieces are lines; else sentences, and white space at the ends of a document
     that loses some goes too. blank: a blank piece that stays is one that is left. count: whether
     words and sentences are counted."""
     bounds = (pieces.rows, pieces.start, pieces.end)
-    return Left(*_mark(data, offsets, *bounds, gone, mark, lines, blank, count))
+    return Rest(*_mark(data, offsets, *bounds, gone, mark, lines, blank, count))

@@ -118,10 +118,10 @@ def _key_of(text: bytes, name: str) -> np.ndarray:
     return as_keys(digests(data, np.array([0, len(data)], np.int64), name))[0]
 
 
-def as_keys(found: np.ndarray) -> np.ndarray:
+def as_keys(hashes: np.ndarray) -> np.ndarray:
     """uint64[rows, 2] of digests: uint8[rows, 8 or 16]; eight bytes, as CCNet has them, are the
     second half."""
-    halves = np.ascontiguousarray(found).view("<u8")
+    halves = np.ascontiguousarray(hashes).view("<u8")
     if halves.shape[1] == 2:
         return halves
     return np.column_stack([np.zeros(len(halves), np.uint64), halves[:, 0]])
@@ -161,7 +161,7 @@ def _spans(rows, offsets, start, end, keys, written, span):
     """Passages of `span` written pieces that follow each other; blank ones lie between."""
     n_rows = len(rows) - 1
     out = np.empty(n_rows + 1, np.int64)
-    found = np.empty((len(keys), 2), np.uint64)
+    passage_keys = np.empty((len(keys), 2), np.uint64)
     where = np.empty((len(keys), 2), np.uint32)
     held = np.empty(span, np.int64)  # the last `span` written pieces
     joined = np.empty(2 * span, np.uint64)
@@ -175,7 +175,7 @@ def _spans(rows, offsets, start, end, keys, written, span):
             if not written[k]:
                 continue
             if span == 1:
-                found[n, 0], found[n, 1] = keys[k, 0], keys[k, 1]
+                passage_keys[n, 0], passage_keys[n, 1] = keys[k, 0], keys[k, 1]
                 where[n, 0], where[n, 1] = start[k] - base, end[k] - base
                 n += 1
                 continue
@@ -186,11 +186,11 @@ def _spans(rows, offsets, start, end, keys, written, span):
             for i in range(span):
                 piece = held[(seen + i) % span]
                 joined[2 * i], joined[2 * i + 1] = keys[piece, 0], keys[piece, 1]
-            found[n, 0], found[n, 1] = hash128(view, np.int64(0), 16 * span)  # type: ignore[arg-type]
+            passage_keys[n, 0], passage_keys[n, 1] = hash128(view, np.int64(0), 16 * span)  # type: ignore[arg-type]
             where[n, 0], where[n, 1] = start[held[seen % span]] - base, end[k] - base
             n += 1
     out[n_rows] = n
-    return out, found[:n], where[:n]
+    return out, passage_keys[:n], where[:n]
 
 
 def passages(
@@ -223,7 +223,7 @@ def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
 
 
 def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
-    """What was packed: (values: dtype[passages, 2], rows: int64[documents + 1])."""
+    """The packed values: (values: dtype[passages, 2], rows: int64[documents + 1])."""
     width = np.dtype(dtype).itemsize * 2
     if len(column) == 0:
         return np.empty((0, 2), dtype), np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Which copies of each passage go: from the sketches of a corpus to decisions, by tasks.
+"""Dedup of passages from the sketches of a corpus to decisions, by tasks.
 
 keys -> shared -> rows -> owners -> pieces. Only hashes and positions are looked at. Passages that
 stand once leave at `shared`; a group of sketch files says of each key that is left how often it has
@@ -30,13 +30,9 @@ if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages
 
 
-# What is cut of each document of a group, from the answers to what the group said of its keys.
-
-# Which document keeps a passage: what all groups say of a slice of the keys, and the answer.
-#
-# A task of a slice has one row a group and key (with `keep: none` two). It answers each group in
-# the order of its keys, so that no key is sent back. Clusters are numbered in order of their
-# keys.
+# A task of a slice of the keys has one row a group and key (with `keep: none` two) and chooses the
+# document that keeps the passage. It answers each group in the order of its keys, so that no key is
+# sent back. Clusters are numbered in order of their keys.
 
 ANSWERS = pa.schema(
     [
@@ -55,7 +51,7 @@ def owner_files(folder: Path, count: int) -> list[Path]:
 
 
 def write_owners_files(task: Task) -> dict[str, list[str]]:
-    """What `write_owners` reads (a record batch of each) and writes."""
+    """The files that `write_owners` reads (a record batch of each) and writes."""
     reads = [str(p) for pair in row_files(Path(task["rows"]), task["groups"]) for p in pair]
     written = owner_files(Path(task["folder"]), task["part"] + 1)[-1]
     return {"reads": reads, "writes": [str(written)]}
@@ -69,11 +65,11 @@ def write_owners(task: Task) -> dict[str, Any]:
     rows = [*read_slice([pair[0] for pair in files], part)]
     documents = pa.Table.from_batches(read_slice([pair[1] for pair in files], part))
     sizes = np.array([len(batch) for batch in rows])
-    known = np.array([len(b) for b in read_slice([pair[1] for pair in files], part)])
+    documents_of_group = np.array([len(b) for b in read_slice([pair[1] for pair in files], part)])
     group = np.repeat(np.arange(groups), sizes)
     table = pa.Table.from_batches(rows).combine_chunks()
     low, high, document, copies = (column.to_numpy() for column in table.columns)
-    document = document + np.repeat(np.cumsum(known) - known, sizes)
+    document = document + np.repeat(np.cumsum(documents_of_group) - documents_of_group, sizes)
     # A group's own rows of a key come in their order, which is all there is to know of one group.
     place = np.arange(len(low))
     if groups > 1:
@@ -86,15 +82,15 @@ def write_owners(task: Task) -> dict[str, Any]:
 
     answered = np.flatnonzero(copies > 0)
     run = runs.run_of[answered]
-    here = shared[run] & (group[runs.first[run]] == group[answered])
+    is_own = shared[run] & (group[runs.first[run]] == group[answered])
     ids = documents["id"].combine_chunks()
     answers = pa.table(
         [
             pa.array(cluster[run], mask=~shared[run]),
             pa.array(lost[run]),
-            pa.array(here),
+            pa.array(is_own),
             ids.take(pa.array(keeper[run], mask=~shared[run])),
-            ids.take(pa.array(least[run], mask=~(lost[run] & here))),
+            ids.take(pa.array(least[run], mask=~(lost[run] & is_own))),
         ],
         schema=ANSWERS,
     )
@@ -116,7 +112,7 @@ DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 
 def write_pieces_files(task: Task) -> dict[str, list[str]]:
-    """What `write_pieces` reads (a record batch of each answer) and writes."""
+    """The files that `write_pieces` reads (a record batch of each answer) and writes."""
     group = Group.load(task)
     reads = [*group.reads(), *map(str, member_files(Path(task["rows"]), group.part))]
     reads += map(str, owner_files(Path(task["owners"]), len(task["clusters"])))
@@ -154,11 +150,11 @@ def _decisions(
     members, firsts = (np.load(path) for path in member_files(Path(task["rows"]), group.part))
     document, a, z, key = members
     shared = answers["cluster"].is_valid().to_numpy()
-    mine = np.flatnonzero(shared[key])
-    if not len(mine):
+    members_shared = np.flatnonzero(shared[key])
+    if not len(members_shared):
         return
     cluster = answers["cluster"].fill_null(0).to_numpy() + before
-    lost, here = (answers[name].to_numpy() for name in ("lost", "here"))
+    lost, is_own = (answers[name].to_numpy() for name in ("lost", "here"))
     owner, other = (answers[name].chunk(0) for name in ("owner", "other"))
     names = pa.concat_arrays([owner, other])
     batches = [*sketch_batches(group.files, [])]
@@ -166,11 +162,11 @@ def _decisions(
     ids = sketches["id"].chunk(0)
     part, n = (sketches[name].to_numpy() for name in ("part", "n"))
     last = 0
-    for begin in range(0, len(mine), ROWS):
-        at = mine[begin : begin + ROWS]
+    for begin in range(0, len(members_shared), ROWS):
+        at = members_shared[begin : begin + ROWS]
         k, where = key[at], document[at]
-        keeper = here[k] & (where == document[firsts[k]])
-        gone = lost[k] | ~(here[k] & (at == firsts[k]))
+        keeper = is_own[k] & (where == document[firsts[k]])
+        gone = lost[k] | ~(is_own[k] & (at == firsts[k]))
         counted = gone & (part[where] >= 0)  # not those of earlier corpora
         size, last = bytes_under(where[counted], a[at][counted], z[at][counted], last)
         cut.append(size)
@@ -198,14 +194,14 @@ PASSAGES = 2_000_000  # of a group, about; a file that holds more is a group by 
 SLICE = 1_000_000  # rows of a slice that are aimed at
 
 
-def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[Phase]:
+def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) -> list[Phase]:
     """The phases before the decisions' file."""
-    run, count = sketches.run, len(found)
+    run, count = sketches.run, len(sketch_groups)
     chosen = {"survivor": step.survivor, "keep": step.keep}
 
     def keys(folder: Path, done: Done) -> dict[str, Any]:
         about = sum(passages_about(pq.read_metadata(file.path)) for file in sketches.files)
-        return part_passages(run, folder, found, about)
+        return part_passages(run, folder, sketch_groups, about)
 
     def shared(folder: Path, done: Done) -> dict[str, Any]:
         return find_shared(run, folder, done.folder("keys"), done.facts)
@@ -213,17 +209,22 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
     def rows(folder: Path, done: Done) -> dict[str, Any]:
         # More than there will be: of a key that a group has twice and more one row is left.
         most = (done.facts["shared"] + done.facts["repeated"]) * (1 + (step.keep == "none"))
-        told: dict[str, Any] = {"slices": max(1, -(-most // SLICE)), **chosen}
-        told |= {"pieces": done.facts["pieces"], "folder": str(folder)}
-        told |= {name: str(done.folder(name)) for name in ("keys", "shared")}
-        each = zip(found, done.facts["passages"], strict=True)
-        tasks = [{**group.dump(), **told, "passages": passages} for group, passages in each]
+        settings: dict[str, Any] = {"slices": max(1, -(-most // SLICE)), **chosen}
+        settings |= {"pieces": done.facts["pieces"], "folder": str(folder)}
+        settings |= {name: str(done.folder(name)) for name in ("keys", "shared")}
+        each = zip(sketch_groups, done.facts["passages"], strict=True)
+        tasks = [{**group.dump(), **settings, "passages": passages} for group, passages in each]
         run_tasks(run, "curate.dedup.passages.rows:write_rows", tasks)
-        return {"slices": told["slices"]}
+        return {"slices": settings["slices"]}
 
     def owners(folder: Path, done: Done) -> dict[str, Any]:
-        told = {"rows": str(done.folder("rows")), "folder": str(folder), "groups": count, **chosen}
-        tasks = [{"part": part, **told} for part in range(done.facts["slices"])]
+        settings = {
+            "rows": str(done.folder("rows")),
+            "folder": str(folder),
+            "groups": count,
+            **chosen,
+        }
+        tasks = [{"part": part, **settings} for part in range(done.facts["slices"])]
         answers = run_tasks(run, "curate.dedup.passages.resolve:write_owners", tasks)
         names = ("clusters", "members", "dropped", "lost")
         totals = {name: sum(answer[name] for answer in answers) for name in names}
@@ -232,9 +233,9 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
     def pieces(folder: Path, done: Done) -> dict[str, Any]:
         by_slice = done.facts["by_slice"]
         before = (np.cumsum(by_slice) - by_slice).tolist()
-        told = {"clusters": before, "method": step.method, "folder": str(folder)}
-        told |= {name: str(done.folder(name)) for name in ("rows", "owners")}
-        tasks = [{**group.dump(), **told} for group in found]
+        settings = {"clusters": before, "method": step.method, "folder": str(folder)}
+        settings |= {name: str(done.folder(name)) for name in ("rows", "owners")}
+        tasks = [{**group.dump(), **settings} for group in sketch_groups]
         cut = run_tasks(run, "curate.dedup.passages.resolve:write_pieces", tasks)
         return {"cut": sum(d["cut"] for d in cut)}
 
@@ -250,9 +251,11 @@ def phases(step: DedupPassages, sketches: Sketches, found: list[Group]) -> list[
 def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
     """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
     how many bytes go."""
-    found = groups(sketches.files, PASSAGES, passages_about)
-    done = run_phases(sketches.folder, phases(step, sketches, found))
-    join_pieces(sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(found)))
+    sketch_groups = groups(sketches.files, PASSAGES, passages_about)
+    done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
+    join_pieces(
+        sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(sketch_groups))
+    )
     forget(sketches.folder)
     counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}
     if step.keep == "none":

@@ -33,7 +33,7 @@ SORT_MEMORY = "512MB"
 
 @njit(cache=True, nogil=True)
 def preferred(order, low, high, place, copies, run_of, first, last, total):
-    """How many runs of equal keys there are; keys ascend in `order`: uint32[rows].
+    """The number of runs of equal keys; keys ascend in `order`: uint32[rows].
 
     low, high: uint64[rows]; place: uint64[rows], the least is preferred; copies: int64[rows] that a
     row stands for. Filled are run_of: uint32[rows], and by run first, last: uint32, its rows of
@@ -66,10 +66,10 @@ class Runs:
     ) -> None:
         rows = len(low)
         self.run_of = np.empty(rows, np.uint32)
-        found = np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty(rows, np.int64)
+        by_run = np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty(rows, np.int64)
         order = in_order(low, high)
-        count = preferred(order, low, high, place, copies, self.run_of, *found)
-        self.first, self.last, self.total = (array[:count] for array in found)
+        count = preferred(order, low, high, place, copies, self.run_of, *by_run)
+        self.first, self.last, self.total = (array[:count] for array in by_run)
 
 
 def in_order(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -89,13 +89,13 @@ def ranks(documents: pa.Table, policy: str, folder: Path) -> np.ndarray:
     count = len(documents)
     if survivors.preference(policy) == survivors.preference("first") or count < 2:
         return np.arange(count)
-    found = np.empty(count, np.int64)
+    rank = np.empty(count, np.int64)
     with database(folder / f"{TEMPORARY}{os.getpid()}-spill-ranks") as db:
         db.execute(f"SET memory_limit = '{SORT_MEMORY}'")
         db.register("documents", documents.append_column("k", pa.array(np.arange(count))))
         order = f"SELECT k FROM documents ORDER BY {survivors.preference(policy)}, k"
-        found[db.execute(order).fetchnumpy()["k"]] = np.arange(count)
-    return found
+        rank[db.execute(order).fetchnumpy()["k"]] = np.arange(count)
+    return rank
 
 
 ROWS = pa.schema(
@@ -146,7 +146,7 @@ def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
 
 
 def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `write_rows` reads (of the shared ones a range of each file) and writes."""
+    """The files that `write_rows` reads (of the shared ones a range of each file) and writes."""
     group, folder = Group.load(task), Path(task["folder"])
     shared = shared_files(Path(task["shared"]), task["pieces"])
     reads = [*group.reads(), str(repeated_file(Path(task["keys"]), group.part))]
@@ -203,8 +203,8 @@ def _write(
         for end in ends:
             some, where = np.unique(document[begin:end], return_inverse=True)
             held.append(some)
-            mine = (low[begin:end], high[begin:end], where.astype(np.uint32), copies[begin:end])
-            yield pa.table([pa.array(array) for array in mine], schema=ROWS)
+            columns = (low[begin:end], high[begin:end], where.astype(np.uint32), copies[begin:end])
+            yield pa.table([pa.array(array) for array in columns], schema=ROWS)
             begin = end
 
     paths = row_files(Path(task["folder"]), task["part"] + 1)[-1]
@@ -214,7 +214,7 @@ def _write(
 
 def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Members, pa.Table]:
     """The group's chosen passages, and of the documents that have them the columns and id."""
-    found: list[tuple[np.ndarray, ...]] = []
+    columns_of_batches: list[tuple[np.ndarray, ...]] = []
     # Also of a group without any sketch: what reads a slice expects the same columns of all.
     stored = pq.read_schema(group.files[0].path)
     schema = pa.schema([*map(stored.field, columns), pa.field("id", pa.string())])
@@ -229,10 +229,10 @@ def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Memb
         documents.append(table.take(pa.array(distinct(of))).cast(schema))
         span = unpacked(batch["spans"], np.uint32)[0][at]
         document = (of + sketches).astype(np.uint32)
-        found.append((document, span[:, 0], span[:, 1], keys[at, 1], keys[at, 0]))
+        columns_of_batches.append((document, span[:, 0], span[:, 1], keys[at, 1], keys[at, 0]))
         sketches += len(batch)
-    if not found:
+    if not columns_of_batches:
         types = (np.uint32, np.uint32, np.uint32, np.uint64, np.uint64)
-        found.append(tuple(np.empty(0, kind) for kind in types))
-    arrays = (np.concatenate(kind) for kind in zip(*found, strict=True))
+        columns_of_batches.append(tuple(np.empty(0, kind) for kind in types))
+    arrays = (np.concatenate(kind) for kind in zip(*columns_of_batches, strict=True))
     return Members(*arrays), pa.concat_tables(documents).combine_chunks()

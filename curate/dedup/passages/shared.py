@@ -42,20 +42,20 @@ _ROWS = 10_000  # sketches that are read at once
 
 
 @njit(cache=True, nogil=True)
-def leave_repeats(keys, first, known, places, repeated, keys_out, numbers_out):
-    """How many of a group's keys go on, into keys_out and numbers_out: those that are not among the
-    remembered ones. keys: uint64, of the passages from number `first` on; known, places: uint64 and
-    uint32[2^k], the last key and its number by low bits, NONE for none; repeated: uint8[passages],
-    set for both of equal keys."""
-    mask = np.uint64(len(known) - 1)
+def leave_repeats(keys, first, seen, places, repeated, keys_out, numbers_out):
+    """The number of a group's keys that go on, into keys_out and numbers_out: those that are not
+    among the remembered ones. keys: uint64, of the passages from number `first` on; seen, places:
+    uint64 and uint32[2^k], the last key and its number by low bits, NONE for none; repeated:
+    uint8[passages], set for both of equal keys."""
+    mask = np.uint64(len(seen) - 1)
     count = 0
     for i in range(len(keys)):
         h = np.int64(keys[i] & mask)
-        if places[h] != NONE and known[h] == keys[i]:
+        if places[h] != NONE and seen[h] == keys[i]:
             repeated[places[h]] = 1
             repeated[first + i] = 1
             continue
-        known[h] = keys[i]
+        seen[h] = keys[i]
         places[h] = np.uint32(first + i)
         keys_out[count] = keys[i]
         numbers_out[count] = np.uint32(first + i)
@@ -77,11 +77,11 @@ def shared_files(folder: Path, count: int) -> list[tuple[Path, Path]]:
     ]
 
 
-def part_passages(run: Run, folder: Path, found: list[Group], about: int) -> dict[str, Any]:
+def part_passages(run: Run, folder: Path, groups: list[Group], about: int) -> dict[str, Any]:
     """The phase `keys`: every group's keys by partition. about: how many passages there are, from
     which the number of partitions follows."""
     bits = partition_bits(about)
-    tasks = [{**group.dump(), "bits": bits, "folder": str(folder)} for group in found]
+    tasks = [{**group.dump(), "bits": bits, "folder": str(folder)} for group in groups]
     done = run_tasks(run, f"{__name__}:write_keys", tasks)
     return {
         "partition_bits": bits,
@@ -91,7 +91,7 @@ def part_passages(run: Run, folder: Path, found: list[Group], about: int) -> dic
 
 
 def write_keys_files(task: Task) -> dict[str, list[str]]:
-    """What `write_keys` reads and writes."""
+    """The files that `write_keys` reads and writes."""
     folder, group = Path(task["folder"]), Group.load(task)
     written = [*PairFiles.within(folder, group.part), repeated_file(folder, group.part)]
     return {"reads": [str(f.path) for f in group.files], "writes": [str(p) for p in written]}
@@ -107,7 +107,7 @@ def write_keys(task: Task) -> dict[str, Any]:
     """A task: the keys of a group. Held are a segment twice, 48 MB, and a byte a passage."""
     group, folder = Group.load(task), Path(task["folder"])
     passages = sum(_passages_in(file.path) for file in group.files)
-    known = np.zeros(REMEMBERED, np.uint64)
+    seen = np.zeros(REMEMBERED, np.uint64)
     places = np.full(REMEMBERED, NONE, np.uint32)
     repeated = np.zeros(passages, np.uint8)
     first = 0
@@ -120,9 +120,9 @@ def write_keys(task: Task) -> dict[str, Any]:
             with pq.ParquetFile(file.path, pre_buffer=False) as source:
                 for batch in source.iter_batches(_ROWS, columns=["keys"], use_threads=False):
                     keys = np.ascontiguousarray(unpacked(batch.column(0), np.uint64)[0][:, 1])
-                    left = np.empty_like(keys), np.empty(len(keys), np.uint32)
-                    size = leave_repeats(keys, first, known, places, repeated, *left)
-                    writer.add(left[0][:size], left[1][:size])
+                    passing = np.empty_like(keys), np.empty(len(keys), np.uint32)
+                    size = leave_repeats(keys, first, seen, places, repeated, *passing)
+                    writer.add(passing[0][:size], passing[1][:size])
                     first += len(keys)
         writer.close()
         bits = stack.enter_context(replacing(repeated_file(folder, group.part), sync=False))
@@ -133,10 +133,10 @@ def write_keys(task: Task) -> dict[str, Any]:
 def find_shared(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """The phase `shared`: which passages of each group share 64 bits of key with others."""
     count = 1 << facts["partition_bits"]
-    told = {"keys": str(keys), "folder": str(folder), "groups": len(facts["passages"])}
-    told["partition_bits"] = facts["partition_bits"]
+    settings = {"keys": str(keys), "folder": str(folder), "groups": len(facts["passages"])}
+    settings["partition_bits"] = facts["partition_bits"]
     tasks = [
-        {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **told}
+        {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **settings}
         for p, begin in enumerate(range(0, count, BUNDLE))
     ]
     done = run_tasks(run, f"{__name__}:write_shared", tasks)
@@ -144,7 +144,8 @@ def find_shared(run: Run, folder: Path, keys: Path, facts: dict[str, Any]) -> di
 
 
 def write_shared_files(task: Task) -> dict[str, Any]:
-    """What `write_shared` reads and writes; parts: the ranges that it reads of large files."""
+    """The files that `write_shared` reads and writes; parts: the ranges that it reads of large
+    files."""
     read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
     written = shared_files(Path(task["folder"]), task["part"] + 1)[-1]
     return {
@@ -172,13 +173,13 @@ def write_shared(task: Task) -> dict[str, Any]:
             place[:] = np.arange(len(key), dtype=np.uint32)
             # Four times as many counters as keys, so that few of those that stand once stay.
             counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
-            left = maybe_shared(key, place, np.zeros(counters, np.uint8))
-            key, place = sort_pairs(key[:left], place[:left], high, room)
+            candidates = maybe_shared(key, place, np.zeros(counters, np.uint8))
+            key, place = sort_pairs(key[:candidates], place[:candidates], high, room)
             members = room(np.uint32)
             count = buckets_of(key, place, members, room(np.uint32))[0]
-            mine = np.zeros(len(number), np.bool_)
-            mine[members[:count]] = True
-            at = np.flatnonzero(mine)
+            is_shared = np.zeros(len(number), np.bool_)
+            is_shared[members[:count]] = True
+            at = np.flatnonzero(is_shared)
             numbers.append(number[at])
             owners.append(np.searchsorted(ends[:, p], at, "right").astype(np.int32))
         owner = np.concatenate(owners)
@@ -194,8 +195,8 @@ def write_shared(task: Task) -> dict[str, Any]:
 def shared_of(group: int, passages: int, keys: Path, files: list[tuple[Path, Path]]) -> np.ndarray:
     """bool[passages] of a group: those that may stand more than once."""
     bits = np.fromfile(repeated_file(keys, group), np.uint8)
-    found = np.unpackbits(bits, count=passages).view(np.bool_)
+    is_shared = np.unpackbits(bits, count=passages).view(np.bool_)
     for values, table in files:
         begin, stop = np.load(table, mmap_mode="r")[group : group + 2].tolist()
-        found[np.fromfile(values, np.uint32, stop - begin, offset=4 * begin)] = True
-    return found
+        is_shared[np.fromfile(values, np.uint32, stop - begin, offset=4 * begin)] = True
+    return is_shared

@@ -98,14 +98,14 @@ class DedupPassages(DedupStep):
         return self
 
     def sketch_identity(self) -> dict[str, Any]:
-        """Which copies stay is for `resolve`, but where blank lines are copies too."""
-        found = super().sketch_identity()
-        settings = {k: v for k, v in found["settings"].items() if k != "keep"}
-        return found | {"settings": settings | {"blank": self._blank}}
+        """Without `keep`, which only `resolve` reads, but with whether blank lines are copies."""
+        identity = super().sketch_identity()
+        settings = {k: v for k, v in identity["settings"].items() if k != "keep"}
+        return identity | {"settings": settings | {"blank": self._blank}}
 
     @property
     def method(self) -> str:
-        """How decisions name this step: `passages:line` and so on."""
+        """The name of this step in decisions: `passages:line` and so on."""
         return f"passages:{self.unit}"
 
     @property
@@ -131,11 +131,11 @@ class DedupPassages(DedupStep):
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.passages.keys import packed, passages
 
-        found = passages(docs, self.unit, self._span, self.hash, self._blank)
+        batch = passages(docs, self.unit, self._span, self.hash, self._blank)
         columns = {
-            "passages": np.diff(found.rows),
-            "keys": packed(found.keys, found.rows),
-            "spans": packed(found.spans, found.rows),
+            "passages": np.diff(batch.rows),
+            "keys": packed(batch.keys, batch.rows),
+            "spans": packed(batch.spans, batch.rows),
         }
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 
@@ -155,18 +155,18 @@ class DedupPassages(DedupStep):
         gone = passage_cuts.gone_pieces(docs, pieces, decisions)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
         counted = bool(self._sentences or self._words)
-        left = passage_cuts.mark_pieces(
+        rest = passage_cuts.mark_pieces(
             data, offsets, pieces, gone, mark, lines=unit.lines, blank=self._blank, count=counted
         )
-        edited = left.cut > 0
-        docs = docs.annotate("cut", left.cut.astype(np.int32))
-        docs = docs.drop(edited & (left.pieces == 0), "nothing_left", left.pieces, 1)
+        edited = rest.cut > 0
+        docs = docs.annotate("cut", rest.cut.astype(np.int32))
+        docs = docs.drop(edited & (rest.pieces == 0), "nothing_left", rest.pieces, 1)
         if counted:
-            for name, values in (("sentences_left", left.sentences), ("words_left", left.words)):
-                known = pa.array(values.astype(np.int32), mask=~edited)
-                docs = docs.annotate(name, known)
-            few = edited & (left.words < self._words)
-            docs = docs.drop(few, "few_words", left.words, self._words)
-            few = edited & (left.sentences < self._sentences)
-            docs = docs.drop(few, "few_sentences", left.sentences, self._sentences)
+            for name, values in (("sentences_left", rest.sentences), ("words_left", rest.words)):
+                column = pa.array(values.astype(np.int32), mask=~edited)
+                docs = docs.annotate(name, column)
+            few = edited & (rest.words < self._words)
+            docs = docs.drop(few, "few_words", rest.words, self._words)
+            few = edited & (rest.sentences < self._sentences)
+            docs = docs.drop(few, "few_sentences", rest.sentences, self._sentences)
         return cut_marked(docs, mark, edited & ~docs.marked(), RULES)

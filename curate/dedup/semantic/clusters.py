@@ -134,7 +134,7 @@ def best_before(products, first, second, squares, roots, members, rank, best, pa
     partners the one preferred most.
     """
     for i in range(products.shape[0]):
-        mine = members[first + i]
+        document = members[first + i]
         top, at = 0.0, -1
         for j in range(min(products.shape[1], first + i - second)):
             score = products[i, j] / roots[second + j]
@@ -143,9 +143,11 @@ def best_before(products, first, second, squares, roots, members, rank, best, pa
         if at < 0:
             continue
         other = members[second + at]
-        similar = products[i, at] / np.sqrt(squares[mine] * squares[other])
-        if similar > best[mine] or (similar == best[mine] and rank[other] < rank[partner[mine]]):
-            best[mine], partner[mine] = similar, other
+        similar = products[i, at] / np.sqrt(squares[document] * squares[other])
+        if similar > best[document] or (
+            similar == best[document] and rank[other] < rank[partner[document]]
+        ):
+            best[document], partner[document] = similar, other
 
 
 def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.ndarray:
@@ -160,13 +162,13 @@ def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.n
     sorted_keys = keys[order]
     starts = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
     heads = rows[order][np.flatnonzero(starts)[np.cumsum(starts) - 1]] if len(rows) else rows
-    found = np.empty(len(rows), np.int64)
-    found[order] = heads
+    preferred = np.empty(len(rows), np.int64)
+    preferred[order] = heads
     for first in range(0, len(rows), ROWS):
         part = slice(first, first + ROWS)
-        unlike = (matrix[rows[part]] != matrix[found[part]]).any(axis=1)  # same hash only
-        found[part] = np.where(unlike, rows[part], found[part])
-    return found
+        unlike = (matrix[rows[part]] != matrix[preferred[part]]).any(axis=1)  # same hash only
+        preferred[part] = np.where(unlike, rows[part], preferred[part])
+    return preferred
 
 
 def members_of(
@@ -203,12 +205,12 @@ def within(
     for begin in range(0, len(rows), ROWS):
         lengths[begin : begin + ROWS] = squares(matrix[rows[begin : begin + ROWS]])
     for begin, end in pairwise(bounds.tolist()):
-        mine = members[begin:end]
-        roots = np.sqrt(lengths[mine])
-        for first in range(0, len(mine), TALL):
-            tall = matrix[rows[mine[first : first + TALL]]].astype(np.float32)
+        cluster = members[begin:end]
+        roots = np.sqrt(lengths[cluster])
+        for first in range(0, len(cluster), TALL):
+            tall = matrix[rows[cluster[first : first + TALL]]].astype(np.float32)
             for second in range(0, first + len(tall), WIDE):
-                wide = matrix[rows[mine[second : min(second + WIDE, first + len(tall))]]]
+                wide = matrix[rows[cluster[second : min(second + WIDE, first + len(tall))]]]
                 products = tall @ wide.astype(np.float32).T
-                best_before(products, first, second, lengths, roots, mine, rank, best, partner)
+                best_before(products, first, second, lengths, roots, cluster, rank, best, partner)
     return best, partner

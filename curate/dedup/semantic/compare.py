@@ -1,6 +1,6 @@
 """Clusters and pairs as tasks: nearest centroids of ranges of rows, pairs of ranges of clusters.
 
-A task reads its rows from the mapped matrix. What it finds of a document does not depend on others
+A task reads its rows from the mapped matrix. The result for a document does not depend on others
 of the range, and of what several clusters say of one the order is total: the highest similarity,
 of equal ones the partner preferred most. It holds some 100 MB. What is one task is done here,
 without files.
@@ -37,8 +37,8 @@ class Matrix:
     run: Run
 
     @contextmanager
-    def given(self, **arrays: np.ndarray) -> Iterator[dict[str, Any]]:
-        """What tasks are told: the matrix and a folder with these arrays."""
+    def task_inputs(self, **arrays: np.ndarray) -> Iterator[dict[str, Any]]:
+        """The arguments of tasks: the matrix and a folder with these arrays."""
         with TemporaryDirectory(prefix=f"{TEMPORARY}tasks-", dir=self.path.parent) as folder:
             for name, array in arrays.items():
                 np.save(Path(folder, f"{name}.npy"), array)
@@ -46,28 +46,28 @@ class Matrix:
 
 
 def _array(task: Task, name: str) -> np.ndarray:
-    found: np.ndarray = np.load(Path(task["folder"], f"{name}.npy"), mmap_mode="r")
-    return found
+    array: np.ndarray = np.load(Path(task["folder"], f"{name}.npy"), mmap_mode="r")
+    return array
 
 
-def _given_files(task: Task, names: tuple[str, ...]) -> list[str]:
+def _input_files(task: Task, names: tuple[str, ...]) -> list[str]:
     return [task["matrix"], *(str(Path(task["folder"], f"{name}.npy")) for name in names)]
 
 
-def found_file(task: Task) -> Path:
-    """What a task found: arrays by name."""
+def result_file(task: Task) -> Path:
+    """The file of a task's result: arrays by name."""
     return Path(task["folder"], f"found-{task['part']:05d}.npz")
 
 
-def _keep(task: Task, **arrays: np.ndarray) -> dict[str, Any]:
-    with replacing(found_file(task)) as aside, aside.open("wb") as file:
+def _save_result(task: Task, **arrays: np.ndarray) -> dict[str, Any]:
+    with replacing(result_file(task)) as aside, aside.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     return {}
 
 
-def _found(task: Task) -> dict[str, np.ndarray]:
-    with np.load(found_file(task), allow_pickle=False) as found:
-        return dict(found)
+def _load_result(task: Task) -> dict[str, np.ndarray]:
+    with np.load(result_file(task), allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def nearest_centroids(
@@ -77,22 +77,22 @@ def nearest_centroids(
     step = max(1, COSINES // max(1, len(centroids)))
     if len(rows) <= step:
         return clusters.nearest_centroids(matrix.rows, centroids, rows, nearest)
-    with matrix.given(centroids=centroids, rows=rows) as given:
+    with matrix.task_inputs(centroids=centroids, rows=rows) as inputs:
         tasks = [
-            {"part": part, "begin": begin, "end": min(begin + step, len(rows)), **given}
+            {"part": part, "begin": begin, "end": min(begin + step, len(rows)), **inputs}
             | {"nearest": nearest}
             for part, begin in enumerate(range(0, len(rows), step))
         ]
         run_tasks(matrix.run, f"{__name__}:label_rows", tasks)
-        every = [_found(task) for task in tasks]
+        every = [_load_result(task) for task in tasks]
     labels, cosines = (np.concatenate([e[name] for e in every]) for name in ("labels", "cosines"))
     return labels, cosines
 
 
 def label_rows_files(task: Task) -> dict[str, list[str]]:
-    """What `label_rows` reads and writes."""
-    reads = _given_files(task, ("centroids", "rows"))
-    return {"reads": reads, "writes": [str(found_file(task))]}
+    """The files that `label_rows` reads and writes."""
+    reads = _input_files(task, ("centroids", "rows"))
+    return {"reads": reads, "writes": [str(result_file(task))]}
 
 
 def label_rows(task: Task) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def label_rows(task: Task) -> dict[str, Any]:
     rows = np.array(_array(task, "rows")[task["begin"] : task["end"]])
     centroids = np.array(_array(task, "centroids"))
     labels, cosines = clusters.nearest_centroids(matrix, centroids, rows, task["nearest"])
-    return _keep(task, labels=labels, cosines=cosines)
+    return _save_result(task, labels=labels, cosines=cosines)
 
 
 def highest(
@@ -114,18 +114,18 @@ def highest(
     if len(cuts) <= 2:
         return clusters.highest(matrix.rows, rows, labels, rank)
     best, partner = np.zeros(len(matrix.rows)), np.full(len(matrix.rows), -1)
-    with matrix.given(members=members, bounds=bounds, rank=rank) as given:
+    with matrix.task_inputs(members=members, bounds=bounds, rank=rank) as inputs:
         tasks = [
-            {"part": part, "begin": begin, "end": end, **given}
+            {"part": part, "begin": begin, "end": end, **inputs}
             for part, (begin, end) in enumerate(pairwise(cuts))
         ]
         run_tasks(matrix.run, f"{__name__}:compare_clusters", tasks)
-        for found in map(_found, tasks):
-            mine, similar, other = found["rows"], found["similarity"], found["partner"]
-            same = (similar == best[mine]) & (rank[other] < rank[partner[mine]])
-            better = (similar > best[mine]) | same
-            mine = mine[better]
-            best[mine], partner[mine] = similar[better], other[better]
+        for arrays in map(_load_result, tasks):
+            own, similar, other = arrays["rows"], arrays["similarity"], arrays["partner"]
+            same = (similar == best[own]) & (rank[other] < rank[partner[own]])
+            better = (similar > best[own]) | same
+            own = own[better]
+            best[own], partner[own] = similar[better], other[better]
     return best, partner
 
 
@@ -142,9 +142,9 @@ def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
 
 
 def compare_clusters_files(task: Task) -> dict[str, list[str]]:
-    """What `compare_clusters` reads and writes."""
-    reads = _given_files(task, ("members", "bounds", "rank"))
-    return {"reads": reads, "writes": [str(found_file(task))]}
+    """The files that `compare_clusters` reads and writes."""
+    reads = _input_files(task, ("members", "bounds", "rank"))
+    return {"reads": reads, "writes": [str(result_file(task))]}
 
 
 def compare_clusters(task: Task) -> dict[str, Any]:
@@ -152,9 +152,11 @@ def compare_clusters(task: Task) -> dict[str, Any]:
     matrix = np.load(task["matrix"], mmap_mode="r")
     bounds = np.array(_array(task, "bounds")[task["begin"] : task["end"] + 1])
     members = np.array(_array(task, "members")[bounds[0] : bounds[-1]])
-    rows, here = np.unique(members, return_inverse=True)
+    rows, numbers = np.unique(members, return_inverse=True)
     rank = _array(task, "rank")[rows]
     # As a corpus of these rows alone.
-    best, partner = clusters.within(matrix, rows, here, bounds - bounds[0], rank)
-    known = np.flatnonzero(partner >= 0)
-    return _keep(task, rows=rows[known], similarity=best[known], partner=rows[partner[known]])
+    best, partner = clusters.within(matrix, rows, numbers, bounds - bounds[0], rank)
+    partnered = np.flatnonzero(partner >= 0)
+    return _save_result(
+        task, rows=rows[partnered], similarity=best[partnered], partner=rows[partner[partnered]]
+    )

@@ -74,7 +74,8 @@ OVERSAMPLE, ITERATIONS = 10, 2
 
 @dataclass(frozen=True)
 class Basis:
-    """What turns hashed counts into vectors, the same for every document of a corpus.
+    """The weights and axes that turn hashed counts into vectors, the same for every document of a
+    corpus.
 
     idf: float32[features]; row: int32[features], the feature's row in `axes`, -1 for none;
     axes: float32[rows, dimensions]; mixed: float32[dimensions, residual], the residual's hash of
@@ -102,9 +103,9 @@ class Basis:
 
     @classmethod
     def load(cls, path: Path) -> Basis:
-        """What `save` wrote."""
-        with np.load(path, allow_pickle=False) as found:
-            return cls(*(found[name] for name in ("idf", "row", "axes", "mixed")))
+        """The object that `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls(*(arrays[name] for name in ("idf", "row", "axes", "mixed")))
 
 
 @njit(nogil=True)
@@ -153,8 +154,8 @@ def project(offsets, buckets, counts, idf, row, axes, mixed):
 
 def inverse_frequency(df: np.ndarray, documents: int) -> np.ndarray:
     """float32[features] from df: int64[features], documents that have the feature."""
-    found: np.ndarray = np.log((1.0 + documents) / (1.0 + df)) + 1.0
-    return found.astype(np.float32)
+    idf: np.ndarray = np.log((1.0 + documents) / (1.0 + df)) + 1.0
+    return idf.astype(np.float32)
 
 
 def randomized_axes(matrix, dimensions: int, seed: int) -> np.ndarray:
@@ -164,12 +165,12 @@ def randomized_axes(matrix, dimensions: int, seed: int) -> np.ndarray:
     wide = min(dimensions + OVERSAMPLE, min(matrix.shape))
     matrix = matrix.astype(np.float32)
     draw = np.random.default_rng(seed).standard_normal((rows, wide))
-    left = np.linalg.qr(draw)[0].astype(np.float32)
+    range_ = np.linalg.qr(draw)[0].astype(np.float32)
     turned = matrix.T  # the same numbers, by column
     for _ in range(ITERATIONS):
-        product = (matrix @ (turned @ left)).astype(np.float64)
-        left = np.linalg.qr(product)[0].astype(np.float32)
-    image = turned @ left
+        product = (matrix @ (turned @ range_)).astype(np.float64)
+        range_ = np.linalg.qr(product)[0].astype(np.float32)
+    image = turned @ range_
     values, within = np.linalg.eigh((image.T @ image).astype(np.float64))
     best = np.argsort(-values, kind="stable")[:dimensions]
     best = best[values[best] > 1e-6 * max(values[best[0]], 1e-30)] if len(best) else best
@@ -196,29 +197,29 @@ def fit(
 
     offsets, buckets, counts = sample
     idf = inverse_frequency(df, documents)
-    here = np.bincount(buckets, minlength=len(df))
+    frequency = np.bincount(buckets, minlength=len(df))
     # A feature of one document says nothing of any other; ties by number.
-    shared = np.flatnonzero(here > 1)
-    used = np.sort(shared[np.argsort(-here[shared], kind="stable")][:MOST_FEATURES])
+    shared = np.flatnonzero(frequency > 1)
+    used = np.sort(shared[np.argsort(-frequency[shared], kind="stable")][:MOST_FEATURES])
     row = np.full(len(df), -1, np.int32)
     row[used] = np.arange(len(used))
     weights = (1.0 + np.log(np.maximum(counts, 1))) * idf[buckets]
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     norm = np.sqrt(np.bincount(owner, weights**2, minlength=len(offsets) - 1))
-    known = row[buckets] >= 0
-    weights = (weights / norm[owner])[known]
-    ends = np.concatenate([[0], np.cumsum(known)])[offsets]
+    kept = row[buckets] >= 0
+    weights = (weights / norm[owner])[kept]
+    ends = np.concatenate([[0], np.cumsum(kept)])[offsets]
     axes = np.zeros((len(used), dimensions), np.float32)
     if len(used) and len(offsets) > 1:
         shape = (len(offsets) - 1, len(used))
-        found = randomized_axes(
-            csr_array((weights, row[buckets[known]], ends), shape=shape), dimensions, seed
+        right_vectors = randomized_axes(
+            csr_array((weights, row[buckets[kept]], ends), shape=shape), dimensions, seed
         )
-        axes[:, : found.shape[1]] = found
+        axes[:, : right_vectors.shape[1]] = right_vectors
     mixed = np.zeros((dimensions, residual), np.float32)
     if residual:
         at, signs = signed_places(used, residual)
         for place in range(residual):
-            mine = at == place
-            mixed[:, place] = signs[mine] @ axes[mine]
+            hashed_to = at == place
+            mixed[:, place] = signs[hashed_to] @ axes[hashed_to]
     return Basis(idf, row, axes, mixed)

@@ -55,8 +55,8 @@ def whole_numbers(vectors: np.ndarray) -> np.ndarray:
 def squares(block: np.ndarray) -> np.ndarray:
     """float64[rows]: squared lengths of rows of whole numbers, exact."""
     wide = block.astype(np.int64)
-    found: np.ndarray = np.einsum("ij,ij->i", wide, wide)
-    return found.astype(np.float64)
+    sums: np.ndarray = np.einsum("ij,ij->i", wide, wide)
+    return sums.astype(np.float64)
 
 
 def blocks(
@@ -78,10 +78,8 @@ def counts_of(batch: pa.RecordBatch) -> Counts:
     return Counts((offsets - offsets[0]).astype(np.int64), *values)
 
 
-# Hashed embeddings as tasks, a group of sketch files each: what the basis is fitted to, then
-# rows.
-#
-# A row is made of its document alone and df are whole numbers, so that groups decide nothing.
+# A row is made of its document alone and document frequencies are whole numbers, so that the result
+# does not depend on how sketch files are grouped.
 
 GROUP = 50_000  # documents of a task: some 6 s, and 19 MB of rows of 192 dimensions
 
@@ -93,19 +91,19 @@ def frequencies(
     folder for files."""
     tasks, places = [], []
     for group in groups(sketches.files, GROUP):
-        mine = place[group.first : group.first + group.rows]
-        sample = np.flatnonzero(mine < hashed.SAMPLE)
-        places.append(mine[sample])
-        told = {"sample": sample.tolist(), "features": features, "folder": str(work)}
-        tasks.append({**group.dump(), **told})
+        rows = place[group.first : group.first + group.rows]
+        sample = np.flatnonzero(rows < hashed.SAMPLE)
+        places.append(rows[sample])
+        settings = {"sample": sample.tolist(), "features": features, "folder": str(work)}
+        tasks.append({**group.dump(), **settings})
     run_tasks(sketches.run, f"{__name__}:count_group", _missing(tasks, counts_file))
     df = np.zeros(features, np.int64)
     chosen: list[tuple[int, np.ndarray, np.ndarray]] = []
-    for task, mine in zip(tasks, places, strict=True):
-        with np.load(counts_file(task), allow_pickle=False) as found:
-            df += found["df"]
-            each, buckets, counts = (found[name] for name in ("offsets", "buckets", "counts"))
-        for d, at in enumerate(mine.tolist()):
+    for task, rows in zip(tasks, places, strict=True):
+        with np.load(counts_file(task), allow_pickle=False) as arrays:
+            df += arrays["df"]
+            each, buckets, counts = (arrays[name] for name in ("offsets", "buckets", "counts"))
+        for d, at in enumerate(rows.tolist()):
             span = slice(each[d], each[d + 1])
             if span.start < span.stop:
                 chosen.append((at, buckets[span], counts[span]))
@@ -117,12 +115,13 @@ def frequencies(
 
 
 def counts_file(task: Task) -> Path:
-    """What a group adds: df: int64[features]; offsets, buckets, counts: of its sample."""
+    """The file of a group's counts: df: int64[features]; offsets, buckets, counts: of its
+    sample."""
     return Path(task["folder"], f"counts-{task['part']:05d}.npz")
 
 
 def count_group_files(task: Task) -> dict[str, list[str]]:
-    """What `count_group` reads and writes."""
+    """The files that `count_group` reads and writes."""
     return {"reads": Group.load(task).reads(), "writes": [str(counts_file(task))]}
 
 
@@ -132,13 +131,13 @@ def count_group(task: Task) -> dict[str, Any]:
     sample = np.array(task["sample"], np.int64)
     chosen = [Counts(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.uint16))]
     done = 0
-    for found in _counts(Group.load(task)):
-        df += np.bincount(found.buckets, minlength=len(df))
-        stop = done + len(found.offsets) - 1
+    for batch in _counts(Group.load(task)):
+        df += np.bincount(batch.buckets, minlength=len(df))
+        stop = done + len(batch.offsets) - 1
         for d in sample[np.searchsorted(sample, done) : np.searchsorted(sample, stop)] - done:
-            span = slice(found.offsets[d], found.offsets[d + 1])
+            span = slice(batch.offsets[d], batch.offsets[d + 1])
             size = np.array([span.stop - span.start])
-            chosen.append(Counts(size, found.buckets[span].copy(), found.counts[span].copy()))
+            chosen.append(Counts(size, batch.buckets[span].copy(), batch.counts[span].copy()))
         done = stop
     sizes, buckets, counts = (np.concatenate(column) for column in zip(*chosen, strict=True))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -150,8 +149,8 @@ def count_group(task: Task) -> dict[str, Any]:
 def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[slice, np.ndarray]]:
     """(which documents, by arrival; their rows: int16[documents, size]) group by group. basis: its
     file; work: a folder for files."""
-    told = {"basis": str(basis), "folder": str(work)}
-    tasks = [{**group.dump(), **told} for group in groups(sketches.files, GROUP)]
+    settings = {"basis": str(basis), "folder": str(work)}
+    tasks = [{**group.dump(), **settings} for group in groups(sketches.files, GROUP)]
     run_tasks(sketches.run, f"{__name__}:embed_group", _missing(tasks, rows_file))
     for task in tasks:
         rows = np.load(rows_file(task), allow_pickle=False)
@@ -164,7 +163,7 @@ def rows_file(task: Task) -> Path:
 
 
 def embed_group_files(task: Task) -> dict[str, list[str]]:
-    """What `embed_group` reads and writes."""
+    """The files that `embed_group` reads and writes."""
     reads = [*Group.load(task).reads(), task["basis"]]
     return {"reads": reads, "writes": [str(rows_file(task))]}
 
@@ -174,9 +173,9 @@ def embed_group(task: Task) -> dict[str, Any]:
     basis, group = Basis.load(Path(task["basis"])), Group.load(task)
     rows = np.empty((group.rows, basis.size), np.int16)
     done = 0
-    for found in _counts(group):
-        stop = done + len(found.offsets) - 1
-        rows[done:stop] = whole_numbers(basis.vectors(*found))
+    for batch in _counts(group):
+        stop = done + len(batch.offsets) - 1
+        rows[done:stop] = whole_numbers(basis.vectors(*batch))
         done = stop
     with replacing(rows_file(task)) as aside, aside.open("wb") as file:
         np.save(file, rows)
@@ -189,7 +188,7 @@ def _counts(group: Group) -> Iterator[Counts]:
 
 
 def _missing(tasks: list[Task], file: Callable[[Task], Path]) -> list[Task]:
-    """What an earlier try has not left: files are whole or absent."""
+    """The tasks whose files a killed run has not left: files are whole or absent."""
     return [task for task in tasks if not file(task).exists()]
 
 
@@ -234,8 +233,8 @@ def _stored_rows(sketches: Sketches) -> Iterator[tuple[slice, np.ndarray]]:
         column = batch.column("vector")
         size = column.type.list_size
         flat = np.zeros((len(batch), size), np.float32)
-        known = column.is_valid().to_numpy(zero_copy_only=False)
-        flat[known] = column.drop_null().flatten().to_numpy().reshape(-1, size)
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        flat[valid] = column.drop_null().flatten().to_numpy().reshape(-1, size)
         yield slice(done, done + len(batch)), whole_numbers(flat)
         done += len(batch)
 

@@ -137,8 +137,8 @@ class OnnxModel:
         encoding = self._tokenizer.encode(text[: self._characters])
         ids = np.array([encoding.ids or [0]], np.int64)
         mask = np.array([encoding.attention_mask or [1]], np.int64)
-        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        fed = {name: value for name, value in given.items() if name in self._inputs}
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        fed = {name: value for name, value in inputs.items() if name in self._inputs}
         out = np.asarray(self._session.run(None, fed)[0], np.float32)
         if out.ndim == 2:
             return out[0]
@@ -157,10 +157,10 @@ class OnnxModel:
 def _first_token(folder: Path) -> bool:
     """Whether the folder's pooling is that of the first token."""
     try:
-        found = json.loads((folder / POOLING).read_text(encoding="utf-8"))
+        pooling = json.loads((folder / POOLING).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(isinstance(found, dict) and found.get("pooling_mode_cls_token"))
+    return bool(isinstance(pooling, dict) and pooling.get("pooling_mode_cls_token"))
 
 
 class SentenceModel:

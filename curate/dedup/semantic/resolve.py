@@ -1,4 +1,4 @@
-"""From embeddings to decisions: clusters, highest similarities, what goes, and the removal curve.
+"""Semantic dedup from embeddings to decisions: clusters, similarities and the removal curve.
 
 What does not depend on epsilon is kept in the step's folder: `basis.npz`, `embeddings.npy`,
 `centroids.npy` and `similarity.parquet`. Another epsilon starts from the last of them.
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from curate.dedup.semantic.step import DedupSemantic
 
 
-# How much goes over epsilon, from the highest similarities that a run has stored.
-
 SIMILARITY = "similarity.parquet"
 EPSILONS = np.round(np.geomspace(0.001, 0.5, 55), 5)
 
@@ -39,8 +37,8 @@ def removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
     1 - epsilon."""
     ordered = np.sort(similarity)
     least = np.round(1.0 - epsilons, 12)
-    found: np.ndarray = len(ordered) - np.searchsorted(ordered, least, side="right")
-    return found
+    counts: np.ndarray = len(ordered) - np.searchsorted(ordered, least, side="right")
+    return counts
 
 
 def curve(folder: Path | str, epsilons: np.ndarray = EPSILONS) -> pa.Table:
@@ -66,8 +64,8 @@ PROTOTYPICAL = "semantic:prototypical"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is known of each document, by its row in the matrix.
+class Nearest:
+    """The most similar preferred document of each, by its row in the matrix.
 
     similarity: float64, the highest cosine to a document preferred to it, 0 without one; partner:
     int64, that document or -1; own: bool, not of an earlier corpus.
@@ -90,8 +88,8 @@ def arrange(db: Any, order: str) -> int:
     return int(db.execute("SELECT count(*) FROM documents").fetchall()[0][0])
 
 
-def _column(db: Any, what: str, order: str) -> np.ndarray:
-    rows = db.execute(f"SELECT {what} AS x FROM documents ORDER BY {order}").fetchnumpy()
+def _column(db: Any, expression: str, order: str) -> np.ndarray:
+    rows = db.execute(f"SELECT {expression} AS x FROM documents ORDER BY {order}").fetchnumpy()
     return np.ascontiguousarray(rows["x"])
 
 
@@ -115,11 +113,11 @@ def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
 
 def _with_direction(matrix: np.ndarray) -> np.ndarray:
     """int64[]: rows that are not all zeros."""
-    found = [
+    rows = [
         first + np.flatnonzero(matrix[first : first + semantic_matrix.ROWS].any(axis=1))
         for first in range(0, len(matrix), semantic_matrix.ROWS)
     ]
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return np.concatenate([np.empty(0, np.int64), *rows])
 
 
 def _keep_array(path: Path, array: np.ndarray) -> None:
@@ -159,7 +157,7 @@ def highest_similarities(
     return similarity, partner
 
 
-def find(step: DedupSemantic, sketches: Sketches) -> Found:
+def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
     """The similarities in the step's folder, or, where none are yet, those computed now."""
     db = sketches.connection
     own = _column(db, "part >= 0", "place")
@@ -170,19 +168,19 @@ def find(step: DedupSemantic, sketches: Sketches) -> Found:
         place = kept["place"].to_numpy()
         similarity[place] = kept["similarity"].fill_null(0.0).to_numpy()
         partner[place] = kept["partner"].fill_null(-1).to_numpy()
-        return Found(similarity, partner, own)
+        return Nearest(similarity, partner, own)
     rank = _column(db, "rank", "place")
     matrix = matrix_of(step, sketches)
     similarity, partner = highest_similarities(step, matrix, rank, sketches.folder)
     none = partner < 0
-    found = pa.table(
+    table = pa.table(
         {
             "place": np.arange(len(own)),
             "similarity": pa.array(similarity, mask=none),
             "partner": pa.array(partner, mask=none),
         }
     )
-    db.register("found", found)
+    db.register("found", table)
     with replacing(path) as aside:
         db.execute(
             f"""COPY (
@@ -191,7 +189,7 @@ def find(step: DedupSemantic, sketches: Sketches) -> Found:
             ORDER BY d.part, d.n) TO {literal(aside)} (FORMAT parquet)"""
         )
     db.unregister("found")
-    return Found(similarity, partner, own)
+    return Nearest(similarity, partner, own)
 
 
 def roots_of(gone: np.ndarray, partner: np.ndarray) -> np.ndarray:
@@ -229,19 +227,19 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any
     clear_temporary(sketches.folder)
     db = sketches.connection
     count = arrange(db, order)
-    found = (
-        find(step, sketches) if count else Found(np.zeros(0), np.zeros(0, int), np.zeros(0, bool))
+    nearest = (
+        find(step, sketches) if count else Nearest(np.zeros(0), np.zeros(0, int), np.zeros(0, bool))
     )
-    gone = found.similarity > step.least
-    root = roots_of(gone, found.partner)
+    gone = nearest.similarity > step.least
+    root = roots_of(gone, nearest.partner)
     members = np.flatnonzero(gone | np.isin(np.arange(count), root[gone]))
     pruned, cosines = np.empty(0, np.int64), np.empty(0)
     if step.prototypicality is not None and count:
-        pruned, cosines = prototypes(step, sketches, np.flatnonzero(~gone & found.own))
-    _write(db, sketches.decisions, step.method, members, gone, root, found, pruned, cosines)
-    own = found.similarity[found.own]
+        pruned, cosines = prototypes(step, sketches, np.flatnonzero(~gone & nearest.own))
+    _write(db, sketches.decisions, step.method, members, gone, root, nearest, pruned, cosines)
+    own = nearest.similarity[nearest.own]
     shares = removed(own, EPSILONS) / max(1, len(own))
-    now = float(gone[found.own].mean()) if len(own) else 0.0
+    now = float(gone[nearest.own].mean()) if len(own) else 0.0
     return {
         "clusters": int(len(members) - gone.sum()),
         "members": len(members),
@@ -262,10 +260,10 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> dict[str, Any
 
 
 def _notes(step: DedupSemantic, folder: Path) -> list[str]:
-    """What the report says of how it was decided."""
-    said = []
+    """Sentences of the report on how the decisions were made."""
+    sentences = []
     if step.hashed:
-        said.append(
+        sentences.append(
             "Embeddings are hashed TF-IDF with an SVD: they tell copies and near copies, and little"
             " of meaning."
         )
@@ -273,8 +271,8 @@ def _notes(step: DedupSemantic, folder: Path) -> list[str]:
     if path.exists():
         clusters = len(np.load(path, mmap_mode="r", allow_pickle=False))
         nearest = "its nearest one" if step.nearest == 1 else f"the {step.nearest} nearest"
-        said.append(f"{clusters} clusters; a document was compared within {nearest}.")
-    return said
+        sentences.append(f"{clusters} clusters; a document was compared within {nearest}.")
+    return sentences
 
 
 def _write(
@@ -284,7 +282,7 @@ def _write(
     members: np.ndarray,
     gone: np.ndarray,
     root: np.ndarray,
-    found: Found,
+    nearest: Nearest,
     pruned: np.ndarray,
     cosines: np.ndarray,
 ) -> None:
@@ -295,8 +293,8 @@ def _write(
             "place": members,
             "drop": drop,
             "root": root[members],
-            "partner": pa.array(found.partner[members], mask=~drop),
-            "similarity": pa.array(found.similarity[members], mask=~drop),
+            "partner": pa.array(nearest.partner[members], mask=~drop),
+            "similarity": pa.array(nearest.similarity[members], mask=~drop),
         }
     )
     db.register("copies", copies)

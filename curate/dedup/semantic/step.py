@@ -129,7 +129,7 @@ class DedupSemantic(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step; prototypes are `semantic:prototypical`."""
+        """The name of this step in decisions; prototypes are `semantic:prototypical`."""
         return "semantic"
 
     @property
@@ -156,22 +156,22 @@ class DedupSemantic(DedupStep):
 
     def comparable(self) -> dict[str, Any]:
         """With a model's content for its path."""
-        found = super().comparable()
+        settings = super().comparable()
         if not self.hashed:
-            found["embedding"] = super().identity()["resources"]
-        return found
+            settings["embedding"] = super().identity()["resources"]
+        return settings
 
     def sketch_identity(self) -> dict[str, Any]:
-        found = super().sketch_identity()
+        identity = super().sketch_identity()
         only_resolve = ("dimensions", "residual")
-        settings = {k: v for k, v in found["settings"].items() if k not in only_resolve}
-        return found | {"settings": settings}
+        settings = {k: v for k, v in identity["settings"].items() if k not in only_resolve}
+        return identity | {"settings": settings}
 
     def folder_identity(self) -> dict[str, Any]:
-        found = super().folder_identity()
+        identity = super().folder_identity()
         later = ("epsilon", "prototypicality", "recluster")
-        settings = {k: v for k, v in found["settings"].items() if k not in later}
-        return found | {"settings": settings}
+        settings = {k: v for k, v in identity["settings"].items() if k not in later}
+        return identity | {"settings": settings}
 
     def open(self) -> None:
         if not self.hashed:

@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     from curate.dedup.suffix_array.step import DedupSuffixArray
 
 
-# Which windows can stand more than once: a sieve before any suffix is sorted.
-#
-# A window of L symbols is represented by its anchor, the block of b symbols in it whose hash is
-# least (winnowing: Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a
-# window whose anchor's hash was seen at one place only stands once. Hashes are counted in two
-# slots each of a table (a counting Bloom filter): a window that passes may still stand once, one
-# that does not pass never stands twice.
+# The sieve finds windows that can stand more than once before any suffix is sorted. A window of L
+# symbols is represented by its anchor, the block of b symbols in it whose hash is least (winnowing:
+# Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a window whose anchor's
+# hash was seen at one place only stands once. Hashes are counted in two slots each of a table (a
+# counting Bloom filter): a window that passes may still stand once, one that does not pass never
+# stands twice.
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _SMALLEST, _LARGEST = 16, 32  # log2 of the slots: 16 KiB to 1 GiB
@@ -66,12 +65,12 @@ class Sieve:
 
     @classmethod
     def load(cls, path: Path, window: int) -> Sieve:
-        """What `save` wrote, mapped."""
-        found = cls(window, 0)
+        """The object that `save` wrote, mapped."""
+        sieve = cls(window, 0)
         # "c", since arrays that may be written to are of the type that kernels are compiled for.
-        found._table = np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
-        found._shift = 62 - int(math.log2(len(found._table)))
-        return found
+        sieve._table = np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
+        sieve._shift = 62 - int(math.log2(len(sieve._table)))
+        return sieve
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
         """Takes the anchors of documents: symbols: uint8[], uint16[] or uint32[]; offsets:
@@ -112,7 +111,7 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
     for i in range(start, start + block - 1):
         value = value * _BASE + np.uint64(symbols[i]) + np.uint64(1)
     best = np.uint64(0)
-    place = told = -1
+    place = counted = -1
     passes = False
     at = 0  # of the block in the ring
     for p in range(start, stop - block + 1):
@@ -134,15 +133,15 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
         first = p - wide + 1
         if first < start:
             continue
-        if place != told:
-            told = place
-            one = (best * _BASE) >> np.uint64(shift)  # the least hashes begin alike
-            two = mix(best) >> np.uint64(shift)
+        if place != counted:
+            counted = place
+            slot_a = (best * _BASE) >> np.uint64(shift)  # the least hashes begin alike
+            slot_b = mix(best) >> np.uint64(shift)
             if counting:
-                _add(table, one)
-                _add(table, two)
+                _add(table, slot_a)
+                _add(table, slot_b)
             else:
-                passes = _twice(table, one) and _twice(table, two)
+                passes = _twice(table, slot_a) and _twice(table, slot_b)
         if not counting:
             marks[first - base] = passes
 
@@ -172,7 +171,7 @@ SIEVE, DTYPE, ARRIVED = "sieve.npy", "dtype", "arrived.text"
 
 
 @dataclass(frozen=True)
-class Some:
+class DocumentBatch:
     """Documents of a sketch file. first: the number of the first one; symbols: uint8[], uint16[] or
     uint32[]; offsets: int64[rows + 1], in symbols."""
 
@@ -187,7 +186,9 @@ def list_values(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return column.values.to_numpy(), column.offsets.to_numpy()
 
 
-def documents_of(batches: Iterator[pa.RecordBatch], tokens: bool, first: int = 0) -> Iterator[Some]:
+def documents_of(
+    batches: Iterator[pa.RecordBatch], tokens: bool, first: int = 0
+) -> Iterator[DocumentBatch]:
     """The documents of sketches, whose first column is the text or the tokens; first: the number of
     the first one."""
     for batch in batches:
@@ -196,7 +197,7 @@ def documents_of(batches: Iterator[pa.RecordBatch], tokens: bool, first: int = 0
             symbols, offsets = list_values(column)
         else:
             symbols, offsets = text_buffers(as_large_string(column))
-        yield Some(first, symbols, offsets, batch)
+        yield DocumentBatch(first, symbols, offsets, batch)
         first += len(batch)
 
 
@@ -212,9 +213,9 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
     if done.exists():
         return Regions.load(done)
     clear_temporary(work)
-    found = groups(sketches.files, GROUP, _bytes)
-    regions = _found_here if len(found) < 2 else _found_by_tasks
-    arrived = regions(step, sketches, work, found)
+    sketch_groups = groups(sketches.files, GROUP, _bytes)
+    regions = _regions_in_process if len(sketch_groups) < 2 else _regions_by_tasks
+    arrived = regions(step, sketches, work, sketch_groups)
     path = work / ARRIVED
     if step.survivor == "first":
         path.replace(work / TEXT)
@@ -224,16 +225,16 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
         path.unlink()
     arrived.save(done)
     (work / SIEVE).unlink(missing_ok=True)
-    for task in found:
-        for path in found_files(work, task.part):
+    for task in sketch_groups:
+        for path in region_files(work, task.part):
             path.unlink(missing_ok=True)
     return arrived
 
 
 def ranks(db: Any) -> np.ndarray:
     """int64[documents]: the rank of each document by its number."""
-    found: np.ndarray = db.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()["rank"]
-    return found
+    rank: np.ndarray = db.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()["rank"]
+    return rank
 
 
 def _bytes(metadata: pq.FileMetaData) -> int:
@@ -257,8 +258,8 @@ def _counted(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Sieve:
     return sieve
 
 
-def _found_here(
-    step: DedupSuffixArray, sketches: Sketches, work: Path, found: list[Group]
+def _regions_in_process(
+    step: DedupSuffixArray, sketches: Sketches, work: Path, sketch_groups: list[Group]
 ) -> Regions:
     """The regions in order of arrival; their text is ARRIVED."""
     sieve, column = _counted(step, sketches, work), _column(step)
@@ -266,7 +267,7 @@ def _found_here(
     return _passed(sieve, every, work / ARRIVED, step.of == "characters")
 
 
-def _passed(sieve: Sieve, documents: Iterator[Some], path: Path, chars: bool) -> Regions:
+def _passed(sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars: bool) -> Regions:
     writer = RegionsWriter(path, sieve.window, chars)
     for some in documents:
         marks = sieve.passing(some.symbols, some.offsets)
@@ -274,20 +275,20 @@ def _passed(sieve: Sieve, documents: Iterator[Some], path: Path, chars: bool) ->
     return writer.close()
 
 
-def _found_by_tasks(
-    step: DedupSuffixArray, sketches: Sketches, work: Path, found: list[Group]
+def _regions_by_tasks(
+    step: DedupSuffixArray, sketches: Sketches, work: Path, sketch_groups: list[Group]
 ) -> Regions:
-    """As `_found_here`, the same bytes. What a killed try has counted and passed is kept."""
+    """As `_regions_in_process`, the same bytes. What a killed run left is kept."""
     if not (work / SIEVE).exists():
         _counted(step, sketches, work).save(work / SIEVE)
-    told = {"work": str(work), "window": step.window, "unit": step.of}
-    tasks = [{**group.dump(), **told} for group in found]
-    missing = [t for t in tasks if not all(p.exists() for p in found_files(work, t["part"]))]
+    settings = {"work": str(work), "window": step.window, "unit": step.of}
+    tasks = [{**group.dump(), **settings} for group in sketch_groups]
+    missing = [t for t in tasks if not all(p.exists() for p in region_files(work, t["part"]))]
     run_tasks(sketches.run, f"{__name__}:pass_group", missing)
     parts = []
     with (work / ARRIVED).open("wb") as file:
         for task in tasks:
-            text, regions = found_files(work, task["part"])
+            text, regions = region_files(work, task["part"])
             with text.open("rb") as source:
                 shutil.copyfileobj(source, file, 1 << 24)
             parts.append(Regions.load(regions))
@@ -296,15 +297,15 @@ def _found_by_tasks(
     return Regions(document, start, np.cumsum(length) - length, length)
 
 
-def found_files(work: Path, part: int) -> tuple[Path, Path]:
+def region_files(work: Path, part: int) -> tuple[Path, Path]:
     """The text of a group's regions, and these, in order of arrival."""
     return work / f"found-{part:05d}.text", work / f"found-{part:05d}.npy"
 
 
 def pass_group_files(task: Task) -> dict[str, list[str]]:
-    """What `pass_group` reads and writes."""
+    """The files that `pass_group` reads and writes."""
     reads = [*Group.load(task).reads(), str(Path(task["work"], SIEVE))]
-    writes = [str(path) for path in found_files(Path(task["work"]), task["part"])]
+    writes = [str(path) for path in region_files(Path(task["work"]), task["part"])]
     return {"reads": reads, "writes": writes}
 
 
@@ -314,9 +315,9 @@ def pass_group(task: Task) -> dict[str, Any]:
     sieve = Sieve.load(work / SIEVE, task["window"])
     tokens = task["unit"] == "tokens"
     batches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)
-    text, regions = found_files(work, task["part"])
+    text, regions = region_files(work, task["part"])
     with replacing(text) as aside:
         every = documents_of(batches, tokens, group.first)
-        found = _passed(sieve, every, aside, task["unit"] == "characters")
-    found.save(regions)
+        marked = _passed(sieve, every, aside, task["unit"] == "characters")
+    marked.save(regions)
     return {}

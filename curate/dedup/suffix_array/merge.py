@@ -26,15 +26,13 @@ from curate.disk.atomic import TEMPORARY, replacing
 from curate.disk.inside import remove
 from kernel_cache import njit
 
-# All places of each window that stands more than once: the chunks' orders merged.
-#
-# The orders are read side by side through a heap of their heads. Where the first head's window
-# stands at the head of several orders, all its places are the beginnings of these orders.
+# The chunks' orders are read side by side through a heap of their heads. Where the first head's
+# window stands at the head of several orders, all its places are the beginnings of these orders.
 
 PLACE = ~SAME
-FLUSH = 1 << 20  # places that are told at a time
+FLUSH = 1 << 20  # positions that are returned at a time
 # Where a merge stands between two calls: orders in the heap, orders of the group at hand, the one
-# of them that is told, and the group's first and second place.
+# of them that is written, and the group's first and second place.
 _HEAP, _GROUP, _AT, _FIRST, _SECOND = range(5)
 
 
@@ -46,7 +44,7 @@ def _place(places, bases, next_, s):
 @njit(nogil=True)
 def _before(data, places, bases, next_, s, t, window, width, chars):
     """Whether order s comes before order t, by their heads' windows, then by number."""
-    found = order_of(
+    order = order_of(
         data,
         _place(places, bases, next_, s),
         _place(places, bases, next_, t),
@@ -54,7 +52,7 @@ def _before(data, places, bases, next_, s, t, window, width, chars):
         width,
         chars,
     )
-    return found < 0 or (found == 0 and s < t)
+    return order < 0 or (order == 0 and s < t)
 
 
 @njit(nogil=True)
@@ -104,7 +102,7 @@ def _start(data, places, bases, next_, stops, heap, window, width, chars):
 
 @njit(nogil=True)
 def _run(places, a, stop):
-    """Where the windows equal to that of places[a] end in this order."""
+    """The end of the windows in this order that equal that of places[a]."""
     z = a + 1
     while z < stop and places[z] & SAME:
         z += 1
@@ -233,16 +231,16 @@ def find_passages(
         )
         yield from passages(windows, text.values, regions, of.window, of.chars)
         return
-    told = {**of.dump(), "to": str(orders.folder), "size": size}
+    settings = {**of.dump(), "to": str(orders.folder), "size": size}
     merges = [
-        {"part": part, "begins": begins, "ends": ends, "bases": orders.bases, **told}
+        {"part": part, "begins": begins, "ends": ends, "bases": orders.bases, **settings}
         | {"all": all_, "own": own}
         for part, (begins, ends) in enumerate(pairwise(cuts))
     ]
     # What an earlier try of the same merge left is whole.
     missing = [t for t in merges if not all(p.exists() for p in window_files(orders.folder, t))]
     run_tasks(run, f"{__name__}:merge_windows", missing)
-    joins = [{"part": part, "merges": len(merges), **told} for part in range(len(ranges) - 1)]
+    joins = [{"part": part, "merges": len(merges), **settings} for part in range(len(ranges) - 1)]
     missing = [t for t in joins if not passage_file(orders.folder, t).exists()]
     run_tasks(run, f"{__name__}:join_windows", missing)
     for task in joins:
@@ -250,7 +248,7 @@ def find_passages(
 
 
 def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[list[int]]:
-    """Where each order is cut into so many parts or fewer: a list a cut, from the beginnings to the
+    """Cuts of each order into so many parts or fewer: a list a cut, from the beginnings to the
     ends."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
@@ -272,7 +270,7 @@ def find_cuts(text: Mapped, orders: Orders, of: RegionText, parts: int) -> list[
 
 
 def _first(text: Mapped, order: np.ndarray, base: int, window: bytes, of: RegionText) -> int:
-    """Where a chunk's order comes to a window, or to one behind it."""
+    """The index in a chunk's order of a window, or of the first one behind it."""
 
     def key(place: Any) -> bytes:
         return window_of(text.values, base + int(place & PLACE), of)
@@ -312,7 +310,7 @@ def passage_file(folder: Path, task: Task) -> Path:
 
 
 def merge_windows_files(task: Task) -> dict[str, list[str]]:
-    """What `merge_windows` reads (of the orders a range each) and writes."""
+    """The files that `merge_windows` reads (of the orders a range each) and writes."""
     folder = Path(task["to"])
     orders = Orders(folder, task["bases"], [])
     reads = [str(orders.path(chunk)) for chunk in range(len(orders.bases))]
@@ -330,7 +328,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
     scratch = folder / f"{TEMPORARY}{os.getpid()}-held-{task['part']}"
     held = orders.part(begins, ends, scratch)
     counts = [end - begin for begin, end in zip(begins, ends, strict=True)]
-    found = repeated(
+    windows = repeated(
         text, held, orders.bases, counts, of.window, of.chars, task["all"], task["own"]
     )
     blocks = [np.zeros((0, len(starts)), np.int64)]
@@ -338,7 +336,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
     pairs_path, blocks_path = window_files(folder, task)
     try:
         with replacing(pairs_path) as aside, aside.open("wb") as file:
-            for place, first in found:
+            for place, first in windows:
                 # Numbers of 16 bits are sorted by counting.
                 few = np.uint16 if len(starts) < 1 << 16 else np.int64
                 number = np.searchsorted(starts, place, side="right").astype(few)
@@ -357,7 +355,7 @@ def merge_windows(task: Task) -> dict[str, Any]:
 
 
 def join_windows_files(task: Task) -> dict[str, list[str]]:
-    """What `join_windows` reads (of the windows a range each) and writes."""
+    """The files that `join_windows` reads (of the windows a range each) and writes."""
     folder = Path(task["to"])
     reads = [p for merge in range(task["merges"]) for p in window_files(folder, {"part": merge})]
     written = str(passage_file(folder, task))
@@ -373,15 +371,15 @@ def join_windows(task: Task) -> dict[str, Any]:
 
     def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for base in range(begin, end, most):
-            found = np.full(min(most, end - base), -1, np.int64)
+            first_of = np.full(min(most, end - base), -1, np.int64)
             for merge in range(task["merges"]):
                 for pairs in _pairs(folder, merge, part):
-                    mine = pairs[:, 0] - base
+                    offsets = pairs[:, 0] - base
                     if end - begin > most:
-                        keep = (mine >= 0) & (mine < len(found))
-                        mine, pairs = mine[keep], pairs[keep]
-                    found[mine] = pairs[:, 1]
-            yield base, found
+                        keep = (offsets >= 0) & (offsets < len(first_of))
+                        offsets, pairs = offsets[keep], pairs[keep]
+                    first_of[offsets] = pairs[:, 1]
+            yield base, first_of
 
     parts = list(join(pieces(), of.text().values, regions, of.window, of.chars))
     columns = [np.concatenate([vars(p)[name] for p in parts] or [np.empty(0, np.int64)])

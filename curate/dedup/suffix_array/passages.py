@@ -56,47 +56,47 @@ def _close(state, out, n):
 
 
 @njit(cache=True, nogil=True)
-def _join(data, found, base, begin, at, length, window, chars, total, state, out):
-    """Passages of found[begin:]; (the place to go on from, how many). A passage goes on while
+def _join(data, firsts, base, begin, at, length, window, chars, total, state, out):
+    """Passages of firsts[begin:]; (the place to go on from, how many). A passage goes on while
     windows stand side by side and the first places of each begin within those before it.
 
     data: uint8[], looked at only where chars.
     """
     n = 0
-    for k in range(begin, len(found)):
+    for k in range(begin, len(firsts)):
         p = base + k
         if chars and continues(data[p]):
             continue
         if n + 1 >= len(out):
             return k, n
-        first = found[k]
+        first = firsts[k]
         if first < 0 or (state[_REGION] >= 0 and p >= state[_STOP]):
             if state[_REGION] >= 0:
                 n = _close(state, out, n)
             if first < 0:
                 continue
-        here = state[_REGION]
-        if here < 0 or not chars:
+        region = state[_REGION]
+        if region < 0 or not chars:
             end = window_end(data, p, window, chars, total)
         else:  # one character further than the window before
             end = state[_END] + 1
             while end < total and continues(data[end]):
                 end += 1
         stop = first + end - p  # equal windows are equally long
-        if here >= 0 and state[_FROM] <= first < state[_TO]:  # so in one region too
+        if region >= 0 and state[_FROM] <= first < state[_TO]:  # so in one region too
             state[_END] = end
             state[_FROM] = min(state[_FROM], first)
             state[_TO] = max(state[_TO], stop)
             continue
-        if here >= 0:
+        if region >= 0:
             n = _close(state, out, n)
         else:
-            here = _region_of(at, p)
-        state[_REGION], state[_START], state[_END] = here, p, end
+            region = _region_of(at, p)
+        state[_REGION], state[_START], state[_END] = region, p, end
         state[_OTHER] = _region_of(at, first)
         state[_FROM], state[_TO] = first, stop
-        state[_STOP] = at[here] + length[here]
-    return len(found), n
+        state[_STOP] = at[region] + length[region]
+    return len(firsts), n
 
 
 def passages(
@@ -108,27 +108,27 @@ def passages(
 ) -> Iterator[Passages]:
     """Passages in order of their places. windows: as `groups.repeated` gives them; held are 8 bytes
     a place."""
-    found = np.full(len(text), -1, np.int64)
+    firsts = np.full(len(text), -1, np.int64)
     for place, first in windows:
-        found[place] = first
-    yield from join([(0, found)], text, regions, window, chars)
+        firsts[place] = first
+    yield from join([(0, firsts)], text, regions, window, chars)
 
 
 def join(
-    found: Iterable[tuple[int, np.ndarray]],
+    pieces: Iterable[tuple[int, np.ndarray]],
     text: np.ndarray,
     regions: Regions,
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Passages in order of their places. found: pieces that lie side by side, (first place, first:
-    int64[]): for every place its window's first place, or -1; the first piece begins with a region
-    and the last one ends with one."""
+    """Passages in order of their positions. pieces: arrays that lie side by side, (first place,
+    first: int64[]): for every place its window's first place, or -1; the first piece begins with a
+    region and the last one ends with one."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)
     out = np.empty((_ROOM, 6), np.int64)
-    for base, some in found:
+    for base, some in pieces:
         begin = 0
         while begin < len(some):
             begin, n = _join(

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from curate.dedup.suffix_array.step import DedupSuffixArray
 
 
-# Passages as byte spans of documents: on characters, and if wanted on words or lines.
-#
-# Spans shrink, they never grow: what is cut is always part of what stands twice.
+# Spans shrink to characters, words or lines and never grow, so that a cut is always part of a
+# passage that stands twice.
 
 CHARACTER, WORD, LINE = range(3)
 BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}
@@ -175,22 +174,22 @@ def number_documents(db: Any, order: str) -> None:
     )
 
 
-def take_passages(db: Any, found: Iterable[Passages], regions: Regions) -> None:
+def take_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
     """Makes the table passages: k, a, z, document and symbols; other, oa, oz: of the copy that it
     equals; later: whether that copy is preferred less."""
     db.execute(
         "CREATE OR REPLACE TABLE passages"
         "(k BIGINT, a BIGINT, z BIGINT, other BIGINT, oa BIGINT, oz BIGINT, later BOOLEAN)"
     )
-    for p in found:
-        here = regions.start - regions.at
+    for p in passages:
+        shift = regions.start - regions.at
         columns = {
             "k": regions.document[p.region],
-            "a": p.start + here[p.region],
-            "z": p.end + here[p.region],
+            "a": p.start + shift[p.region],
+            "z": p.end + shift[p.region],
             "other": regions.document[p.other],
-            "oa": p.other_start + here[p.other],
-            "oz": p.other_end + here[p.other],
+            "oa": p.other_start + shift[p.other],
+            "oz": p.other_end + shift[p.other],
             "later": p.other_start > p.start,
         }
         table = pa.table(columns)
@@ -341,15 +340,17 @@ def _decide(
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
     own_place = int(regions.at[own]) if own < len(regions.at) else regions.symbols
-    found = find_passages(sketches.run, of, orders, none, own_place, size)
-    take_passages(db, found, regions)
+    passages = find_passages(sketches.run, of, orders, none, own_place, size)
+    take_passages(db, passages, regions)
     make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
         replace_spans(db, _fitted(step, sketches))
     counts: dict[str, Any] = write_decisions(db, sketches.decisions, none)
     remove(work, inside=sketches.folder, must=True)
     cut = counts.pop("cut_bytes")
-    counts["notes"] = [f"{step.told}: {counts['dropped']:,} passages, {cut:,} bytes are cut."]
+    counts["notes"] = [
+        f"{step.description}: {counts['dropped']:,} passages, {cut:,} bytes are cut."
+    ]
     return counts
 
 
@@ -384,17 +385,17 @@ def _fitted(step: DedupSuffixArray, sketches: Sketches) -> Iterator[pa.Table]:
                 some = some.slice(cut)
                 break
             some = next(spans, None)
-        mine = pa.concat_tables(waiting)
+        spans_of_batch = pa.concat_tables(waiting)
         waiting = []
-        if mine.num_rows:
-            yield _fit_batch(step, batch, first, mine)
+        if spans_of_batch.num_rows:
+            yield _fit_batch(step, batch, first, spans_of_batch)
         first = stop
 
 
 def _fit_batch(
-    step: DedupSuffixArray, batch: pa.RecordBatch, first: int, mine: pa.Table
+    step: DedupSuffixArray, batch: pa.RecordBatch, first: int, spans: pa.Table
 ) -> pa.Table:
-    at, rows = np.unique(mine["k"].to_numpy() - first, return_inverse=True)
+    at, rows = np.unique(spans["k"].to_numpy() - first, return_inverse=True)
     batch = batch.take(pa.array(at))
     data, offsets = text_buffers(as_large_string(batch.column("text")))
     tokens = None
@@ -402,7 +403,7 @@ def _fit_batch(
         start, first_of = list_values(batch.column("token_start"))
         end, _ = list_values(batch.column("token_end"))
         tokens = (first_of, start.astype(np.int64), end.astype(np.int64))
-    linked = mine["linked"].to_numpy()
-    start, end = mine["a"].to_numpy(), mine["z"].to_numpy()
+    linked = spans["linked"].to_numpy()
+    start, end = spans["a"].to_numpy(), spans["z"].to_numpy()
     a, z = fit(data, offsets, (rows, start, end, linked), step.boundary, tokens)
-    return pa.table({"row": mine["row"], "a": a, "z": z})
+    return pa.table({"row": spans["row"], "a": a, "z": z})

@@ -18,13 +18,12 @@ from curate.errors import UsageError
 from curate.text.hashing import load8
 from kernel_cache import njit
 
-# The longest substring that a text shares with a chunk of a search index.
-
 
 @njit(nogil=True)
-def _shared(text, place, wanted, i, known):
-    """How many bytes text[place:] and wanted[i:] share; the first `known` of them do."""
-    k = known
+def _shared(text, place, wanted, i, shared):
+    """The number of bytes that text[place:] and wanted[i:] share; the first `shared` are known
+    to."""
+    k = shared
     while i + k + 8 <= len(wanted) and place + k + 8 <= len(text):
         if load8(wanted, np.uint64(i + k)) != load8(text, np.uint64(place + k)):
             break
@@ -47,18 +46,20 @@ def _longest_from(text, order, wanted, i):
     """The longest beginning of wanted[i:] that stands in the text, by binary search for it: it is
     shared with one of the two suffixes between which wanted[i:] would stand."""
     low, high = np.int64(0), np.int64(len(order))
-    left = right = np.int64(0)  # bytes shared with the suffixes at both ends of the search
+    shared_low = shared_high = np.int64(
+        0
+    )  # bytes shared with the suffixes at both ends of the search
     while low < high:
         middle = (low + high) >> 1
         place = np.int64(order[middle])
-        k = _shared(text, place, wanted, i, min(left, right))
+        k = _shared(text, place, wanted, i, min(shared_low, shared_high))
         if i + k == len(wanted):
             return k
         if place + k == len(text) or text[place + k] < wanted[i + k]:
-            low, left = middle + 1, k
+            low, shared_low = middle + 1, k
         else:
-            high, right = middle, k
-    return max(left, right)
+            high, shared_high = middle, k
+    return max(shared_low, shared_high)
 
 
 @njit(cache=True, nogil=True)
@@ -69,7 +70,7 @@ def longest_match(text, order, wanted, least):
     text, wanted: uint8[]; order: int32[len(text)], its suffixes.
     """
     best = max(least - 1, 0)
-    at, found = np.int64(0), np.int64(0)
+    at, length = np.int64(0), np.int64(0)
     for i in range(len(wanted)):
         if i + best >= len(wanted):
             break
@@ -78,8 +79,8 @@ def longest_match(text, order, wanted, least):
         size = _whole(wanted, i, _longest_from(text, order, wanted, i))
         if size > best:
             best = size
-            at, found = np.int64(i), size
-    return at, found
+            at, length = np.int64(i), size
+    return at, length
 
 
 _BLOCK = 1 << 20
@@ -98,7 +99,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Found:
+class Matches:
     """count: all occurrences; hits: the first ones, in order of the corpus."""
 
     count: int
@@ -134,7 +135,8 @@ def _encoded(text: str) -> bytes:
 
 
 def _bound(chunk: Chunk, wanted: bytes, after: bool) -> int:
-    """How many suffixes stand before all that begin with `wanted`, or, `after`, behind those."""
+    """The number of suffixes that stand before all that begin with `wanted`, or, `after`, behind
+    those."""
     text, order, size = chunk.text, chunk.order, len(wanted)
     low, high = 0, len(order)
     while low < high:
@@ -159,7 +161,7 @@ def _first_places(order: np.ndarray, limit: int) -> list[int]:
     return least
 
 
-def find(index: SearchIndex, phrase: str, limit: int = 10, context: int = 60) -> Found:
+def find(index: SearchIndex, phrase: str, limit: int = 10, context: int = 60) -> Matches:
     """Counts the phrase, and shows the first `limit` occurrences with `context` bytes around them.
 
     UsageError for an empty phrase.
@@ -170,7 +172,7 @@ def find(index: SearchIndex, phrase: str, limit: int = 10, context: int = 60) ->
     return _find(index, wanted, limit, context)
 
 
-def _find(index: SearchIndex, wanted: bytes, limit: int, context: int) -> Found:
+def _find(index: SearchIndex, wanted: bytes, limit: int, context: int) -> Matches:
     count = 0
     hits: list[Hit] = []
     for chunk in index.chunks:
@@ -181,7 +183,7 @@ def _find(index: SearchIndex, wanted: bytes, limit: int, context: int) -> Found:
                 number, byte = index.document_of(chunk.base + place)
                 parts = index.around(chunk, place, len(wanted), context)
                 hits.append(Hit(index.id_of(number), byte, *parts))
-    return Found(count, hits)
+    return Matches(count, hits)
 
 
 def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -> Longest:
@@ -201,8 +203,8 @@ def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -
     if size == 0:
         return Longest(0, 0, "", 0, [])
     match = wanted[byte : byte + size].tobytes()
-    found = _find(index, match, limit, context)
-    return Longest(byte, size, match.decode("utf-8"), found.count, found.hits)
+    matches = _find(index, match, limit, context)
+    return Longest(byte, size, match.decode("utf-8"), matches.count, matches.hits)
 
 
 def read_text(path: Path) -> str:

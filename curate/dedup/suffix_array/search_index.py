@@ -162,7 +162,7 @@ class IndexWriter:
 
 
 def sort_suffixes_files(task: Task) -> dict[str, list[str]]:
-    """What `sort_suffixes` reads and writes."""
+    """The files that `sort_suffixes` reads and writes."""
     text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
     return {"reads": [str(text)], "writes": [str(order)]}
 
@@ -221,8 +221,8 @@ class SearchIndex:
 
     def id_of(self, number: int) -> str:
         """The id of a document by number."""
-        found: str = self._ids[number].as_py()
-        return found
+        name: str = self._ids[number].as_py()
+        return name
 
     def around(self, chunk: Chunk, place: int, size: int, context: int) -> tuple[str, str, str]:
         """(before, match, after) of chunk.text[place : place + size], with up to `context` bytes of
@@ -239,26 +239,26 @@ class SearchIndex:
         )
 
 
-def find_folder(given: Path) -> Path:
+def find_folder(location: Path) -> Path:
     """The folder of the index that a user names: it, a run's OUT, its index, or one of a label.
 
     UsageError where there is none, or several.
     """
-    if not given.exists():
-        raise UsageError(f"{given}: no such folder")
-    places = [given, given / "own"]
-    places += sorted(p.parent for p in given.glob(f"*/own/{RECORD}"))
-    places += sorted(p.parent for p in given.glob(f"index/*/own/{RECORD}"))
-    found = [p for p in places if is_complete(p)]
-    if not found:
+    if not location.exists():
+        raise UsageError(f"{location}: no such folder")
+    places = [location, location / "own"]
+    places += sorted(p.parent for p in location.glob(f"*/own/{RECORD}"))
+    places += sorted(p.parent for p in location.glob(f"index/*/own/{RECORD}"))
+    folders = [p for p in places if is_complete(p)]
+    if not folders:
         raise UsageError(
-            f"{given}: no search index there; `llmcurate search build IN -o OUT` makes one, and so"
-            " does a dedup_suffix_array run with keep_index"
+            f"{location}: no search index there; `llmcurate search build IN -o OUT` makes one, and"
+            " so does a dedup_suffix_array run with keep_index"
         )
-    if len(found) > 1:
-        names = ", ".join(str(p) for p in found)
-        raise UsageError(f"{given} holds {len(found)} search indexes, name one: {names}")
-    return found[0]
+    if len(folders) > 1:
+        names = ", ".join(str(p) for p in folders)
+        raise UsageError(f"{location} holds {len(folders)} search indexes, name one: {names}")
+    return folders[0]
 
 
 def _checked(folder: Path) -> dict[str, Any]:

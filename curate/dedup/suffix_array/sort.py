@@ -41,8 +41,8 @@ def suffix_array(data: np.ndarray) -> np.ndarray:
         return np.empty(0, np.int32)
     if len(data) > MOST:
         raise ValueError(f"{len(data)} bytes are too many for one suffix array")
-    found: np.ndarray = divsufsort(np.require(data, np.uint8, ["C", "W"]))
-    return found
+    order: np.ndarray = divsufsort(np.require(data, np.uint8, ["C", "W"]))
+    return order
 
 
 @njit(cache=True, nogil=True)
@@ -52,17 +52,17 @@ def _mark_starts(data, base, stop, at, length, window, chars, starts):
     data: the text from base on, as long as it is known (uint8 where chars); at, length: of the
     regions that reach into it.
     """
-    known = base + len(data)
+    read_end = base + len(data)
     for r in range(len(at)):
-        first, last = max(at[r], base), min(at[r] + length[r], known)
+        first, last = max(at[r], base), min(at[r] + length[r], read_end)
         if chars:
-            left = window
+            missing = window
             last = last - base
-            while last > first - base and left > 0:  # the window that ends the region
+            while last > first - base and missing > 0:  # the window that ends the region
                 last -= 1
                 if not continues(data[last]):
-                    left -= 1
-            if left > 0:
+                    missing -= 1
+            if missing > 0:
                 continue
             last = last + base + 1
         else:
@@ -129,8 +129,8 @@ class RegionText:
     @classmethod
     def load(cls, task: Task) -> RegionText:
         """The text that a task is about."""
-        told = {field.name: task[field.name] for field in fields(cls)}
-        return cls(**{**told, "folder": Path(task["folder"])})
+        values = {field.name: task[field.name] for field in fields(cls)}
+        return cls(**{**values, "folder": Path(task["folder"])})
 
     @property
     def reads(self) -> list[str]:
@@ -205,7 +205,7 @@ def sort(run: Run, of: RegionText, total: int, room: int) -> Orders:
 
 
 def sort_chunk_files(task: Task) -> dict[str, list[str]]:
-    """What `sort_chunk` reads (of the text a range) and writes."""
+    """The files that `sort_chunk` reads (of the text a range) and writes."""
     written = order_path(Path(task["to"]), task["part"])
     return {"reads": RegionText.load(task).reads, "writes": [str(written)]}
 

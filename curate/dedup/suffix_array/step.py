@@ -23,8 +23,6 @@ from curate.errors import RunFailed
 from curate.steps.contracts import digest
 from curate.text.buffers import text_buffers
 
-# Documents as tokens of a given tokenizer, with the bytes that each token stands for.
-
 _BATCH = 64  # documents encoded together
 
 
@@ -168,7 +166,7 @@ class DedupSuffixArray(DedupStep):
 
     @property
     def method(self) -> str:
-        """How decisions name this step."""
+        """The name of this step in decisions."""
         return "suffix-array"
 
     @property
@@ -182,8 +180,8 @@ class DedupSuffixArray(DedupStep):
         return self.threshold or THRESHOLD[self.of]
 
     @property
-    def told(self) -> str:
-        """What is looked for, for people."""
+    def description(self) -> str:
+        """The passages that are looked for, in words."""
         return f"passages of {self.window} {self.of} or more"
 
     @property
@@ -192,15 +190,15 @@ class DedupSuffixArray(DedupStep):
         return self.memory_mib << 20
 
     def identity(self) -> dict[str, Any]:
-        found = super().identity()
-        del found["settings"]["memory_mib"]  # decides nothing
-        return found
+        identity = super().identity()
+        del identity["settings"]["memory_mib"]  # decides nothing
+        return identity
 
     def sketch_identity(self) -> dict[str, Any]:
         """The texts and their tokens: what is looked for in them is for `resolve`."""
-        found = super().sketch_identity()
-        survivor = found["settings"]["survivor"]
-        return found | {"settings": {"survivor": survivor, "tokens": self.tokenizer is not None}}
+        identity = super().sketch_identity()
+        survivor = identity["settings"]["survivor"]
+        return identity | {"settings": {"survivor": survivor, "tokens": self.tokenizer is not None}}
 
     def resources(self) -> list[str]:
         return [str(self._tokenizer_file())] if self.tokenizer else []

@@ -41,16 +41,16 @@ def starts_within(data, i, size):
         bits = (x >> np.uint64(7)) & (~x >> np.uint64(6)) & _ONES
         inside += (bits * _ONES) >> np.uint64(56)
         k += 8
-    left = np.int64(inside)
+    continuing = np.int64(inside)
     while k < size:
-        left += continues(data[i + k])
+        continuing += continues(data[i + k])
         k += 1
-    return size - left
+    return size - continuing
 
 
 @njit(nogil=True)
 def window_end(data, i, window, chars, stop):
-    """Where the window from i ends, in symbols; -1 where it does not end by `stop`.
+    """The end of the window from i, in symbols; -1 where it does not end by `stop`.
 
     data: uint8[], of a text of bytes where chars, else anything.
     """
@@ -58,15 +58,15 @@ def window_end(data, i, window, chars, stop):
         return np.int64(-1)
     if not chars:
         return np.int64(i + window)
-    left = window - starts_within(data, i, window)
+    missing = window - starts_within(data, i, window)
     k = i + window
     while k < stop:
         if not continues(data[k]):
-            if left == 0:
+            if missing == 0:
                 return np.int64(k)
-            left -= 1
+            missing -= 1
         k += 1
-    return np.int64(k) if left == 0 else np.int64(-1)
+    return np.int64(k) if missing == 0 else np.int64(-1)
 
 
 @njit(nogil=True)
@@ -81,25 +81,25 @@ def same_window(data, i, j, window, width, chars):
         if x != load8(data, np.uint64(b + size - 8)):
             return False
         while k + 32 <= size:
-            one = load8(data, np.uint64(a + k))
-            two = load8(data, np.uint64(a + k + 8))
-            three = load8(data, np.uint64(a + k + 16))
-            four = load8(data, np.uint64(a + k + 24))
-            other = (one ^ load8(data, np.uint64(b + k))) | (
-                two ^ load8(data, np.uint64(b + k + 8))
+            first = load8(data, np.uint64(a + k))
+            second = load8(data, np.uint64(a + k + 8))
+            third = load8(data, np.uint64(a + k + 16))
+            fourth = load8(data, np.uint64(a + k + 24))
+            other = (first ^ load8(data, np.uint64(b + k))) | (
+                second ^ load8(data, np.uint64(b + k + 8))
             )
-            other |= (three ^ load8(data, np.uint64(b + k + 16))) | (
-                four ^ load8(data, np.uint64(b + k + 24))
+            other |= (third ^ load8(data, np.uint64(b + k + 16))) | (
+                fourth ^ load8(data, np.uint64(b + k + 24))
             )
             if other != 0:
                 return False
-            x |= one | two | three | four
+            x |= first | second | third | fourth
             k += 32
         while k + 8 < size:
-            one = load8(data, np.uint64(a + k))
-            if one != load8(data, np.uint64(b + k)):
+            first = load8(data, np.uint64(a + k))
+            if first != load8(data, np.uint64(b + k)):
                 return False
-            x |= one
+            x |= first
             k += 8
         if x & _HIGH == 0:  # every byte is a character
             return True
@@ -110,17 +110,17 @@ def same_window(data, i, j, window, width, chars):
             k += 1
     if not chars:
         return True
-    left = window - starts_within(data, a, size)
+    missing = window - starts_within(data, a, size)
     k = size
     while a + k < len(data) and b + k < len(data):
         if not continues(data[a + k]):
-            if left == 0:
+            if missing == 0:
                 return True
-            left -= 1
+            missing -= 1
         if data[a + k] != data[b + k]:
             return False
         k += 1
-    return left == 0
+    return missing == 0
 
 
 @njit(nogil=True)
@@ -133,17 +133,17 @@ def order_of(data, i, j, window, width, chars):
         if load8(data, np.uint64(a + k)) != load8(data, np.uint64(b + k)):
             break
         k += 8
-    left = np.int64(-1)
+    missing = np.int64(-1)
     while a + k < len(data) and b + k < len(data):
         if k >= size:
             if not chars:
                 return 0
-            if left < 0:
-                left = window - starts_within(data, a, k)
+            if missing < 0:
+                missing = window - starts_within(data, a, k)
             if not continues(data[a + k]):
-                if left == 0:
+                if missing == 0:
                     return 0
-                left -= 1
+                missing -= 1
         if data[a + k] != data[b + k]:
             return -1 if data[a + k] < data[b + k] else 1
         k += 1
@@ -175,7 +175,7 @@ class Regions:
 
     @classmethod
     def load(cls, path: Path, mapped: bool = False) -> Regions:
-        """What `save` wrote; mapped: what is not looked at takes no memory."""
+        """The object that `save` wrote; mapped: what is not looked at takes no memory."""
         # "c", since arrays that may be written to are of the type that kernels are compiled for.
         held = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
         return cls(*np.asarray(held))
@@ -221,7 +221,7 @@ def find_regions(data, offsets, marks, window, chars):
 
 @njit(nogil=True)
 def _next(data, i, stop):
-    """Where the character behind the one at i starts; -1 where none stands at i."""
+    """The start of the character behind the one at i; -1 where none stands at i."""
     if i >= stop:
         return np.int64(-1)
     i += 1

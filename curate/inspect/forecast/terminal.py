@@ -4,38 +4,32 @@ from __future__ import annotations
 
 from curate.disk.units import format_bytes, format_duration, format_scaled
 from curate.inspect.forecast.forecast import Forecast, StageForecast
+from curate.terminal.tables import table
 
 NONE = "?"
 COLUMNS = ("documents", "read", "written", "CPU hours", "RAM", "objects", "wall", "USD")
-WIDTHS = (10, 9, 9, 10, 9, 9, 9, 9)
 
 
 def text(result: Forecast) -> str:
     """The forecast as lines."""
     prices, total = result.prices, result.total
-    wide = max(28, *(len(_title(s)) for s in result.stages))
+    rows = []
+    for stage in result.stages:
+        rows.append([_title(stage), *_cells(stage), ""])
+        for step in stage.steps if len(stage.steps) > 1 else ():
+            pace = ""
+            if step.cpu and step.documents:
+                pace = f"{step.cpu / step.documents * 1e3:.3g}"
+            rows.append([f"  {step.label}", *[""] * 3, _hours(step.cpu), *[""] * 4, pace])
+    totals = ["", "", format_bytes(total("bytes_out")), _hours(total("cpu"))]
+    totals += [format_bytes(total("peak_bytes")), _count(total("objects"))]
+    rows.append(["total", *totals, _clock(total("wall")), _money(total("cost")), ""])
     lines = [
         f"forecast for {format_bytes(result.bytes)} of input, {_count(result.documents)} documents,"
         f" {result.partitions:,} partitions, {result.workers:,} workers; figures of"
         f" {result.source}",
-        _row("", list(COLUMNS), wide),
+        *table(("", *COLUMNS, "CPU ms a document"), rows, indent=2),
     ]
-    for stage in result.stages:
-        lines.append(_row(_title(stage), _cells(stage), wide))
-        for step in stage.steps if len(stage.steps) > 1 else ():
-            line = _row(f"  {step.label}", ["", "", "", _hours(step.cpu)], wide)
-            if step.cpu and step.documents:
-                line += f"  {step.cpu / step.documents * 1e3:.3g} ms a document"
-            lines.append(line)
-    cells = [
-        "",
-        "",
-        format_bytes(total("bytes_out")),
-        _hours(total("cpu")),
-        format_bytes(total("peak_bytes")),
-    ]
-    cells += [_count(total("objects")), _clock(total("wall")), _money(total("cost"))]
-    lines.append(_row("total", cells, wide))
     lines += [f"  {line}" for line in result.missing]
     lines += [f"  note: {line}" for line in result.notes]
     lines.append(
@@ -90,8 +84,3 @@ def _cells(stage: StageForecast) -> list[str]:
         _clock(stage.wall),
         _money(stage.cost),
     ]
-
-
-def _row(name: str, cells: list[str], wide: int) -> str:
-    columns = "".join(f"{c:>{w}}" for c, w in zip(cells, WIDTHS, strict=False))
-    return f"  {name:<{wide}}{columns}".rstrip()

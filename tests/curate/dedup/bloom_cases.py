@@ -1,4 +1,4 @@
-"""What the tests of the Bloom dedup share: small documents, and the step without a run."""
+"""Cases of the Bloom dedup: small documents, and the step without a run."""
 
 from __future__ import annotations
 

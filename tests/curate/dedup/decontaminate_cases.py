@@ -1,4 +1,4 @@
-"""What the tests of decontamination share: items, a corpus with parts of them, the step alone."""
+"""Cases of decontamination: items, a corpus with parts of them, the step alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of MinHash's resolve share: sketches in files, decisions from them."""
+"""Sketches for MinHash's resolve: sketches in files, decisions from them."""
 
 from __future__ import annotations
 

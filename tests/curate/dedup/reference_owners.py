@@ -1,4 +1,4 @@
-"""Which copies of each passage go, as queries of one database over all passages decide it."""
+"""The copies of each passage that go, by queries of one database over all passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run with the Bloom dedup promises: same for any workers, after a kill, against others."""
+"""Runs with the Bloom dedup: same for any workers, after a kill, against others."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_the_least_number_of_bands_is_the_least():
         for rows in (1, 5, 20):
             for recall in (0.01, 0.5, 0.95):
                 bands = choice.bands_for(threshold, recall, rows)
-                if bands <= choice.MOST:
+                if bands <= choice.MOST_BANDS:
                     assert predicted(bands, rows, threshold) >= recall
                     assert bands == 1 or predicted(bands - 1, rows, threshold) < recall
 

@@ -30,7 +30,13 @@ from curate.dedup.minhash.candidates import (
 from curate.dedup.minhash.components import NONE, PARTNERS, ROOTS, clear_roots, flatten
 from curate.dedup.minhash.resolve import SIMILARITY
 from curate.dedup.minhash.signatures import pack
-from curate.dedup.minhash.verify import Compared, keep_best, match_buckets, plain, write_matches
+from curate.dedup.minhash.verify import (
+    Compared,
+    keep_best,
+    match_buckets,
+    read_only,
+    write_matches,
+)
 
 VALUES, WIDTH = 24, 12  # of a signature of 4 bits a value, which the tests take
 
@@ -82,7 +88,7 @@ class Corpus:
             by = Compared(values[:0], extents, self.packed[by_k], VALUES, bits)
         parent = np.arange(self.count, dtype=np.uint32)
         partner, best = np.full(self.count, NONE, np.uint32), np.zeros(self.count)
-        found = match_buckets(*in_arrays(self.in_k), plain(by), least, first, most, parent)
+        found = match_buckets(*in_arrays(self.in_k), read_only(by), least, first, most, parent)
         keep_best(*found, first, partner, best)
         flatten(parent)
         clear_roots(parent, partner)

@@ -1,4 +1,4 @@
-"""From band keys to decisions: as plain Python decides, however memory is cut."""
+"""MinHash from band keys to decisions: as plain Python decides, however memory is cut."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import clusters as semantic_pairs
 from curate.dedup.semantic.resolve import curve
 from curate.dedup.semantic.step import DedupSemantic
 from curate.errors import RunFailed, UsageError
@@ -169,7 +168,7 @@ def test_another_epsilon_neither_sketches_nor_compares_again(bench, monkeypatch)
     folder = written(bench, "out", "resolve-*/*")
     assert len(sketches) == 1 and len(folder) == 4
     source = bench.folder / "out.jsonl"
-    monkeypatch.setattr(semantic_pairs, "highest", None)
+    monkeypatch.setattr(semantic_clusters, "highest", None)
     few = semantic(bench, [], inputs=[source], epsilon=0.85)
     assert len(few) == 10
     none = semantic(bench, [], inputs=[source], epsilon=1e-9)
@@ -193,7 +192,7 @@ def test_a_killed_resolve_ends_with_the_same_decisions(base, monkeypatch, broken
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(semantic_pairs, broken, die)
+        patch.setattr(semantic_clusters, broken, die)
         with pytest.raises(KeyboardInterrupt):
             semantic(base, corpus(), f"killed-{broken}")
     (own,) = (base.folder / f"killed-{broken}/stages").glob("*/resolve-*")
@@ -385,13 +384,13 @@ def test_clusters_find_what_an_exhaustive_search_finds(shared_bench, versions):
     own = shared_bench.folder / "versions/index/dedup_semantic/own"
     matrix = np.load(own / "embeddings.npy")
     rank = np.arange(len(matrix))
-    rows = np.flatnonzero(semantic_pairs.same_vectors(matrix, rank, rank) == rank)
+    rows = np.flatnonzero(semantic_clusters.same_vectors(matrix, rank, rank) == rank)
     least = DedupSemantic().least
 
     def found(clusters: int, nearest: int) -> np.ndarray:
         centroids = semantic_clusters.fit(matrix, rows, clusters, 1)
         labels, _ = semantic_clusters.nearest_centroids(matrix, centroids, rows, nearest)
-        return semantic_pairs.highest(matrix, rows, labels, rank)[0] > least
+        return semantic_clusters.highest(matrix, rows, labels, rank)[0] > least
 
     every = found(1, 1)
     recall = {

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import clusters as semantic_pairs
 from curate.dedup.semantic import hashed as embeddings_basis
 from curate.dedup.semantic import matrix as embeddings
-from curate.dedup.semantic.hashed import MOST, hashed_counts
+from curate.dedup.semantic.hashed import MOST_COUNTED, hashed_counts
 from curate.text.buffers import text_buffers
 from curate.text.words import word_table
 
@@ -60,8 +59,8 @@ def test_counts_are_those_of_words_and_their_pairs(texts, features):
 
 
 def test_a_word_counts_up_to_a_limit():
-    found = counted(["a " * (MOST + 10)], 2**18)
-    assert sorted(found.counts.tolist()) == [MOST, MOST]
+    found = counted(["a " * (MOST_COUNTED + 10)], 2**18)
+    assert sorted(found.counts.tolist()) == [MOST_COUNTED, MOST_COUNTED]
 
 
 def plain_weights(found: embeddings.Counts, idf: np.ndarray) -> np.ndarray:
@@ -259,14 +258,14 @@ def plain_highest(matrix, labels, rank):
 def test_highest_similarities_are_those_of_all_pairs_that_share_a_cluster(
     monkeypatch, nearest, tall, wide
 ):
-    monkeypatch.setattr(semantic_pairs, "TALL", tall)
-    monkeypatch.setattr(semantic_pairs, "WIDE", wide)
+    monkeypatch.setattr(semantic_clusters, "TALL", tall)
+    monkeypatch.setattr(semantic_clusters, "WIDE", wide)
     matrix = cloud(4, 15, 0.6, size=12)
     rows = np.arange(len(matrix))
     rank = np.random.default_rng(2).permutation(len(matrix))
     centroids = semantic_clusters.fit(matrix, rows, 6, 1)
     labels, _ = semantic_clusters.nearest_centroids(matrix, centroids, rows, nearest)
-    best, partner = semantic_pairs.highest(matrix, rows, labels, rank)
+    best, partner = semantic_clusters.highest(matrix, rows, labels, rank)
     expected, others = plain_highest(matrix, labels, rank)
     assert (best == expected).all()
     assert (partner == others).all()
@@ -278,13 +277,15 @@ def test_the_same_vector_is_found_whatever_the_hash(monkeypatch):
     rank = np.arange(30)[::-1]
     rows = np.array([1, 3, 7, 9, 20, 21])
     expected = [1, 20, 20, 20, 20, 21]
-    assert semantic_pairs.same_vectors(matrix, rows, rank).tolist() == expected
-    keys = semantic_pairs.row_keys(matrix[rows])
+    assert semantic_clusters.same_vectors(matrix, rows, rank).tolist() == expected
+    keys = semantic_clusters.row_keys(matrix[rows])
     assert len(set(keys.tolist())) == 3 and len(set(keys[1:5].tolist())) == 1
-    monkeypatch.setattr(semantic_pairs, "row_keys", lambda block: np.zeros(len(block), np.uint64))
-    assert semantic_pairs.same_vectors(matrix, rows[:1], rank).tolist() == [1]
+    monkeypatch.setattr(
+        semantic_clusters, "row_keys", lambda block: np.zeros(len(block), np.uint64)
+    )
+    assert semantic_clusters.same_vectors(matrix, rows[:1], rank).tolist() == [1]
     # All keys collide: what differs from the head stands for itself.
-    found = semantic_pairs.same_vectors(matrix, rows, rank)
+    found = semantic_clusters.same_vectors(matrix, rows, rank)
     assert (matrix[found] == matrix[rows]).all()
 
 
@@ -297,11 +298,11 @@ def test_two_nearest_clusters_find_pairs_that_one_loses():
     rows, rank = np.arange(4000), np.random.default_rng(0).permutation(4000)
     centroids = semantic_clusters.fit(matrix, rows, 63, 1)
     everything = np.zeros((4000, 1), np.int64)
-    close = semantic_pairs.highest(matrix, rows, everything, rank)[0] > 0.9
+    close = semantic_clusters.highest(matrix, rows, everything, rank)[0] > 0.9
     recall = {}
     for nearest in (1, 2):
         labels, _ = semantic_clusters.nearest_centroids(matrix, centroids, rows, nearest)
-        found = semantic_pairs.highest(matrix, rows, labels, rank)[0] > 0.9
+        found = semantic_clusters.highest(matrix, rows, labels, rank)[0] > 0.9
         recall[nearest] = (found & close).sum() / close.sum()
     assert close.sum() > 1500
     assert recall[1] < 0.86

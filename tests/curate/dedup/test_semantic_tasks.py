@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, run_here, view
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import clusters as semantic_pairs
 from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as embeddings_tasks
 from curate.dedup.semantic.step import DedupSemantic
@@ -25,7 +24,7 @@ from curate.disk.database import database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from tests.curate.corpus.test_shuffle_tasks import Alone, engine, through  # noqa: F401
-from tests.curate.dedup.test_minhash_resolve import texts
+from tests.curate.dedup.minhash_sketches import texts
 from tests.curate.dying_process import Dying, Killed
 
 NAMES = ["count_group", "embed_group", "label_rows", "compare_clusters"]
@@ -138,7 +137,7 @@ def test_ranges_find_what_all_clusters_at_once_do(seed, nearest, cosines, produc
         want = semantic_clusters.nearest_centroids(rows, centroids, used, nearest)
         assert np.array_equal(labels, want[0]) and np.array_equal(cosine, want[1])
         best, partner = compare.highest(matrix, used, labels, rank)
-        one, other = semantic_pairs.highest(rows, used, labels, rank)
+        one, other = semantic_clusters.highest(rows, used, labels, rank)
         assert np.array_equal(best, one) and np.array_equal(partner, other)
         assert [p.name for p in folder.iterdir()] == ["rows.npy"]
 

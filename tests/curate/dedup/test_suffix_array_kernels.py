@@ -160,7 +160,7 @@ def unused(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, A
     return iter(())
 
 
-def told(of: RegionText, orders: Orders) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def repeated_of(of: RegionText, orders: Orders) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The windows that go, of all orders at once."""
     held = orders.part([0] * len(orders.counts), orders.counts, of.folder / "held")
     text = of.text().values
@@ -213,7 +213,7 @@ def test_chunks_and_tasks_merge_to_what_one_of_each_gives(tmp_path_factory, text
             same = [k > 0 and keys[k] == keys[k - 1] for k in range(count)]
             assert same == (held & SAME != 0).tolist()
         pairs = sorted(
-            (int(p), int(f)) for a, b in told(of, orders) for p, f in zip(a, b, strict=True)
+            (int(p), int(f)) for a, b in repeated_of(of, orders) for p, f in zip(a, b, strict=True)
         )
         joined = [list(find_passages(run_here, of, orders, False, 0, s)) for s in (size, 1 << 20)]
         joined.append(list(find_passages(unused, of, orders, False, 0, size)))
@@ -230,7 +230,7 @@ def test_chunks_and_tasks_merge_to_what_one_of_each_gives(tmp_path_factory, text
 def test_one_window_at_millions_of_places_is_told_in_parts(tmp_path, monkeypatch):
     of = regions_of(["a" * 2_500_000], tmp_path, 20)
     orders = sort(run_here, of, 2_500_000, 1 << 26)
-    parts = list(told(of, orders))
+    parts = list(repeated_of(of, orders))
     assert len(parts) == 3 and len(orders.bases) == 1
     assert sum(len(p) for p, _ in parts) == 2_500_000 - 19 - 20
     found = list(passages(parts, of.text().values, of.regions(), 20, False))

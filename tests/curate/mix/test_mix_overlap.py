@@ -1,4 +1,4 @@
-"""What sources have in common: exact texts, near copies, keys out of a dedup's index."""
+"""Overlaps of sources: exact texts, near copies, keys out of a dedup's index."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.disk.parquet_writer import writing
-from curate.mix.make import settle
+from curate.mix.make import count_taken
 from curate.mix.measure import Measured, _rows
 from curate.mix.order import Taking, choose, keys, last_keys, positions, seed_of
 from curate.mix.strata import Strata
@@ -125,8 +125,8 @@ def test_the_last_epoch_holds_the_documents_that_sorting_by_key_gives(tmp_path_f
         else:
             assert here == wanted
     marked = path.with_name("marked.parquet")
-    settled = settle(found, chosen, np.zeros(len(full), np.int32), marked)
-    assert np.array_equal(settled.copies, chosen.full * found.documents + settled.drawn)
-    for stratum, amount in enumerate(settled.amount.tolist()):
+    totals = count_taken(found, chosen, np.zeros(len(full), np.int32), marked)
+    assert np.array_equal(totals.copies, chosen.full * found.documents + totals.drawn)
+    for stratum, amount in enumerate(totals.amount.tolist()):
         largest = max((z for s, _, z in rows if s == stratum), default=0)
         assert abs(amount - int(quota[stratum])) <= largest / 2 or not found.sizes[stratum]

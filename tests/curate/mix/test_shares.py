@@ -13,12 +13,12 @@ from curate.errors import UsageError
 from curate.mix.design import (
     LLAMA1,
     LLAMA1_TOKENS,
-    Wish,
+    Request,
     clamped,
     design,
+    preset_weights,
     quotas,
     tempered,
-    weights,
 )
 
 SIZES = st.lists(st.integers(1, 10**6), min_size=1, max_size=8)
@@ -70,7 +70,7 @@ def test_unimax_is_the_algorithm_of_the_paper(sizes, total, cap):
     ours = clamped(dict.fromkeys(named, Fraction(1)), Fraction(total), {}, high)
     assert ours == unimax(named, total, cap)
     found = design(
-        {(n, 0): s for n, s in named.items()}, Wish("unimax", total=total, max_epochs=cap)
+        {(n, 0): s for n, s in named.items()}, Request("unimax", total=total, max_epochs=cap)
     )
     assert found.refused is None and sum(found.amounts.values()) == total
     assert all(abs(found.amounts[n] - ours[n]) < 1 for n in named)
@@ -93,11 +93,11 @@ def test_amounts_between_bounds_add_up_and_one_scale_gives_all_that_touch_none(s
 
 def test_the_epochs_of_llamas_table_are_reproduced():
     sizes = {(name, 0): round(row.unique(LLAMA1_TOKENS)) for name, row in LLAMA1.items()}
-    found = design(sizes, Wish("llama1", total=LLAMA1_TOKENS))
+    found = design(sizes, Request("llama1", total=LLAMA1_TOKENS))
     assert found.refused is None and sum(found.amounts.values()) == LLAMA1_TOKENS
     epochs = {name: f"{found.amounts[name] / sizes[name, 0]:.2f}" for name in LLAMA1}
     assert epochs == {name: row.epochs for name, row in LLAMA1.items()}
-    assert sum(weights("llama1").values()) == 100
+    assert sum(preset_weights("llama1").values()) == 100
 
 
 def test_the_tokens_that_llamas_table_implies_fit_its_sizes_on_disk():
@@ -118,74 +118,74 @@ def test_temperature_is_a_power_of_the_size():
 THERE = {("en", 0): 10_000, ("th", 0): 1_000, ("lo", 0): 100}
 
 
-def shares(wish):
-    found = design(THERE, wish)
+def shares(wanted):
+    found = design(THERE, wanted)
     assert found.refused is None
     return {g: a / sum(found.amounts.values()) for g, a in found.amounts.items()}
 
 
 def test_a_floor_and_a_cap_hold_and_the_rest_keeps_its_proportions():
-    even = Wish("temperature", alpha=0.0, total=900, max_epochs=100)
+    even = Request("temperature", alpha=0.0, total=900, max_epochs=100)
     assert shares(even)["en"] == pytest.approx(1 / 3)
-    floor = shares(Wish("temperature", alpha=0.0, total=900, max_epochs=100, floors={"en": 0.5}))
+    floor = shares(Request("temperature", alpha=0.0, total=900, max_epochs=100, floors={"en": 0.5}))
     assert floor == {"en": 0.5, "th": 0.25, "lo": 0.25}
-    cap = shares(Wish(total=1000, caps={"en": 0.6}, max_epochs=100))
+    cap = shares(Request(total=1000, caps={"en": 0.6}, max_epochs=100))
     assert cap["en"] == 0.6
     assert cap["th"] / cap["lo"] == pytest.approx(10, rel=0.03)
 
 
 @pytest.mark.parametrize("kind", ["weights", "temperature", "total", "amounts", "epochs", "cap"])
 def test_more_epochs_than_the_cap_are_refused_with_a_mix_that_can_be_had(kind):
-    wish = {
-        "weights": Wish({"en": 1, "lo": 1}),
-        "temperature": Wish("temperature"),
-        "total": Wish(total=100_000),
-        "amounts": Wish(amounts={"th": 5_000}),
-        "epochs": Wish(epochs={"lo": 4.5}),
-        "cap": Wish(total=20_000, caps={"en": 0.6}),
+    wanted = {
+        "weights": Request({"en": 1, "lo": 1}),
+        "temperature": Request("temperature"),
+        "total": Request(total=100_000),
+        "amounts": Request(amounts={"th": 5_000}),
+        "epochs": Request(epochs={"lo": 4.5}),
+        "cap": Request(total=20_000, caps={"en": 0.6}),
     }[kind]
-    found = design(THERE, wish)
+    found = design(THERE, wanted)
     assert found.refused
     for key, size in THERE.items():
         assert found.amounts[key[0]] <= 4 * size
     assert found.strata == {key: found.amounts[key[0]] for key in THERE}
-    again = design(THERE, Wish(amounts=found.amounts))
+    again = design(THERE, Request(amounts=found.amounts))
     assert again.refused is None and again.amounts == found.amounts
 
 
 def test_the_nearest_mix_keeps_the_total_and_the_proportions_of_what_is_not_exhausted():
-    found = design(THERE, Wish({"en": 2, "th": 1, "lo": 1}, total=3_400))
+    found = design(THERE, Request({"en": 2, "th": 1, "lo": 1}, total=3_400))
     assert found.amounts == {"en": 2_000, "th": 1_000, "lo": 400}
 
 
 @pytest.mark.parametrize(
-    "wish, said",
+    "wanted, message",
     [
-        (Wish({"fr": 1}), "weights names 'fr'; there is en, lo, th"),
-        (Wish(floors={"en": 0.7, "th": 0.4}), "add up to more than 1"),
-        (Wish(floors={"en": 0.7}, caps={"en": 0.5}), "floor of en is above its cap"),
-        (Wish(caps={"en": 0.1, "th": 0.1, "lo": 0.1}), "add up to less than 1"),
-        (Wish(amounts={"en": 5}, epochs={"en": 1}), "give an amount or epochs"),
-        (Wish("llama1"), "has a source 'commoncrawl'"),
-        (Wish({"en": 0}), "nothing to mix"),
+        (Request({"fr": 1}), "weights names 'fr'; there is en, lo, th"),
+        (Request(floors={"en": 0.7, "th": 0.4}), "add up to more than 1"),
+        (Request(floors={"en": 0.7}, caps={"en": 0.5}), "floor of en is above its cap"),
+        (Request(caps={"en": 0.1, "th": 0.1, "lo": 0.1}), "add up to less than 1"),
+        (Request(amounts={"en": 5}, epochs={"en": 1}), "give an amount or epochs"),
+        (Request("llama1"), "has a source 'commoncrawl'"),
+        (Request({"en": 0}), "nothing to mix"),
     ],
     ids=["unknown", "floors", "floor-cap", "caps", "both", "preset", "zero"],
 )
-def test_a_wish_that_cannot_be_meant_is_one_line(wish, said):
-    with pytest.raises(UsageError, match=said):
-        design(THERE, wish)
+def test_a_wish_that_cannot_be_meant_is_one_line(wanted, message):
+    with pytest.raises(UsageError, match=message):
+        design(THERE, wanted)
 
 
 def test_buckets_of_scores_are_read_as_often_as_asked_or_all_scaled():
     sizes = {("web", 0): 100, ("web", 1): 50, ("web", 2): 10, ("wiki", 3): 40}
-    wish = Wish(buckets=(0.0, 1.0, 3.0, 1.0))
-    assert design(sizes, wish).strata == {
+    wanted = Request(buckets=(0.0, 1.0, 3.0, 1.0))
+    assert design(sizes, wanted).strata == {
         ("web", 0): 0,
         ("web", 1): 50,
         ("web", 2): 30,
         ("wiki", 3): 40,
     }
-    half = Wish({"web": 1, "wiki": 1}, total=80, buckets=(0.0, 1.0, 3.0, 1.0))
+    half = Request({"web": 1, "wiki": 1}, total=80, buckets=(0.0, 1.0, 3.0, 1.0))
     assert design(sizes, half).strata == {
         ("web", 0): 0,
         ("web", 1): 25,
@@ -193,5 +193,5 @@ def test_buckets_of_scores_are_read_as_often_as_asked_or_all_scaled():
         ("wiki", 3): 40,
     }
     # Three epochs of the best leave room for a third more: 4 / 3 of one and 4 of the other.
-    most = design(sizes, Wish({"web": 1}, total=10_000, buckets=(0.0, 1.0, 3.0, 1.0)))
+    most = design(sizes, Request({"web": 1}, total=10_000, buckets=(0.0, 1.0, 3.0, 1.0)))
     assert most.refused and most.strata["web", 1] == 66 and most.strata["web", 2] == 40
