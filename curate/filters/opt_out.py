@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 from curate.disk.atomic import replacing
 from curate.documents.documents import Documents
 from curate.errors import RunFailed, UsageError
-from curate.filters.opt_out_robots import Pattern, Policy, Rule, forbidding, path_of
+from curate.filters.opt_out_robots import Policy, forbidding, path_of
 from curate.filters.opt_out_sites import Reservation, Site, Sites
 from curate.steps.contracts import Step
 
@@ -29,82 +29,65 @@ if TYPE_CHECKING:
     from curate.filters.opt_out_sites import Sites
 
 
-# What sites said, kept in one file of JSON: read from the archives once, loaded by each worker.
-#
-# Equal rules and values stand there once and are named by number. A site is [robots.txt (or where
-# it is said to be), its signals, tdmrep.json, ai.txt].
-
-VERSION = 1
+VERSION = 2  # of the file of sites
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
 
 
 def write(sites: Sites, file: Path) -> None:
-    """Keeps the sites as a whole."""
+    """Writes the sites as one file of JSON, read from the archives once and loaded by each worker.
+
+    Equal values stand there once and are named by number. A site is [robots.txt (or the URL that
+    it redirects to), its signals, tdmrep.json, ai.txt].
+    """
     values: list[Any] = []
     numbers: dict[Any, int] = {}
-    rules: dict[Rule, int] = {}
 
-    def number(value: Any, plain: Callable[[Any], Any]) -> int:
+    def number(value: Any) -> int:
         if value not in numbers:
             numbers[value] = len(values)
-            values.append(plain(value))
+            values.append(value)
         return numbers[value]
 
-    def policy(value: tuple[str, Policy]) -> list[Any]:
-        groups = value[1]
-        return [[agent, [rules.setdefault(r, len(rules)) for r in own]] for agent, own in groups]
-
-    found: dict[str, list[Any]] = {}
+    rows: dict[str, list[Any]] = {}
     for origin, site in sites.items():
         robots: Any = site.robots
         if robots is not None and not isinstance(robots, str):
-            robots = number(("policy", robots), policy)
-        found[origin] = [
+            robots = number(robots)
+        tdm = None if site.tdm is None else tuple((r.location, r.reserved) for r in site.tdm)
+        rows[origin] = [
             robots,
-            None if site.signal is None else number(("signal", site.signal), lambda v: v[1]),
-            None if site.tdm is None else number(("tdm", site.tdm), lambda v: _tdm(v[1])),
-            number(("policy", site.ai), policy) if site.ai else None,
+            None if site.signal is None else number(site.signal),
+            None if tdm is None else number(tdm),
+            number(site.ai) if site.ai else None,
         ]
-    listed = [[r.allow, *_pattern(r.pattern), r.size, r.line] for r in rules]
-    data = {"version": VERSION, "rules": listed, "values": values, "sites": found}
+    data = {"version": VERSION, "values": values, "sites": rows}
     with replacing(file) as aside:
         aside.write_bytes(orjson.dumps(data))
 
 
-def _pattern(pattern: Pattern) -> list[Any]:
-    return [[piece.decode("latin-1") for piece in pattern.pieces], pattern.whole]
-
-
-def _tdm(rules: tuple[Reservation, ...]) -> list[Any]:
-    return [[*_pattern(r.pattern), r.reserved, r.line] for r in rules]
-
-
 def read(file: Path) -> Sites:
-    """The sites that were kept; RunFailed where the file is damaged."""
+    """The sites of a file; RunFailed where it is damaged."""
     try:
         data = orjson.loads(file.read_bytes())
         if data["version"] != VERSION:
             raise ValueError("another version")
-        values, rules = data["values"], [_rule(*rule) for rule in data["rules"]]
-        made: dict[tuple[str, int], Any] = {}
+        values = data["values"]
+        cache: dict[tuple[str, int], Any] = {}
 
         def value(kind: str, number: int | None, make: Callable[[Any], Any]) -> Any:
             if number is None:
                 return None
-            if (kind, number) not in made:
-                made[kind, number] = make(values[number])
-            return made[kind, number]
-
-        def policy(kept: list[Any]) -> Policy:
-            return tuple((agent, tuple([rules[n] for n in own])) for agent, own in kept)
+            if (kind, number) not in cache:
+                cache[kind, number] = make(values[number])
+            return cache[kind, number]
 
         sites = Sites(())
         for origin, (robots, signal, tdm, ai) in data["sites"].items():
             site = Site(
-                robots if isinstance(robots, str) else value("policy", robots, policy),
+                robots if isinstance(robots, str) else value("policy", robots, _policy),
                 signal=value("signal", signal, str),
-                tdm=value("tdm", tdm, _as_tdm),
-                ai=value("policy", ai, policy) or (),
+                tdm=value("tdm", tdm, _reservations),
+                ai=value("policy", ai, _policy) or (),
             )
             sites.put(origin, site)
         return sites
@@ -112,16 +95,12 @@ def read(file: Path) -> Sites:
         raise RunFailed(f"{file} is damaged ({error}); remove it and run again") from None
 
 
-def _as_pattern(pieces: list[str], whole: bool) -> Pattern:
-    return Pattern(tuple(piece.encode("latin-1") for piece in pieces), whole)
+def _policy(rows: list[Any]) -> Policy:
+    return tuple((agent, tuple(rules)) for agent, rules in rows)
 
 
-def _rule(allow: bool, pieces: list[str], whole: bool, size: int, line: str) -> Rule:
-    return Rule(allow, _as_pattern(pieces, whole), size, line)
-
-
-def _as_tdm(kept: list[Any]) -> tuple[Reservation, ...]:
-    return tuple(Reservation(_as_pattern(p, w), reserved, line) for p, w, reserved, line in kept)
+def _reservations(rows: list[Any]) -> tuple[Reservation, ...]:
+    return tuple(Reservation(location, reserved) for location, reserved in rows)
 
 
 Names = Annotated[
@@ -257,7 +236,7 @@ class OptOut(Step):
 
         sites = self._sites
         assert isinstance(sites, Sites)
-        known = np.zeros(len(docs), np.bool_)
+        robots_known = np.zeros(len(docs), np.bool_)
         details: list[str | None] = [None] * len(docs)
         denied: list[str | None] = [None] * len(docs)
         by_ai: list[str | None] = [None] * len(docs)
@@ -267,15 +246,15 @@ class OptOut(Step):
                 continue
             if self.robots:
                 policy = sites.robots(origin)
-                known[row] = policy is not None
-                if policy and (found := forbidding(policy, path_of(url))):
-                    details[row] = f"{found[0]}: {found[1].line}"
+                robots_known[row] = policy is not None
+                if policy and (rule := forbidding(policy, path_of(url))):
+                    details[row] = f"{rule[0]}: {rule[1]}"
             if self.signals:
                 denied[row] = sites.signal(origin)
             if self.ai_txt and (policy := sites.ai(origin)):
-                found = forbidding(policy, path_of(url))
-                by_ai[row] = f"{found[0]}: {found[1].line}" if found else None
-        docs = docs.annotate("robots_known", known)
+                rule = forbidding(policy, path_of(url))
+                by_ai[row] = f"{rule[0]}: {rule[1]}" if rule else None
+        docs = docs.annotate("robots_known", robots_known)
         docs = docs.drop(_given(details), "robots_txt", detail=details)
         docs = docs.drop(_given(denied), "content_signal", detail=denied)
         return docs.drop(_given(by_ai), "ai_txt", detail=by_ai)

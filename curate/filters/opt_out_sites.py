@@ -17,11 +17,10 @@ from urllib.parse import urljoin
 
 from curate.filters.opt_out_robots import (
     MOST_BYTES,
-    Pattern,
+    UNREACHABLE,
     Policy,
-    Rule,
+    matches,
     path_of,
-    pattern_of,
     policy_of,
     signals_of,
 )
@@ -32,7 +31,7 @@ from curate.formats.http import decode_body, parse_head
 from curate.formats.records import ReadLimits, records
 from curate.formats.warc import parse_date
 
-ROBOTS, TDMREP, AI = b"/robots.txt", b"/.well-known/tdmrep.json", b"/ai.txt"
+ROBOTS, TDMREP, AI = "/robots.txt", "/.well-known/tdmrep.json", "/ai.txt"
 MOST_CORRUPT = 100  # places that are named
 MOST_REDIRECTS = 5  # RFC 9309, 2.3.1.2
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
@@ -40,16 +39,20 @@ _LIMITS = ReadLimits(record_bytes=8 << 20, payload_bytes=4 << 20)
 _USUAL = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?=[/?#]|$)", re.ASCII)
 _PORTS = {"http": "80", "https": "443"}
 NOTHING: Policy = ()
-FORBIDDEN: Policy = (("*", (Rule(False, Pattern((b"/",), False), 1, "robots.txt unreachable"),)),)
+FORBIDDEN: Policy = (("*", (UNREACHABLE,)),)
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """A rule of tdmrep.json."""
+    """A rule of tdmrep.json; location: a pattern of paths as in robots.txt."""
 
-    pattern: Pattern
+    location: str
     reserved: bool
-    line: str
+
+    @property
+    def line(self) -> str:
+        """The rule as reasons name it."""
+        return f"tdmrep.json: {self.location}"[:200]
 
 
 @dataclass(slots=True)
@@ -190,11 +193,11 @@ class Sites:
             origin = target
         return site
 
-    def reservation(self, origin: str, path: bytes) -> Reservation | None:
+    def reservation(self, origin: str, path: str) -> Reservation | None:
         """The rule of tdmrep.json for a path: the first one that matches."""
         site = self._sites.get(origin) or self._sites.get(_other_scheme(origin))
         for rule in (site.tdm or ()) if site else ():
-            if rule.pattern.matches(path):
+            if matches(rule.location, path):
                 return rule
         return None
 
@@ -234,7 +237,6 @@ def reservations_of(data: bytes) -> tuple[Reservation, ...]:
         location = entry.get("location") if isinstance(entry, dict) else None
         value = str(entry.get("tdm-reservation")) if isinstance(entry, dict) else ""
         if isinstance(location, str) and value in ("0", "1"):
-            encoded = location.encode("utf-8", "replace")
-            line = f"tdmrep.json: {location}"[:200]
-            rules.append(Reservation(pattern_of(encoded), value == "1", line))
+            location = location.encode("utf-8", "replace").decode()
+            rules.append(Reservation(location, value == "1"))
     return tuple(rules)

@@ -55,10 +55,10 @@ def check(recipe: Recipe) -> None:
     for step in recipe.document_steps:
         reason = _obstacle(step)
         if reason is None and isinstance(step, CorpusStep):
-            given = getattr(step, "survivor", "first")
-            if "survivor" in step.model_fields_set and given != "first" and not newest(step):
+            survivor = getattr(step, "survivor", "first")
+            if "survivor" in step.model_fields_set and survivor != "first" and not newest(step):
                 reason = (
-                    f"`survivor: {given}` may choose a later copy, and an earlier snapshot has"
+                    f"`survivor: {survivor}` may choose a later copy, and an earlier snapshot has"
                     " other; leave it out, the copy that came first stays"
                 )
         if reason:
@@ -85,12 +85,12 @@ def _against(step: Settings, runs: list[Path]) -> Settings:
         if not newest(step):
             values["survivor"] = "first"
         # A Bloom filter holds what those before it held.
-        mine = runs[-1:] if step.name == "dedup_bloom" else runs
-        earlier = (*values.get("against", ()), *(str(run.resolve()) for run in mine))
+        compared = runs[-1:] if step.name == "dedup_bloom" else runs
+        earlier = (*values.get("against", ()), *(str(run.resolve()) for run in compared))
         if earlier:
             values["against"] = earlier
-    made: Settings = type(step)(**values).named(step.label)
-    return made
+    step_against: Settings = type(step)(**values).named(step.label)
+    return step_against
 
 
 def described(recipe: Recipe) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Removals:
 
     def in_part(self, path: Path, snapshot: str) -> pa.Table:
         """The rows of REMOVED for a part of a corpus; RunFailed where it cannot be read."""
-        found = [REMOVED.empty_table()]
+        tables = [REMOVED.empty_table()]
         try:
             source = pq.ParquetFile(path)
         except (OSError, pa.ArrowInvalid) as error:
@@ -119,5 +119,5 @@ class Removals:
                 rows = pa.table(
                     [ids, urls, by, pa.repeat(snapshot, len(ids)).cast(pa.string())], schema=REMOVED
                 )
-                found.append(rows.filter(gone))
-        return pa.concat_tables(found)
+                tables.append(rows.filter(gone))
+        return pa.concat_tables(tables)

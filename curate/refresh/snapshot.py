@@ -105,23 +105,23 @@ def _take(
 ) -> None:
     """Links a part into the snapshot, or writes it anew without what is to be forgotten."""
     target = aside / record["name"]
-    found = removals.in_part(path, name) if removals else None
-    if found is None or found.num_rows == 0:
+    gone_rows = removals.in_part(path, name) if removals else None
+    if gone_rows is None or gone_rows.num_rows == 0:
         try:
             link(path, target)
         except OSError as error:
             raise RunFailed(f"{path}: {error.strerror}; --rollback or --rebuild") from None
         files.append(record)
         return
-    gone.append(found)
+    gone.append(gone_rows)
     size = 0
     with pq.ParquetFile(path) as file, writing(target) as writer:
         writer.write(file.schema_arrow.empty_table())
         for batch in file.iter_batches(use_threads=False):
             table = pa.Table.from_batches([batch])
-            left = table.filter(pc.invert(pc.is_in(table["id"], value_set=found["id"])))
-            size += pc.sum(pc.binary_length(left["text"])).as_py() or 0
-            writer.write(left)
+            stays = table.filter(pc.invert(pc.is_in(table["id"], value_set=gone_rows["id"])))
+            size += pc.sum(pc.binary_length(stays["text"])).as_py() or 0
+            writer.write(stays)
     files.append({**file_record(target), "name": record["name"], "text_bytes": size})
 
 

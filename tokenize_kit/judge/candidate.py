@@ -15,9 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernel_cache import njit
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.errors import TokenizerError
-from tokenize_kit.formats.tokenizer_json import from_letters, to_letters
+from tokenize_kit.formats.tokenizer_json import (
+    from_letters,
+    load_tokenizer,
+    special_ids,
+    to_letters,
+)
 
 # SentencePiece's serialized SentencePieceText has the spans of tokens, in bytes of the text
 # (sentencepiece.proto, fields `pieces`, `begin`, `end`). All versions write that message; the
@@ -197,9 +204,6 @@ class Json:
     """A tokenizer.json."""
 
     def __init__(self, file: Path, path: Path) -> None:
-        from tokenize_kit.encode.encoder import Encoder
-        from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_ids
-
         self.path = str(path)
         self._tokenizer = load_tokenizer(file)
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
@@ -259,8 +263,6 @@ class SentencePiece:
 
     def __init__(self, file: Path, path: Path) -> None:
         import sentencepiece
-
-        from tokenize_kit.encode.spm import SpmEncoder
 
         self.path = str(path)
         if not file.is_file():

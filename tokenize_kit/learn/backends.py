@@ -17,8 +17,9 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import LETTERS, from_letters
-from tokenize_kit.learn.bpe_merges import LONGEST
+from tokenize_kit.learn.bpe_merges import LONGEST, learn
 from tokenize_kit.learn.options import TrainingOptions
+from tokenize_kit.learn.words import lay_out
 
 _PLANES = ((0xF0000, 0xFFFE), (0x100000, 0xFFFE))  # private use: first code point, how many
 MOST_SYMBOLS = sum(size for _, size in _PLANES)
@@ -45,9 +46,6 @@ def learn_own(
 ) -> list[Merge]:
     """Merges by `bpe_merges.learn`; most: tokens, symbols included; longest: symbols of a token;
     banned: tokens, as symbols, that no merge makes."""
-    from tokenize_kit.learn.bpe_merges import learn
-    from tokenize_kit.learn.words import lay_out
-
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
     text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)

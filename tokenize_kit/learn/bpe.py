@@ -14,14 +14,15 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, to_letters
-from tokenize_kit.learn.backends import learn_tokenizers
-from tokenize_kit.learn.bpe_merges import LEAST, LONGEST
+from tokenize_kit.learn.backends import Words, learn_sentencepiece, learn_tokenizers
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
+from tokenize_kit.learn.words import Text, WordCounts, lay_out
+from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import Digits, pattern_with
 
 if TYPE_CHECKING:
-    from tokenize_kit.learn.words import Text, WordCounts
     from tokenize_kit.segment.dictionary import Dictionary
 
 _BATCH = 4 << 20  # bytes counted at once
@@ -44,9 +45,6 @@ def count_words(
 ) -> WordCounts:
     """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other;
     dictionary: cuts texts into words before that."""
-    from tokenize_kit.learn.words import WordCounts
-    from tokenize_kit.pattern.automaton import compile_pattern
-
     counted = WordCounts([compile_pattern(part) for part in parts])
     waiting: dict[int, list[bytes]] = {}
     size = 0
@@ -76,8 +74,6 @@ def _join(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
     """The text of `learn_merges`, laid out from WordCounts.words()."""
-    from tokenize_kit.learn.words import lay_out
-
     return lay_out(letters, ends, counts, _byte_ids())
 
 
@@ -100,8 +96,6 @@ def learn_merges(
     text: of lay_out_words, which is merged in; tokens: how many at most; banned: never made; least:
     the count under which no pair is merged; longest: bytes of a token at most.
     """
-    from tokenize_kit.learn.bpe_merges import learn
-
     joined, bounds = _join(list(banned))
     merges = learn(text, 256, tokens, least, longest, _byte_ids()[joined], bounds)
     names = [bytes([byte]) for byte in ORDER]
@@ -212,8 +206,6 @@ def _by_sentencepiece(
     banned: Sequence[bytes],
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """SentencePiece has no least frequency."""
-    from tokenize_kit.learn.backends import Words, learn_sentencepiece
-
     letters, ends, counts = counted
     numbers = _byte_ids()
     words = Words(numbers[letters], np.diff(ends), counts, 256)

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from tokenizers import normalizers
+from tokenizers import Regex, normalizers
 
 from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.sentencepiece_model import BYTES, fields
+from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
+from tokenize_kit.pattern.parse import UnsupportedPattern
 
 # Unicode normal forms before the text is cut, in training as in the tokenizer. NFC and NFKC are
 # those of `tokenizers`; `nmt_nfkc`, and NFKC for Unigram, are tables of SentencePiece, so that
@@ -53,11 +55,6 @@ MOST_SPACES = 512
 
 def own_pattern(expressions: Sequence[str]) -> Pattern:
     """A pattern given by the user; raises TokenizerError naming what is not supported."""
-    from tokenizers import Regex
-
-    from tokenize_kit.pattern.automaton import compile_pattern
-    from tokenize_kit.pattern.parse import UnsupportedPattern
-
     for expression in expressions:
         try:
             compile_pattern(expression)

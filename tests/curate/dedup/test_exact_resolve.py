@@ -9,21 +9,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.shuffle import partitions as shuffle_partitions
 from curate.corpus.shuffle import tasks as shuffle_tasks
-from curate.corpus.sketches import MARK, Run, Sketches, SketchFile, run_here, view
+from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup import exact as exact_resolve
 from curate.dedup.exact import DedupExact
 from curate.disk.database import database
 from tests.curate.dedup import reference_exact
+from tests.curate.dedup.sketch_files import POLICIES, write
 from tests.curate.dying_process import Dying, Killed
-
-POLICIES = ["longest", "newest", "c4", "first", "best:x", "prefer-source:b,a'b"]
 
 
 def sketches(keys: list[int | None], seed: int = 0, width: int = 16) -> pa.Table:
@@ -48,22 +46,6 @@ def sketches(keys: list[int | None], seed: int = 0, width: int = 16) -> pa.Table
             ),
         }
     )
-
-
-def write(folder: Path, tables: list[pa.Table], earlier: int = 0) -> tuple[SketchFile, ...]:
-    """A file a table; the first `earlier` are an earlier corpus; some ids were settled."""
-    files = []
-    ids = folder / "ids.parquet"
-    changed = {"part": [0] * 2, "_n": [100, 102], "id": ["settled", f"{MARK}odd"]}
-    types = {"part": pa.int32(), "_n": pa.int64(), "id": pa.string()}
-    pq.write_table(pa.table({k: pa.array(v, types[k]) for k, v in changed.items()}), ids)
-    for stored, table in enumerate(tables):
-        path = folder / f"part-{stored}.parquet"
-        number = pa.array(np.full(len(table), stored), pa.int32())
-        pq.write_table(table.append_column("part", number), path)
-        corpus = "old" if stored < earlier else ""
-        files.append(SketchFile(stored - earlier, path, stored, ids, corpus))
-    return tuple(files)
 
 
 def decide(

@@ -26,7 +26,7 @@ from curate.dedup.passages.step import DedupPassages
 from curate.disk.database import database
 from curate.run.resolve import _removal
 from tests.curate.dedup import reference_owners
-from tests.curate.dedup.test_exact_resolve import POLICIES, write
+from tests.curate.dedup.sketch_files import POLICIES, write
 from tests.curate.dying_process import Dying, Killed
 
 

@@ -24,7 +24,7 @@ from curate.disk.database import database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from tests.curate.corpus.test_shuffle_tasks import Alone, engine, through  # noqa: F401
-from tests.curate.dedup.test_minhash_resolve import texts
+from tests.curate.dedup.minhash_sketches import texts
 from tests.curate.dying_process import Dying, Killed
 
 NAMES = ["count_group", "embed_group", "label_rows", "compare_clusters"]

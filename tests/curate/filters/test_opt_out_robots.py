@@ -153,13 +153,13 @@ def test_no_bytes_are_too_odd(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("url", "path"),
     [
-        ("https://x.test", b"/"),
-        ("https://x.test?q=/a", b"/?q=/a"),
-        ("https://x.test/a?b#c", b"/a?b"),
-        ("https://x.test/ä", b"/%C3%A4"),
+        ("https://x.test", "/"),
+        ("https://x.test?q=/a", "/?q=/a"),
+        ("https://x.test/a?b#c", "/a?b"),
+        ("https://x.test/ä", "/ä"),
     ],
 )
-def test_a_path_has_its_query_and_no_fragment(url: str, path: bytes) -> None:
+def test_a_path_has_its_query_and_no_fragment(url: str, path: str) -> None:
     assert path_of(url) == path
 
 
@@ -194,4 +194,9 @@ def test_a_signal_speaks_to_agents_as_rules_do(text: str, who: str | None) -> No
 def test_a_signal_is_no_rule_and_ends_no_list_of_agents() -> None:
     text = b"User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /"
     ((agent, rules),) = policy_of(text, ["a"])
-    assert (agent, rules[0].line) == ("a", "Disallow: /")
+    assert (agent, rules[0]) == ("a", "Disallow: /")
+
+
+def test_an_allowed_index_page_does_not_allow_its_folder() -> None:
+    text = rules("Disallow: /", "Allow: /index.html")
+    assert forbids(text, "https://x.test/") and not forbids(text, "https://x.test/index.html?a")

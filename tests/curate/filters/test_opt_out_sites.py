@@ -64,12 +64,12 @@ def test_the_first_rule_of_tdmrep_that_matches_counts(tmp_path: Path) -> None:
         b'[{"location": "/open/*", "tdm-reservation": 0}, {"location": "/", "tdm-reservation": 1}]'
     )
     found = sites(tmp_path, record("https://x.test/.well-known/tdmrep.json", data))
-    lines = [found.reservation("https://x.test", path) for path in (b"/open/a", b"/a")]
+    lines = [found.reservation("https://x.test", path) for path in ("/open/a", "/a")]
     assert [(r.reserved, r.line) for r in lines if r] == [
         (False, "tdmrep.json: /open/*"),
         (True, "tdmrep.json: /"),
     ]
-    assert found.reservation("https://y.test", b"/a") is None
+    assert found.reservation("https://y.test", "/a") is None
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ LAYOUTS = {
 # (layout, where it is killed: in the reading of a batch, or the so-manyeth call of a function)
 KILLS = [
     ("two-sides", "progress.write_atomic", 3),
-    ("two-sides", "shards._commit", 1),
+    ("two-sides", "writer._commit", 1),
     ("shuffled", "batch", 5),
-    ("shuffled", "shards._manifests", 1),
-    ("nanogpt", "shard_formats.settle", 5),
+    ("shuffled", "writer._manifests", 1),
+    ("nanogpt", "shard_files.sync_open", 5),
 ]
 KILLED = """
 import importlib, json, os, signal, sys
@@ -54,12 +54,12 @@ progress.EVERY, left = int(os.environ["EVERY"]), int(number)
 os.fsync = lambda file: None  # the system lives on, and a busy disk takes seconds
 
 def kill_at(function):
-    def instead(*given, **more):
+    def instead(*arguments, **more):
         global left
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return function(*given, **more)
+        return function(*arguments, **more)
     return instead
 
 def batches():
@@ -70,7 +70,7 @@ def batches():
 
 if where != "batch":
     module, name = where.split(".")
-    module = importlib.import_module(f"tokenize_kit.{module}")
+    module = importlib.import_module(f"tokenize_kit.shards.{module}")
     setattr(module, name, kill_at(getattr(module, name)))
 encode_shards(batches(), Path(tokenizer), Path(out), Layout(**json.loads(layout)))
 """
