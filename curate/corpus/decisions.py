@@ -16,7 +16,7 @@ from curate.disk.atomic import replacing
 
 ROWS = 100_000  # of a row group, and of a batch
 
-# What every step's decisions begin with.
+# The first columns of every step's decisions.
 COLUMNS = pa.schema(
     [
         ("part", pa.int32()),

@@ -82,9 +82,9 @@ def count_scores(task: Task) -> dict[str, Any]:
     """A task: documents, scores, the least and the greatest by language; scores by range. Held are
     some 40 bytes a document of the group."""
     langs, code, score = read_scores(Group.load(task), task["by_lang"])
-    known = ~np.isnan(score)
+    mask = ~np.isnan(score)
     documents = np.bincount(code, minlength=len(langs))
-    code, score = code[known], score[known]
+    code, score = code[mask], score[mask]
     scored = np.bincount(code, minlength=len(langs))
     low, high = np.full(len(langs), np.inf), np.full(len(langs), -np.inf)
     np.minimum.at(low, code, score)
@@ -122,16 +122,16 @@ def pick_scores(task: Task) -> dict[str, Any]:
     """A task: the scores in the wanted ranges, each once with how often it stands there."""
     langs, code, score = read_scores(Group.load(task), task["by_lang"])
     place = places(score)
-    found: list[tuple[str, np.ndarray, np.ndarray]] = []
+    ranges: list[tuple[str, np.ndarray, np.ndarray]] = []
     for number, lang in enumerate(langs):
         wanted = np.array(task["wanted"].get(lang, []), np.uint32)
         if len(wanted):
-            mine = (code == number) & np.isin(place, wanted) & ~np.isnan(score)
-            found.append((lang, *np.unique(score[mine], return_counts=True)))
+            mask = (code == number) & np.isin(place, wanted) & ~np.isnan(score)
+            ranges.append((lang, *np.unique(score[mask], return_counts=True)))
     columns: list[Any] = [
-        [lang for lang, values, _ in found for _ in values],
-        np.concatenate([np.empty(0), *(values for _, values, _ in found)]),
-        np.concatenate([np.empty(0, np.int64), *(counts for _, _, counts in found)]),
+        [lang for lang, values, _ in ranges for _ in values],
+        np.concatenate([np.empty(0), *(values for _, values, _ in ranges)]),
+        np.concatenate([np.empty(0, np.int64), *(counts for _, _, counts in ranges)]),
     ]
     _store(score_files(Path(task["folder"]), task["part"] + 1)[-1], SCORES, columns)
     return {}
@@ -176,8 +176,10 @@ def find_ranks(
         place_of[lang] = dict(
             zip(ranks, zip(held[at].astype(np.int64).tolist(), before, strict=True), strict=True)
         )
-    told = {lang: sorted({place for place, _ in of.values()}) for lang, of in place_of.items()}
-    more = {"by_lang": by_lang, "wanted": told, "folder": str(folder)}
+    places_by_lang = {
+        lang: sorted({place for place, _ in of.values()}) for lang, of in place_of.items()
+    }
+    more = {"by_lang": by_lang, "wanted": places_by_lang, "folder": str(folder)}
     run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **more} for group in found])
     scores = _by_lang(db, score_files(folder, len(found)), "score")
     answer: Ranked = {}
@@ -185,22 +187,22 @@ def find_ranks(
         held, counts = scores[lang]
         place = places(np.ascontiguousarray(held))
         for rank, (wanted_place, before) in of.items():
-            mine = place == wanted_place
-            k = int(np.searchsorted(np.cumsum(counts[mine]) + before, rank, "right"))
-            answer.setdefault(lang, {})[rank] = float(held[mine][k])
+            mask = place == wanted_place
+            k = int(np.searchsorted(np.cumsum(counts[mask]) + before, rank, "right"))
+            answer.setdefault(lang, {})[rank] = float(held[mask][k])
     return answer
 
 
 def _by_lang(db: Any, paths: list[Path], column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By language (values in order, how many scores of each) over the files."""
-    found = db.execute(
+    rows = db.execute(
         f"""SELECT lang, {column}, sum(scores)::BIGINT AS scores
         FROM read_parquet({paths_literal(paths)}) GROUP BY lang, {column} ORDER BY lang, {column}"""
     ).fetchnumpy()
-    langs = np.array(found["lang"], object)
+    langs = np.array(rows["lang"], object)
     bounds = [0, *(np.flatnonzero(langs[1:] != langs[:-1]) + 1).tolist(), len(langs)]
     return {
-        langs[begin]: (np.asarray(found[column][begin:end]), np.asarray(found["scores"][begin:end]))
+        langs[begin]: (np.asarray(rows[column][begin:end]), np.asarray(rows["scores"][begin:end]))
         for begin, end in pairwise(bounds)
         if end > begin
     }

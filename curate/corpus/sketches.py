@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import changed_ids, part_path, with_ids
 from curate.disk.database import literal, paths_literal
 
-# Stands before the name of an earlier corpus, and between it and an id.
+# The mark before the name of an earlier corpus, and between it and an id.
 MARK = "\x1e"
 
 Task = dict[str, Any]

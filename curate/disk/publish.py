@@ -96,25 +96,25 @@ class Store:
     def listed(self) -> dict[str, list[Any]]:
         """name -> [bytes, sha256] of what the last run put there."""
         try:
-            found = json.loads(self.fs.cat_file(f"{self.root}/{LIST}"))
+            published = json.loads(self.fs.cat_file(f"{self.root}/{LIST}"))
         except (OSError, ValueError):
             return {}
-        if not isinstance(found, dict) or found.get("version") != VERSION:
+        if not isinstance(published, dict) or published.get("version") != VERSION:
             return {}
-        files = found.get("files")
+        files = published.get("files")
         return dict(files) if isinstance(files, dict) else {}
 
     def sizes(self) -> dict[str, int]:
         """Bytes of what is there, by name."""
         self.fs.invalidate_cache()
         try:
-            found = self.fs.find(self.root, detail=True)
+            objects = self.fs.find(self.root, detail=True)
         except FileNotFoundError:
             return {}
         except Exception as error:
             raise self._failed("", error) from None
         top = self.fs._strip_protocol(self.root).rstrip("/") + "/"
-        return {k.removeprefix(top): v["size"] for k, v in found.items()}
+        return {k.removeprefix(top): v["size"] for k, v in objects.items()}
 
     def put(self, path: Path, name: str) -> None:
         """One file, whole or not at all."""
@@ -137,10 +137,10 @@ class Store:
         """The bytes of a file from `first` to `end`."""
         place = self._at(name)
         try:
-            found: bytes = self.fs.cat_file(place, start=first, end=end)
+            data: bytes = self.fs.cat_file(place, start=first, end=end)
         except Exception as error:
             raise self._failed(f"/{name}", error, what="read") from None
-        return found
+        return data
 
     def write(self, name: str, data: bytes) -> None:
         """A small file."""

@@ -328,17 +328,17 @@ def _chain_holds(
 ) -> tuple[bool, int]:
     """Whether whole members follow one another from `at` for more than `proof` bytes, and the
     compressed bytes read to know."""
-    first, here = True, at
+    first, position = True, at
     while True:
-        head = chain.source.exact(here, 8)
+        head = chain.source.exact(position, 8)
         if not head:
-            return not first, here - at
+            return not first, position - at
         if chain.codec != "gzip" and _skippable(head):
-            here += 8 + int.from_bytes(head[4:], "little")
+            position += 8 + int.from_bytes(head[4:], "little")
             continue
         if not head.startswith(chain.magic):
-            return False, here - at
-        member, begins = chain.member(here), b""
+            return False, position - at
+        member, begins = chain.member(position), b""
         try:
             for data in member:
                 if first and len(begins) < 16384:
@@ -351,6 +351,6 @@ def _chain_holds(
             return False, member.end - at
         if first and not is_record(begins):
             return False, member.end - at
-        first, here = False, member.end
-        if here - at > proof:
-            return True, here - at
+        first, position = False, member.end
+        if position - at > proof:
+            return True, position - at

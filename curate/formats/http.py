@@ -45,8 +45,8 @@ class Head:
 
     def lines(self, names: tuple[str, ...]) -> str | None:
         """The fields of these names, `name: value` a line; None where there is none of them."""
-        found = [f"{name}: {value}" for name in names for value in self.fields.get(name, ())]
-        return "\n".join(found) if found else None
+        lines = [f"{name}: {value}" for name in names for value in self.fields.get(name, ())]
+        return "\n".join(lines) if lines else None
 
 
 @dataclass(slots=True)
@@ -75,8 +75,8 @@ def parse_head(data: bytes) -> Head | None:
     status = _STATUS.match(data)
     if status is None:
         return None
-    found = _BLANK_LINE.search(data, 0, _MAX_HEAD)
-    end = found.end() if found else _end_without_blank_line(data, status.end())
+    match = _BLANK_LINE.search(data, 0, _MAX_HEAD)
+    end = match.end() if match else _end_without_blank_line(data, status.end())
     fields: dict[str, list[str]] = {}
     values: list[str] = []
     block = data[status.end() : end].decode("utf-8", "surrogateescape")
@@ -258,8 +258,8 @@ def _zlib(data: bytes, limit: int, bits: int) -> tuple[bytes, str | None]:
 def _until_error(inflate: Any, data: bytes, size: int) -> bytes:
     """What a call that failed would have given before its error (halving the step)."""
     parts: list[bytes] = []
-    left, step = size, 4096
-    while left > 0:
+    remaining, step = size, 4096
+    while remaining > 0:
         before = inflate.copy()
         try:
             out = inflate.decompress(data, step)
@@ -272,7 +272,7 @@ def _until_error(inflate: Any, data: bytes, size: int) -> bytes:
             break
         data = inflate.unconsumed_tail
         parts.append(out)
-        left -= len(out)
+        remaining -= len(out)
     return b"".join(parts)
 
 

@@ -181,8 +181,10 @@ def records(
 def _damaged_start(file: BinaryIO) -> str | None:
     """The kind of compression of an archive whose first bytes are damaged, or None."""
     for codec in MAGIC:
-        found = first_member(file, codec)
-        if found is not None and begins_record(_first_bytes(file, found, codec)):
+        start_of_member = first_member(file, codec)
+        if start_of_member is not None and begins_record(
+            _first_bytes(file, start_of_member, codec)
+        ):
             return codec
     return None
 
@@ -264,16 +266,16 @@ class _Reader:
             limit, size = self.limits.header_bytes, 4096
             while True:
                 stream.fill(size)
-                found = BLANK_LINE.search(stream.buf, stream.pos, stream.pos + limit)
-                if found or len(stream.buf) - stream.pos < size or size >= limit:
+                match = BLANK_LINE.search(stream.buf, stream.pos, stream.pos + limit)
+                if match or len(stream.buf) - stream.pos < size or size >= limit:
                     break
                 size = min(size * 4, limit)
-            if found is None and not stream.stop:
+            if match is None and not stream.stop:
                 return None  # longer than a head may be
-            until = found.end() if found else len(stream.buf)
+            until = match.end() if match else len(stream.buf)
             following = NEXT_RECORD["warc"].search(stream.buf, stream.pos, until)
             block = stream.buf[stream.pos : following.end() if following else until]
-            if following is None and found is not None:
+            if following is None and match is not None:
                 stream.pos = until
                 return warc_head(block, offset)
             if not HEAD_BEGINS.match(block):
@@ -299,10 +301,10 @@ class _Reader:
         stream = self.stream
         what, size = "bytes that are no record", 0
         while True:
-            found = self._search(stream.buf, stream.pos)
-            if found is not None:
-                size += found - stream.pos
-                stream.pos = found
+            start = self._search(stream.buf, stream.pos)
+            if start is not None:
+                size += start - stream.pos
+                stream.pos = start
                 break
             # Keep a tail that may hold the beginning of a record.
             keep = min(LONGEST_START if self.format == "arc" else 256, len(stream.buf) - stream.pos)
@@ -334,30 +336,30 @@ class _Reader:
             self._until_next(record)
             return
         begins = stream.at + stream.pos
-        left, parts, kept, swallowed = record.declared, [], 0, None
+        missing, parts, kept, swallowed = record.declared, [], 0, None
         whole = record.declared <= limit
-        while left:
-            part = stream.buf[stream.pos : stream.pos + left]
+        while missing:
+            part = stream.buf[stream.pos : stream.pos + missing]
             stream.pos += len(part)
             if whole or kept < 64 << 10:
                 parts.append(part)
                 kept += len(part)
             if not whole and stream.plain and swallowed is None:
-                found = NEXT_RECORD[record.format].search(part)
-                swallowed = record.declared - left + found.end() if found else None
-            left -= len(part)
-            if left and not stream.more():
+                match = NEXT_RECORD[record.format].search(part)
+                swallowed = record.declared - missing + match.end() if match else None
+            missing -= len(part)
+            if missing and not stream.more():
                 break
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        record.size = record.declared - left
+        record.size = record.declared - missing
         last_member = stream.at
-        newlines = b"" if left else self._skip_newlines()
-        if (left or not self._in_step()) and stream.reread > 0 and stream.stop != "inside":
+        newlines = b"" if missing else self._skip_newlines()
+        if (missing or not self._in_step()) and stream.reread > 0 and stream.stop != "inside":
             # The swallowed head may stand only in part within the declared content.
             around = data + newlines + stream.buf[stream.pos : stream.pos + LONGEST_START]
-            found = NEXT_RECORD[record.format].search(around) if whole else None
-            if found and found.end() < len(data):
-                swallowed = found.end()
+            match = NEXT_RECORD[record.format].search(around) if whole else None
+            if match and match.end() < len(data):
+                swallowed = match.end()
         else:
             swallowed = None
         if swallowed is not None:
@@ -367,28 +369,28 @@ class _Reader:
             if whole:
                 stream.push_back(data[swallowed:] + newlines)
             else:
-                stream.reread -= record.declared - left
+                stream.reread -= record.declared - missing
                 stream.open(begins + swallowed)
             data = END_OF_RECORD.sub(b"", data[:swallowed])
             if len(data) < swallowed <= len(data) + 4:
                 record.size = len(data)
-        elif left:
-            self._cut_short(record, left)
+        elif missing:
+            self._cut_short(record, missing)
         broken = stream.broken if stream.stop == "inside" else None
-        if broken and stream.pos == len(stream.buf) and (left or broken.offset == last_member):
+        if broken and stream.pos == len(stream.buf) and (missing or broken.offset == last_member):
             record.damage = broken.what
         if record.size == len(data) and record.size <= limit:
             record.content = data
         else:
             record.beginning = data[: 64 << 10]
 
-    def _cut_short(self, record: Record, left: int) -> None:
+    def _cut_short(self, record: Record, missing: int) -> None:
         stream = self.stream
-        what = f"{left} of {record.declared} bytes of content are missing"
+        what = f"{missing} of {record.declared} bytes of content are missing"
         if stream.stop != "inside":
             record.problems.append(Corrupt(record.offset, what))
         if stream.stop != "record" and (stream.plain or stream.stop != "eof"):
-            record.damage, record.missing = what, left
+            record.damage, record.missing = what, missing
 
     def _in_step(self) -> bool:
         """Whether a record, or the end of the run, follows here."""
@@ -410,16 +412,16 @@ class _Reader:
         stream.pos = max(stream.pos - 1, 0)  # the newline before an empty content's successor
         kept, skipped = 0, 1
         while True:
-            found = self._search(stream.buf, stream.pos)
+            start = self._search(stream.buf, stream.pos)
             tail = min(LONGEST_START if record.format == "arc" else 256, len(stream.buf))
-            until = found if found is not None else max(len(stream.buf) - tail, stream.pos)
+            until = start if start is not None else max(len(stream.buf) - tail, stream.pos)
             part = stream.buf[stream.pos : until]
             stream.pos = until
             record.size += len(part)
             if kept <= limit:
                 parts.append(part)
                 kept += len(part)
-            if found is not None:
+            if start is not None:
                 break
             if not stream.more():
                 part = stream.buf[stream.pos :]

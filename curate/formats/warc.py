@@ -124,10 +124,10 @@ def _fill(row: Row, record: Record, kind: str, head: Head | None, limits: ReadLi
         if row.mime is None:
             return Skipped(f"{kind}:unknown" if body else f"{kind}:empty", record.offset)
     if record.damage is not None and not (record.missing and _is_complete(head, record)):
-        found, declared = float(record.size), record.declared
+        size, declared = float(record.size), record.declared
         reject = (
             "truncated_record",
-            found,
+            size,
             float(declared) if declared is not None else None,
             record.damage,
         )
@@ -166,10 +166,10 @@ def parse_date(value: str | None) -> datetime | None:
                 return None
             digits = value[:14].ljust(14, "0")
             return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
-        found = _ISO.fullmatch(value)
-        if found is None:
+        match = _ISO.fullmatch(value)
+        if match is None:
             return None
-        year, month, day, hour, minute, second, fraction, zone = found.groups()
+        year, month, day, hour, minute, second, fraction, zone = match.groups()
         date = datetime(
             int(year),
             int(month),
