@@ -5,7 +5,7 @@
 Pages are the demo's small web (or the files given), repeated; robots.txt files are made, one a
 site, the same in every run. CPU time of one process, medians of PASSES. protego decides for one
 agent, ours for all that the step knows by default. Exit status 1 where the step takes more than a
-tenth of extraction's time, or the matcher is slower than protego's.
+tenth of extraction's time.
 """
 
 from __future__ import annotations

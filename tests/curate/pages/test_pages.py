@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.pages import charts
+from curate.pages import charts, templates
 from curate.pages.diff import word_diff
 from curate.pages.html import number, percent, plain, quote
 from curate.pages.templates import render
@@ -81,3 +84,17 @@ def test_an_empty_histogram_is_a_chart_too() -> None:
 
 def test_a_curve_of_two_points_is_drawn() -> None:
     assert "<svg" in charts.curve([[(1.0, 3.0), (2.0, 2.0)], [(2.0, 2.5)]], "loss", "steps")
+
+
+def test_pages_are_made_where_no_cache_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "file"))
+    templates._environment.cache_clear()
+    assert "&lt;b&gt;" in render("browse/message.html", message="<b>")
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
+    templates._environment.cache_clear()
+    assert "&lt;b&gt;" in render("browse/message.html", message="<b>")
+    assert list((tmp_path / "cache" / "templates").iterdir())
+    templates._environment.cache_clear()
