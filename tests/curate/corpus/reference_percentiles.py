@@ -31,16 +31,16 @@ def percentiles(db: Any, head: float, tail: float) -> dict[str, tuple[float, flo
         ORDER BY lang, r""",
         [head, head, tail, tail],
     ).fetchall()
-    found: dict[str, tuple[int, dict[int, float]]] = {}
+    groups: dict[str, tuple[int, dict[int, float]]] = {}
     for lang, rank, last, score in rows:
-        found.setdefault(lang, (last, {}))[1][rank] = score
+        groups.setdefault(lang, (last, {}))[1][rank] = score
 
     def at(last: int, scores: dict[int, float], percent: float) -> float:
         place = last * percent / 100
         low, high = scores[math.floor(place)], scores[math.ceil(place)]
         return low + (high - low) * (place - math.floor(place))
 
-    return {g: (at(n, s, head), at(n, s, tail)) for g, (n, s) in found.items()}
+    return {g: (at(n, s, head), at(n, s, tail)) for g, (n, s) in groups.items()}
 
 
 def buckets(db: Any, path: Path, cuts: dict[str, tuple[float, float]]) -> list[tuple[Any, ...]]:

@@ -13,16 +13,16 @@ class Stop(Exception):
     pass
 
 
-def chain(made: list[str], fails: str = "") -> list[Phase]:
+def chain(ran: list[str], fails: str = "") -> list[Phase]:
     def phase(name, before, frees=()):
         def make(folder, done: Done):
-            made.append(name)
+            ran.append(name)
             (folder / "data").write_text(name)
             if before:
                 assert done.file(before, "data").read_text() == before
             if name == fails:
                 raise Stop
-            return {name: len(made)}
+            return {name: len(ran)}
 
         return Phase(name, make, frees)
 
@@ -33,13 +33,13 @@ def test_a_phase_that_failed_is_made_again_and_those_before_it_are_not(tmp_path)
     for fails in "abcd":
         home = tmp_path / fails
         home.mkdir()
-        made: list[str] = []
+        ran: list[str] = []
         with pytest.raises(Stop):
-            run_phases(home, chain(made, fails))
-        assert made == list("abcd"[: "abcd".index(fails) + 1])
-        made.clear()
-        done = run_phases(home, chain(made))
-        assert made == list("abcd"["abcd".index(fails) :])
+            run_phases(home, chain(ran, fails))
+        assert ran == list("abcd"[: "abcd".index(fails) + 1])
+        ran.clear()
+        done = run_phases(home, chain(ran))
+        assert ran == list("abcd"["abcd".index(fails) :])
         assert sorted(done.facts) == list("abcd")
         assert sorted(p.name for p in home.iterdir()) == ["phase-c", "phase-d"]
 
@@ -48,9 +48,9 @@ def test_all_facts_stand_in_the_last_folder(tmp_path):
     run_phases(tmp_path, chain([]))
     facts = json.loads((tmp_path / "phase-d/facts.json").read_text())
     assert facts == {"a": 1, "b": 2, "c": 3, "d": 4}
-    made: list[str] = []
-    assert run_phases(tmp_path, chain(made)).facts == facts
-    assert made == []
+    ran: list[str] = []
+    assert run_phases(tmp_path, chain(ran)).facts == facts
+    assert ran == []
 
 
 def test_what_should_have_been_freed_goes_at_the_next_start(tmp_path):

@@ -55,9 +55,9 @@ def decide(folder: Path, files: tuple[SketchFile, ...], step: Any, run: Run = ru
     own.mkdir(exist_ok=True)
     with database(folder / "spill") as db:
         view(db, files)
-        found = step.resolve(Sketches(db, path, own, files, run=run))
+        summary = step.resolve(Sketches(db, path, own, files, run=run))
     assert list(own.iterdir()) == []
-    return path.read_bytes(), found
+    return path.read_bytes(), summary
 
 
 def cut(most: int, patch: pytest.MonkeyPatch) -> None:
@@ -71,8 +71,8 @@ def table(data: bytes) -> pa.Table:
 
 @given(st.lists(ROWS, min_size=1, max_size=4), st.floats(0, 100), st.floats(0, 100), st.booleans())
 @settings(max_examples=10, deadline=None)
-def test_buckets_are_those_of_one_query(parts, one, other, given_cuts):
-    head, tail = sorted((one, other))
+def test_buckets_are_those_of_one_query(parts, lower, upper, given_cuts):
+    head, tail = sorted((lower, upper))
     cuts = {"de": (2.0, 300.0)} if given_cuts else {}
     step = Perplexity(model="m.bin", head=head, tail=tail, cuts=cuts, first=True)
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
@@ -87,17 +87,17 @@ def test_buckets_are_those_of_one_query(parts, one, other, given_cuts):
         first = None
         for most in (1, 30, 10**6):
             cut(most, patch)
-            data, found = decide(folder, files, step)
+            data, summary = decide(folder, files, step)
             assert table(data).equals(want.cast(table(data).schema))
-            assert first in (None, (data, repr(found))), "the result depends on groups"
-            first = data, repr(found)
+            assert first in (None, (data, repr(summary))), "the result depends on groups"
+            first = data, repr(summary)
         langs = {lang for lang, _, _ in counted}
-        figures = found["perplexity"]
+        figures = summary["perplexity"]
         assert figures.keys() == {lang or "(none)" for lang in langs}
         for lang in langs:
-            mine = figures[lang or "(none)"]
-            assert mine["buckets"] == {b: n for g, b, n in counted if g == lang}
-            assert repr(mine["cuts"]) == repr([*want_cuts.get(lang, ())])
+            group = figures[lang or "(none)"]
+            assert group["buckets"] == {b: n for g, b, n in counted if g == lang}
+            assert repr(group["cuts"]) == repr([*want_cuts.get(lang, ())])
         binned = [sum(f["histogram"]["counts"]) for f in figures.values() if "histogram" in f]
         assert sum(binned) == len(scores)
 
@@ -116,10 +116,10 @@ def test_a_share_is_that_of_one_query(parts, share):
         want = pq.read_table(folder / "want.parquet")
         for most in (1, 30, 10**6):
             cut(most, patch)
-            data, found = decide(folder, files, QualityShare(keep_fraction=share))
+            data, summary = decide(folder, files, QualityShare(keep_fraction=share))
             assert table(data).equals(want.cast(table(data).schema))
-            known = {"documents": count, "threshold": threshold, "kept": kept}
-            assert found == {**known, "dropped": count - kept}
+            expected = {"documents": count, "threshold": threshold, "kept": kept}
+            assert summary == {**expected, "dropped": count - kept}
 
 
 @given(st.lists(st.floats(allow_nan=True), max_size=40))

@@ -28,15 +28,15 @@ def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, seg
         for each, rows in zip(files, writers, strict=True):
             writer = SliceWriter(each, count)
             for at in range(0, len(rows), 3):
-                mine = np.array([part % count for part, _ in rows[at : at + 3]])
+                partitions = np.array([part % count for part, _ in rows[at : at + 3]])
                 texts = [text for _, text in rows[at : at + 3]]
                 offsets = np.cumsum([2, *map(len, texts)])
-                told = np.arange(number, number + len(mine), dtype=np.uint32)
+                numbers = np.arange(number, number + len(partitions), dtype=np.uint32)
                 data = np.frombuffer(b"ab" + b"".join(texts), np.uint8)
-                writer.add(mine, np.stack([told, told + 1], axis=1), offsets, data)
-                for part, k, text in zip(mine.tolist(), told.tolist(), texts, strict=True):
+                writer.add(partitions, np.stack([numbers, numbers + 1], axis=1), offsets, data)
+                for part, k, text in zip(partitions.tolist(), numbers.tolist(), texts, strict=True):
                     want[part] = ([*want[part][0], [k, k + 1]], want[part][1] + text)
-                number += len(mine)
+                number += len(partitions)
             writer.close()
         for part in range(count):
             rows, data = read_slice(files, part, 2, folder)

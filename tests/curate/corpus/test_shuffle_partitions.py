@@ -50,10 +50,10 @@ def test_pairs_are_parted_by_their_high_bits_in_order_of_arrival(keys, bits):
 @settings(max_examples=80, deadline=None)
 def test_the_sort_is_by_key_and_equal_keys_stay_in_order(keys):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
-    found = sort_pairs(array, values, 0, plain_room(len(keys)))
+    ordered = sort_pairs(array, values, 0, plain_room(len(keys)))
     expected = sorted(range(len(keys)), key=lambda i: keys[i])
-    assert found[1].tolist() == expected
-    assert found[0].tolist() == [keys[i] for i in expected]
+    assert ordered[1].tolist() == expected
+    assert ordered[0].tolist() == [keys[i] for i in expected]
 
 
 def test_a_pass_over_equal_digits_moves_nothing():
@@ -70,10 +70,10 @@ def test_a_pass_over_equal_digits_moves_nothing():
 def test_no_key_that_stands_twice_is_left_out(keys, room):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
     count = maybe_shared(array, values, np.zeros(room, np.uint8))
-    left = values[:count].tolist()
-    assert left == sorted(left)
-    assert [keys[i] for i in left] == array[:count].tolist()
-    assert {i for i, k in enumerate(keys) if keys.count(k) > 1} <= set(left)
+    repeated = values[:count].tolist()
+    assert repeated == sorted(repeated)
+    assert [keys[i] for i in repeated] == array[:count].tolist()
+    assert {i for i, k in enumerate(keys) if keys.count(k) > 1} <= set(repeated)
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["memory", "mapped"])
@@ -90,21 +90,21 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
     for each, begin, stop in zip(files, (0, 700, 700), (700, 700, 1000), strict=True):
         writer = PartitionWriter(each, 3, valued, segment=128)
         for at in range(begin, stop, 300):
-            here = slice(at, min(at + 300, stop))
-            writer.add(keys[here], values[here] if valued else None)
+            segment = slice(at, min(at + 300, stop))
+            writer.add(keys[segment], values[segment] if valued else None)
         writer.close()
     names = sorted(p.name for p in tmp_path.iterdir())
     seen = 0
     for begin, stop in ((0, 1), (1, 5), (5, 8), (3, 3)):
         parts = read_partitions(files, begin, stop, tmp_path, valued)
         assert len(parts) == stop - begin
-        for part, (found, room) in enumerate(parts, begin):
-            mine = np.flatnonzero(keys >> np.uint64(61) == part)
-            assert found[0].tolist() == keys[mine].tolist()
-            assert len(room(np.uint32)) == len(mine)
+        for part, (columns, room) in enumerate(parts, begin):
+            positions = np.flatnonzero(keys >> np.uint64(61) == part)
+            assert columns[0].tolist() == keys[positions].tolist()
+            assert len(room(np.uint32)) == len(positions)
             if valued:
-                assert found[1].tolist() == mine.tolist()
-            seen += len(mine)
+                assert columns[1].tolist() == positions.tolist()
+            seen += len(positions)
     assert seen == 1000
     assert sorted(p.name for p in tmp_path.iterdir()) == names
 
@@ -112,26 +112,26 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
 def test_no_bytes_are_read_but_the_ranges_that_are_named(tmp_path):
     keys = np.random.default_rng(4).integers(0, 2**64, 1000, np.uint64)
     files = [PairFiles.within(tmp_path, number) for number in range(2)]
-    for each, mine in zip(files, (keys[:700], keys[700:]), strict=True):
+    for each, part_keys in zip(files, (keys[:700], keys[700:]), strict=True):
         writer = PartitionWriter(each, 3, segment=128)
-        writer.add(mine, np.arange(len(mine), dtype=np.uint32))
+        writer.add(part_keys, np.arange(len(part_keys), dtype=np.uint32))
         writer.close()
 
     def read(begin, stop):
-        found = read_partitions(files, begin, stop, tmp_path)
-        return [[array.tolist() for array in arrays] for arrays, _ in found]
+        parts = read_partitions(files, begin, stop, tmp_path)
+        return [[array.tolist() for array in arrays] for arrays, _ in parts]
 
     whole = {path: path.read_bytes() for each in files for path in (each.keys, each.values)}
     for begin, stop in ((0, 8), (2, 3), (5, 8)):
-        want, left = read(begin, stop), 0
+        want, kept_bytes = read(begin, stop), 0
         for name, ranges in partition_ranges(files, begin, stop).items():
             data = whole[Path(name)]
             blank = bytearray(len(data))
             for first, end in ranges:
                 blank[first:end] = data[first:end]
-                left += end - first
+                kept_bytes += end - first
             Path(name).write_bytes(blank)
-        assert read(begin, stop) == want and left == 12 * sum(len(pair[0]) for pair in want)
+        assert read(begin, stop) == want and kept_bytes == 12 * sum(len(pair[0]) for pair in want)
         for path, data in whole.items():
             path.write_bytes(data)
 
@@ -139,8 +139,8 @@ def test_no_bytes_are_read_but_the_ranges_that_are_named(tmp_path):
 def test_nothing_written_is_nothing_read(tmp_path):
     files = PairFiles.within(tmp_path)
     PartitionWriter(files, 2).close()
-    assert [len(found[0]) for found, _ in read_partitions([files], 0, 4, tmp_path)] == [0] * 4
-    assert [len(found[0]) for found, _ in read_partitions([], 0, 2, tmp_path)] == [0, 0]
+    assert [len(columns[0]) for columns, _ in read_partitions([files], 0, 4, tmp_path)] == [0] * 4
+    assert [len(columns[0]) for columns, _ in read_partitions([], 0, 2, tmp_path)] == [0, 0]
 
 
 def test_partitions_grow_in_number_with_the_pairs():

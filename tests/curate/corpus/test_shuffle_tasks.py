@@ -77,8 +77,8 @@ def engine(tmp_path_factory) -> Iterator[LocalEngine]:
     with pytest.MonkeyPatch.context() as patch:
         paths = [environment()["PYTHONPATH"], str(HERE), str(HERE.parent)]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        with LocalEngine(2) as found:
-            yield found
+        with LocalEngine(2) as local:
+            yield local
 
 
 def through(engine: LocalEngine) -> Run:
@@ -142,8 +142,8 @@ def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_pat
     want = decide(tmp_path, files, step)
 
     def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-        told = [{**task, "function": function} for task in tasks]
-        yield from through(engine)(f"{__name__}:dying", told)
+        dying_tasks = [{**task, "function": function} for task in tasks]
+        yield from through(engine)(f"{__name__}:dying", dying_tasks)
 
     assert decide(tmp_path, files, step, run) == want
     died = {path.name for path in tmp_path.glob("died-*")}
@@ -171,17 +171,19 @@ def test_results_come_in_order_and_failures_as_they_are():
 def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, most):
     with pytest.MonkeyPatch.context() as patch:
         rows = {str(p): count for p, count in enumerate(counts)}
-        known = type("Metadata", (), {})
+        metadata_type = type("Metadata", (), {})
         patch.setattr(
             shuffle_tasks.pq,
             "read_metadata",
-            lambda path: setattr(made := known(), "num_rows", rows[str(path)]) or made,
+            lambda path: (
+                setattr(metadata := metadata_type(), "num_rows", rows[str(path)]) or metadata
+            ),
         )
         files = [SketchFile(p, Path(str(p)), p) for p in range(len(counts))]
-        found = groups(files, most)
-    assert [file for group in found for file in group.files] == files
-    assert [group.part for group in found] == list(range(len(found)))
-    for group in found:
+        grouped = groups(files, most)
+    assert [file for group in grouped for file in group.files] == files
+    assert [group.part for group in grouped] == list(range(len(grouped)))
+    for group in grouped:
         own = [rows[str(file.path)] for file in group.files]
         assert group.rows == sum(own) and (group.rows <= most or len(own) == 1)
         assert group.first == sum(counts[: group.files[0].part])
@@ -191,19 +193,19 @@ def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, 
 def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, many, monkeypatch):
     """Against an earlier run, so that there are two files of sketches and settled ids."""
     rows = [{"id": str(i % 150), "text": text} for i, text in enumerate(texts(200))]
-    one, two = bench.jsonl("one.jsonl", rows[:80]), bench.jsonl("two.jsonl", rows[60:])
+    first, second = bench.jsonl("one.jsonl", rows[:80]), bench.jsonl("two.jsonl", rows[60:])
     steps: list[dict[str, Any]] = [{"dedup_exact": {}}, {"dedup_minhash": {"verify": 0.6}}]
-    bench.run(steps, one, out="a")
+    bench.run(steps, first, out="a")
     against = [
-        {name: {**given, "against": [str(bench.folder / "a")]}}
+        {name: {**settings, "against": [str(bench.folder / "a")]}}
         for step in steps
-        for name, given in step.items()
+        for name, settings in step.items()
     ]
     with monkeypatch.context() as whole:
         whole.setattr(exact_resolve, "AT_ONCE", 10**6)
         whole.setattr(shuffle_tasks, "GROUP", 10**6)
         whole.setattr(minhash_parts, "PART", 10**6)
-        bench.run(against, two, out="b1")
+        bench.run(against, second, out="b1")
     asked = []
     mapped = LocalEngine.map
 
@@ -212,7 +214,7 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
         return mapped(engine, function, *rest)
 
     monkeypatch.setattr(LocalEngine, "map", noted)
-    bench.run(against, two, out="b2", workers=2)
+    bench.run(against, second, out="b2", workers=2)
     decided = [bench.folder / out / "decisions.parquet" for out in ("b1", "b2")]
     assert decided[0].read_bytes() == decided[1].read_bytes()
     assert bench.ids("b1") == bench.ids("b2") and len(bench.ids("b1")) < 140

@@ -18,8 +18,8 @@ def rows() -> list[dict[str, object]]:
 
 def sketches(bench) -> dict[str, int]:
     """When each sketch file was written."""
-    found = (bench.folder / "out/stages").rglob("part-*.sketch-*.parquet")
-    return {path.name: path.stat().st_mtime_ns for path in found}
+    paths = (bench.folder / "out/stages").rglob("part-*.sketch-*.parquet")
+    return {path.name: path.stat().st_mtime_ns for path in paths}
 
 
 @pytest.mark.parametrize("step", ["dedup_minhash", "dedup_exact"])

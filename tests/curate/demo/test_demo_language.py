@@ -48,11 +48,11 @@ def test_every_page_of_prose_is_recognised(model: Path) -> None:
     extract.open()
     docs = extract.apply(documents(columns, schema).within("extract"))
     docs = step.apply(docs.within("language"))
-    found = docs.table["lang"].to_pylist()
+    labels = docs.table["lang"].to_pylist()
     scores = docs.table["language.score"].to_pylist()
     wrong = [
         (p.key, p.lang, label, score)
-        for p, label, score in zip(pages, found, scores, strict=True)
+        for p, label, score in zip(pages, labels, scores, strict=True)
         if label != p.lang or score < 0.65
     ]
     assert wrong == []

@@ -76,15 +76,15 @@ def rows(
 ) -> dict[str, Row]:
     kept = {r["id"]: mail for r in TRUTH if r["id"] not in rejected}
     kept |= {n: f"Before it. {PASSAGE} After it." for n in holders if n not in rejected}
-    found = score(TRUTH, Result(kept, rejected, replaced, cut), {0.9: 0.99, 0.5: 0.05})
-    return {r.kind: r for r in found}
+    scored = score(TRUTH, Result(kept, rejected, replaced, cut), {0.9: 0.99, 0.5: 0.05})
+    return {r.kind: r for r in scored}
 
 
 def test_a_perfect_run_does_all_that_can_be_done() -> None:
-    found = rows(PERFECT)
-    assert {k: r.recall for k, r in found.items() if r.recall < 1} == {"near_dup 0.50": 0.0}
-    assert all(r.precision in (None, 1.0) for r in found.values())
-    assert found["near_dup 0.50"].expected == 0.05
+    scored = rows(PERFECT)
+    assert {k: r.recall for k, r in scored.items() if r.recall < 1} == {"near_dup 0.50": 0.0}
+    assert all(r.precision in (None, 1.0) for r in scored.values())
+    assert scored["near_dup 0.50"].expected == 0.05
 
 
 def test_the_steps_that_did_it_are_named() -> None:
@@ -95,26 +95,26 @@ def test_the_steps_that_did_it_are_named() -> None:
 def test_any_one_survivor_of_a_cluster_is_right(survivor: str) -> None:
     rejected = {k: v for k, v in PERFECT.items() if not k.startswith("a")}
     rejected |= {i: ("dedup_exact", "same_text") for i in ("a", "a1", "a2") if i != survivor}
-    found = rows(rejected)
-    assert (found["exact_dup"].recall, found["exact_dup"].precision) == (1.0, 1.0)
-    assert found["clean"].recall == 1.0
+    scored = rows(rejected)
+    assert (scored["exact_dup"].recall, scored["exact_dup"].precision) == (1.0, 1.0)
+    assert scored["clean"].recall == 1.0
 
 
 def test_a_cluster_without_survivor_costs_precision_and_the_original() -> None:
-    found = rows({**PERFECT, "a": ("dedup_exact", "same_text")})
-    assert found["exact_dup"].precision == pytest.approx(2 / 3)
-    assert found["clean"].done == found["clean"].planted - 1
+    scored = rows({**PERFECT, "a": ("dedup_exact", "same_text")})
+    assert scored["exact_dup"].precision == pytest.approx(2 / 3)
+    assert scored["clean"].done == scored["clean"].planted - 1
 
 
 def test_a_near_pair_that_went_as_a_whole_lost_one_too_many() -> None:
-    found = rows({**PERFECT, "n-near": ("dedup_minhash", "near_duplicate")})
-    assert (found["near_dup 0.90"].recall, found["near_dup 0.90"].precision) == (1.0, 0.5)
+    scored = rows({**PERFECT, "n-near": ("dedup_minhash", "near_duplicate")})
+    assert (scored["near_dup 0.90"].recall, scored["near_dup 0.90"].precision) == (1.0, 0.5)
 
 
 def test_a_document_dropped_by_a_step_for_something_else_is_missed() -> None:
-    found = rows({**PERFECT, "thai": ("gopher_quality", "stop_words")})
-    assert (found["wrong_language"].done, found["wrong_language"].recall) == (0, 0.0)
-    assert found["boilerplate"].precision == 1.0  # it was junk all the same
+    scored = rows({**PERFECT, "thai": ("gopher_quality", "stop_words")})
+    assert (scored["wrong_language"].done, scored["wrong_language"].recall) == (0, 0.0)
+    assert scored["boilerplate"].precision == 1.0  # it was junk all the same
 
 
 @pytest.mark.parametrize("holders", [(), ("plain", "shared")])
@@ -124,28 +124,28 @@ def test_a_passage_must_stay_exactly_once(holders: tuple[str, ...]) -> None:
 
 
 def test_a_cut_in_a_page_that_shares_nothing_costs_precision() -> None:
-    found = rows(PERFECT, cut=frozenset({"shared", "m", "other"}))
-    assert found["substring_dup"].precision == pytest.approx(2 / 3)
+    scored = rows(PERFECT, cut=frozenset({"shared", "m", "other"}))
+    assert scored["substring_dup"].precision == pytest.approx(2 / 3)
 
 
 def test_a_clean_document_dropped_costs_the_step_precision() -> None:
-    found = rows({**PERFECT, "plain": ("c4", "few_sentences")})
-    assert found["boilerplate"].precision == 3 / 4  # of a menu, a menu, a Thai page and this one
-    assert found["clean"].done == found["clean"].planted - 1
+    scored = rows({**PERFECT, "plain": ("c4", "few_sentences")})
+    assert scored["boilerplate"].precision == 3 / 4  # of a menu, a menu, a Thai page and this one
+    assert scored["clean"].done == scored["clean"].planted - 1
 
 
 def test_the_newest_crawl_must_survive() -> None:
     rejected = {k: v for k, v in PERFECT.items() if k != "u-old"}
-    found = rows(rejected | {"u": ("dedup_exact", "same_url")})
-    assert (found["url_dup"].recall, found["url_dup"].precision) == (0.0, 0.0)
+    scored = rows(rejected | {"u": ("dedup_exact", "same_url")})
+    assert (scored["url_dup"].recall, scored["url_dup"].precision) == (0.0, 0.0)
 
 
 def test_personal_data_must_be_gone_and_private_addresses_stay() -> None:
-    found = rows(PERFECT)
-    assert (found["pii: email"].planted, found["pii: ip"].planted) == (1, 1)
-    left = rows(PERFECT, mail="a@b.example and 10.0.0.1", replaced={"mail": {"ip": 2}})
-    assert left["pii: email"].recall == 0.0
-    assert (left["pii: ip"].recall, left["pii: ip"].precision) == (1.0, 0.5)
+    scored = rows(PERFECT)
+    assert (scored["pii: email"].planted, scored["pii: ip"].planted) == (1, 1)
+    unchanged = rows(PERFECT, mail="a@b.example and 10.0.0.1", replaced={"mail": {"ip": 2}})
+    assert unchanged["pii: email"].recall == 0.0
+    assert (unchanged["pii: ip"].recall, unchanged["pii: ip"].precision) == (1.0, 0.5)
 
 
 def test_a_page_whose_text_is_gone_has_nothing_replaced() -> None:
@@ -153,15 +153,15 @@ def test_a_page_whose_text_is_gone_has_nothing_replaced() -> None:
 
 
 def test_unknown_documents_are_ignored() -> None:
-    found = rows({**PERFECT, "robots": ("c4", "few_sentences")})
-    assert all(r.precision in (None, 1.0) for r in found.values())
+    scored = rows({**PERFECT, "robots": ("c4", "few_sentences")})
+    assert all(r.precision in (None, 1.0) for r in scored.values())
 
 
 def test_the_table_has_a_line_a_row_and_says_what_its_columns_mean() -> None:
-    found = list(rows(PERFECT).values())
-    lines = format_table(found).splitlines()
+    scored = list(rows(PERFECT).values())
+    lines = format_table(scored).splitlines()
     assert lines[0].split()[:3] == ["planted", "what", "should"]
-    assert len(lines) == len(found) + 4 and "recall:" in lines[-3]
+    assert len(lines) == len(scored) + 4 and "recall:" in lines[-3]
     assert any(line.startswith("near dup 0.90") and "one of both kept" in line for line in lines)
 
 

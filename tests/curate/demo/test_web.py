@@ -211,11 +211,11 @@ def test_clean_articles_survive_extraction_and_c4_whole(
 ) -> None:
     for row in truth:
         if row["kind"] in ("clean", "pii", "near_dup", "substring_dup"):
-            left = cleaned[row["id"]].splitlines()
+            lines = cleaned[row["id"]].splitlines()
             wanted = pages[f"{row['url']} {row['kind']}"].text.splitlines()
-            assert [line for line in left if line in wanted] == wanted, row["url"]
+            assert [line for line in lines if line in wanted] == wanted, row["url"]
             if row["cluster"]:
-                assert left == wanted, row["url"]
+                assert lines == wanted, row["url"]
 
 
 def test_c4_drops_the_junk_that_was_planted_for_it_and_no_prose(
@@ -237,13 +237,13 @@ def test_equal_texts_are_equal_after_extraction_and_only_they(
     for row in truth:
         if cleaned[row["id"]]:
             by_text[cleaned[row["id"]]].add(row["id"])
-    found = {frozenset(ids) for ids in by_text.values() if len(ids) > 1}
+    groups = {frozenset(ids) for ids in by_text.values() if len(ids) > 1}
     clusters = defaultdict(set)
     for row in truth:
         if row["cluster"] and row["cluster"].startswith("text-"):
             clusters[row["cluster"]].add(row["id"])
-    assert found == {frozenset(ids) for ids in clusters.values()}
-    assert {len(ids) for ids in found} == {2, 3, 4}
+    assert groups == {frozenset(ids) for ids in clusters.values()}
+    assert {len(ids) for ids in groups} == {2, 3, 4}
 
 
 def word_5grams(text: str) -> set[tuple[str, ...]]:

@@ -62,7 +62,7 @@ def there(store: Store) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("given", "url"),
+    ("path", "url"),
     [
         ("s3:/bucket/out", "s3://bucket/out"),
         ("s3://bucket/a b", "s3://bucket/a b"),
@@ -72,8 +72,8 @@ def there(store: Store) -> dict[str, bytes]:
         ("c:/x", None),
     ],
 )
-def test_a_url_is_known_even_where_a_path_took_one_of_its_slashes(given, url):
-    assert url_of(Path(given)) == url
+def test_a_url_is_known_even_where_a_path_took_one_of_its_slashes(path, url):
+    assert url_of(Path(path)) == url
 
 
 def test_scratch_folders_of_two_urls_are_two():
@@ -85,8 +85,8 @@ def test_scratch_folders_of_two_urls_are_two():
 def test_manifests_come_after_their_files_and_the_list_last(objects, tmp_path):
     out = folder(tmp_path, **{"corpus/part-00000.parquet": "a", "corpus/part-00001.parquet": "b"})
     store = Store("objects://bucket/out")
-    found = publish(out, store)
-    assert found == {"files": 3, "put": 3, "bytes": found["bytes"], "removed": 0}
+    summary = publish(out, store)
+    assert summary == {"files": 3, "put": 3, "bytes": summary["bytes"], "removed": 0}
     assert objects.log[-1] == "corpus/manifest.json"
     assert set(there(store)) == {*objects.log, LIST}
     objects.log.clear()
@@ -100,8 +100,8 @@ def test_only_what_changed_is_put_and_what_is_gone_goes(objects, tmp_path):
     objects.log.clear()
     (out / "corpus/part-00001.parquet").unlink()
     (out / "corpus/part-00000.parquet").write_text("other")
-    found = publish(out, store)
-    assert (found["put"], found["removed"]) == (2, 1)
+    summary = publish(out, store)
+    assert (summary["put"], summary["removed"]) == (2, 1)
     assert objects.log == ["corpus/part-00000.parquet", "corpus/manifest.json"]
     assert "corpus/part-00001.parquet" not in there(store)
 
@@ -128,8 +128,8 @@ def test_a_run_into_a_store_is_the_run_into_a_folder(objects, bench):
     line = ("run", "recipe.yaml", source, "--scratch", "scratch", "--json", "-q")
     done = bench.command(*line, "-o", "objects://bucket/out")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["paths"]["corpus"] == "objects://bucket/out/corpus"
+    summary = json.loads(done.stdout)
+    assert summary["paths"]["corpus"] == "objects://bucket/out/corpus"
     bench.command("run", "recipe.yaml", source, "-o", "here", "-q")
     seen = there(Store("objects://bucket/out"))
     for path in (bench.folder / "here/corpus").iterdir():
@@ -154,7 +154,7 @@ def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("dedup", "in.jsonl", "-o", "nosuch://x/out"), "OUT nosuch://x/out: Protocol not known"),
         (("dedup", "in.jsonl", "-o", "out", "--scratch", "s"), "--scratch is for an OUT that is"),
@@ -163,8 +163,8 @@ def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, 
     ],
     ids=["unknown", "folder", "mix", "file"],
 )
-def test_wrong_use_is_one_line(bench, arguments, said):
+def test_wrong_use_is_one_line(bench, arguments, message):
     bench.jsonl("in.jsonl", pages(3))
     done = bench.command(*arguments)
-    assert done.returncode == 2 and said in done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and message in done.stderr.splitlines()[-1]
     assert not (bench.folder / "s3:").exists()

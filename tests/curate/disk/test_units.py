@@ -33,5 +33,5 @@ def test_an_amount_reads_back_within_a_hundredth(size: int) -> None:
 
 
 def test_three_figures() -> None:
-    found = [format_scaled(n) for n in (1.0, 999, 999.6, 12_345, 5.96e6, 1e14)]
-    assert found == ["1 ", "999 ", "1.00 k", "12.3 k", "5.96 M", "100 T"]
+    scaled = [format_scaled(n) for n in (1.0, 999, 999.6, 12_345, 5.96e6, 1e14)]
+    assert scaled == ["1 ", "999 ", "1.00 k", "12.3 k", "5.96 M", "100 T"]

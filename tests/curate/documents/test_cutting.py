@@ -36,9 +36,9 @@ def test_marked_bytes_go_and_are_on_record(texts, draw):
         marks = mark[offsets[r] : offsets[r + 1]]
         want = "".join(c for c, m in zip(text, marks, strict=True) if not m) if rows[r] else text
         assert done.text[r].as_py() == want
-        mine = edits[r].get("edits") or []
-        assert replayed(text, mine) == want
-        for e in mine:
+        row_edits = edits[r].get("edits") or []
+        assert replayed(text, row_edits) == want
+        for e in row_edits:
             assert set(marks[e["start"] : e["end"]]) == {1 if e["rule"] == "one" else 2}
 
 

@@ -36,10 +36,10 @@ def test_what_is_left_is_what_stands_there(data: st.DataObject) -> None:
     middle = edited(text, first)
     second = data.draw(spans_of(len(middle)))
     final = edited(middle, second)
-    found = remaining(pieces, edits("one", first) + edits("two", second))
+    ranges = remaining(pieces, edits("one", first) + edits("two", second))
     inside = {i for a, b in pieces for i in range(a, b)}
-    assert [v for a, b in found for v in final[a:b]] == [v for v in final if v in inside]
-    assert byte_length(found) == sum(v in inside for v in final)
+    assert [v for a, b in ranges for v in final[a:b]] == [v for v in final if v in inside]
+    assert byte_length(ranges) == sum(v in inside for v in final)
 
 
 def test_without_edits_a_piece_stays_where_it_is() -> None:

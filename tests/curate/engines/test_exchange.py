@@ -162,13 +162,13 @@ def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(bench, clu
 
 
 def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, cluster, many):
-    one = bench.jsonl("one.jsonl", pages(60)[:40])
-    two = bench.jsonl("two.jsonl", pages(60)[20:])
-    bench.run([{"dedup_minhash": {"verify": 0.8}}], one, out="a", read=SMALL)
+    first = bench.jsonl("one.jsonl", pages(60)[:40])
+    second = bench.jsonl("two.jsonl", pages(60)[20:])
+    bench.run([{"dedup_minhash": {"verify": 0.8}}], first, out="a", read=SMALL)
     steps = [{"dedup_minhash": {"verify": 0.8, "against": [str(bench.folder / "a")]}}]
-    bench.run(steps, two, out="here", read=SMALL)
+    bench.run(steps, second, out="here", read=SMALL)
     hidden = [bench.folder / "a", bench.folder / "here"]
-    done = cluster.run(bench, steps, two, out="there", read=SMALL, hidden=hidden)
+    done = cluster.run(bench, steps, second, out="there", read=SMALL, hidden=hidden)
     assert bench.bytes_of("there") == bench.bytes_of("here")
     assert "write_keys" in done and len(bench.ids("there")) < 30
 
@@ -190,11 +190,11 @@ def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing(bench, cl
     steps = [C4, "cut", "gopher_quality"]
     bench.run(steps, source, out="here", read=SMALL)
     commit = Ledger.commit_part
-    left = [6]  # of some eight partitions in two stages
+    remaining = [6]  # of some eight partitions in two stages
 
     def dies(*args: Any) -> None:
-        left[0] -= 1
-        if left[0] < 0:
+        remaining[0] -= 1
+        if remaining[0] < 0:
             raise KeyboardInterrupt
         commit(*args)
 
@@ -219,14 +219,14 @@ def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing(bench, cl
 
 def test_every_function_that_is_mapped_says_which_files_it_touches():
     home = Path(curate.__file__).parent
-    found = set()
+    functions = set()
     for path in home.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         module = ".".join(path.relative_to(home.parent).with_suffix("").parts)
-        found |= {*re.findall(r'"(curate\.[\w.]+:[a-z_]+)"', text)}
-        found |= {f"{module}:{name}" for name in re.findall(r'\{__name__\}:([a-z_]+)"', text)}
+        functions |= {*re.findall(r'"(curate\.[\w.]+:[a-z_]+)"', text)}
+        functions |= {f"{module}:{name}" for name in re.findall(r'\{__name__\}:([a-z_]+)"', text)}
     # A language model is trained by a worker of its own; WORK is what does the others elsewhere.
-    found -= {"curate.scoring.language.train:fit", exchange_engine.WORK}
-    assert len(found) >= 10
-    for function in found:
+    functions -= {"curate.scoring.language.train:fit", exchange_engine.WORK}
+    assert len(functions) >= 10
+    for function in functions:
         assert exchange_engine.files_of(function)

@@ -36,10 +36,10 @@ def double(task: Task) -> dict[str, Any]:
 
 
 def double_files(task: Task) -> dict[str, list[str]]:
-    found = {k: task.get(k, []) for k in ("reads", "writes", "may")}
-    found["parts"] = task.get("parts", {})
-    return found | {
-        "reads": [name for name in found["reads"] if name not in task.get("hidden", [])]
+    files = {k: task.get(k, []) for k in ("reads", "writes", "may")}
+    files["parts"] = task.get("parts", {})
+    return files | {
+        "reads": [name for name in files["reads"] if name not in task.get("hidden", [])]
     }
 
 
@@ -83,9 +83,9 @@ def out(tmp_path, monkeypatch) -> Iterator[Path]:
 
 @pytest.fixture
 def opened(out) -> Exchange:
-    found = open_exchange(f"file://{out.parent}/store", out)
-    assert found is not None
-    return found
+    opened_exchange = open_exchange(f"file://{out.parent}/store", out)
+    assert opened_exchange is not None
+    return opened_exchange
 
 
 def objects(out: Path) -> dict[str, bytes]:
@@ -121,9 +121,9 @@ def test_whatever_is_the_same_is_in_the_store_once(tmp_path_factory, contents):
     out.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange_worker.tempfile, "tempdir", str(home))
-        found = open_exchange(f"file://{home}/store", out)
-        assert found is not None
-        with ExchangeEngine(Alone(), found) as engine:
+        exchange = open_exchange(f"file://{home}/store", out)
+        assert exchange is not None
+        with ExchangeEngine(Alone(), exchange) as engine:
             for number, content in enumerate(contents):
                 (out / str(number)).write_bytes(content)
             run(engine, *(told(out, str(n)) for n in range(len(contents))))
@@ -311,11 +311,14 @@ def test_what_a_killed_run_left_is_taken_up_at_the_same_url_and_named_otherwise(
     assert open_exchange(None, out) is None
     other = open_exchange(f"file://{out.parent}/elsewhere", out)
     assert other is not None and other.there() == set() and len(objects(out)) == 1
-    said = f"{opened.url}/{opened.run} may hold files of a run that was stopped: give --exchange"
-    assert [line[: len(said)] for line in capsys.readouterr().err.splitlines()] == [said, said]
+    notice = f"{opened.url}/{opened.run} may hold files of a run that was stopped: give --exchange"
+    assert [line[: len(notice)] for line in capsys.readouterr().err.splitlines()] == [
+        notice,
+        notice,
+    ]
 
 
-@pytest.mark.parametrize("given", [None, "file://{victims}"])
+@pytest.mark.parametrize("url", [None, "file://{victims}"])
 @pytest.mark.parametrize(
     "note",
     [
@@ -327,15 +330,15 @@ def test_what_a_killed_run_left_is_taken_up_at_the_same_url_and_named_otherwise(
         7,
     ],
 )
-def test_a_note_in_out_removes_and_reads_nothing_elsewhere(out, capsys, note, given):
+def test_a_note_in_out_removes_and_reads_nothing_elsewhere(out, capsys, note, url):
     victims = out.parent / "victims"
     (victims / "folder").mkdir(parents=True)
     (victims / "folder/file").touch()
     text = json.dumps(note).replace("{victims}", str(victims))
     (out / NOTE).write_text(text)
-    found = open_exchange(given and given.format(victims=victims), out)
-    if found is not None:
-        found.clear()
+    exchange = open_exchange(url and url.format(victims=victims), out)
+    if exchange is not None:
+        exchange.clear()
     assert (victims / "folder/file").exists()
     assert capsys.readouterr().err == (
         f"{out / NOTE} names no folder of an exchange and is passed over: remove it\n"
@@ -385,15 +388,15 @@ def test_a_worker_writes_nothing_but_what_its_task_names(out, opened):
 
 
 @pytest.mark.parametrize(
-    ("engine", "url", "said"),
+    ("engine", "url", "message"),
     [
         ("local", "s3://b/tmp", "--exchange is between machines: give --engine ray as well"),
         ("ray", "/tmp/x", "--exchange /tmp/x: give a URL that all machines reach"),
         ("ray", "memory://x", "--exchange memory://x: give a URL that all machines reach"),
     ],
 )
-def test_a_wrong_exchange_is_one_line(engine, url, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_wrong_exchange_is_one_line(engine, url, message):
+    with pytest.raises(UsageError, match=message):
         check_engine(engine, None, url)
 
 

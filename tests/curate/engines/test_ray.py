@@ -53,13 +53,13 @@ def children() -> list[int]:
     """The worker processes that actors keep."""
     import psutil
 
-    found = []
+    pids = []
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
         parent = process.parent() if "curate.engines.worker" in line else None
         if parent is not None and parent.name().startswith("ray::"):
-            found.append(process.pid)
-    return found
+            pids.append(process.pid)
+    return pids
 
 
 def all_ended(seconds: float = 20) -> bool:
@@ -198,16 +198,16 @@ def test_a_folder_that_a_machine_does_not_see_is_named(cluster):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--engine", "spark"], "--engine spark: there are local and ray"),
         (["--address", "auto"], "--address is of a Ray cluster: give --engine ray as well"),
     ],
 )
-def test_a_wrong_engine_is_one_line(bench, arguments, said):
+def test_a_wrong_engine_is_one_line(bench, arguments, message):
     source = bench.jsonl("in.jsonl", pages(3))
     done = bench.command("dedup", source, "-o", "out", *arguments)
-    assert done.returncode == 2 and done.stderr.splitlines()[-1] == f"llmcurate: {said}"
+    assert done.returncode == 2 and done.stderr.splitlines()[-1] == f"llmcurate: {message}"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere"])
@@ -229,7 +229,7 @@ def test_without_ray_the_line_says_how_to_install_it(monkeypatch):
 def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench, more):
     store = bench.folder / "store"
     more = [word.replace("STORE", str(store)) for word in more]
-    known = servers()
+    running = servers()
     source = bench.jsonl("in.jsonl", pages(2000))
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": STEPS, "read": SMALL | {"partition_bytes": 65536}}))
@@ -247,5 +247,5 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     again = bench.process(*line)
     assert again.returncode == 0, again.stderr
     assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert servers() <= known
+    assert servers() <= running
     assert [path for path in store.rglob("*") if path.is_file()] == []

@@ -59,11 +59,11 @@ class Apart:
 
             try:
                 worker = self._workers[turn % 2]
-                ((told, found),) = list(worker.map(function, [task], on_death and died))
+                ((files, result),) = list(worker.map(function, [task], on_death and died))
             finally:
                 _back(asides)
             self.done.append(task["function"].partition(":")[2])
-            yield told, found
+            yield files, result
 
     def opened(self, name: str, *args: Any) -> Engine:
         """In the place of `open_engine`."""

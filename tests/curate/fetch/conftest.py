@@ -13,5 +13,5 @@ from tests.curate.fetch.web import Web, serving
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     for name in ("LLMCURATE_OFFLINE", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with serving() as one:
-        yield one
+    with serving() as server:
+        yield server

@@ -351,16 +351,16 @@ def test_ctrl_c_ends_it_soon_and_says_that_it_goes_on(web: Web, tmp_path: Path) 
         assert slow.poll() is None
         time.sleep(0.005)
     slow.send_signal(signal.SIGINT)
-    _, said = slow.communicate(timeout=10)
-    assert (slow.returncode, said) == (130, "stopped; the same command goes on from here\n")
+    _, errors = slow.communicate(timeout=10)
+    assert (slow.returncode, errors) == (130, "stopped; the same command goes on from here\n")
     assert (tmp_path / "a.part").exists()
 
 
 class Shaky(MemoryFileSystem):
-    """A store whose reads fail while `left` says so."""
+    """A store whose reads fail while `failures_left` says so."""
 
     protocol = "shaky"
-    left = 0
+    failures_left = 0
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -371,8 +371,8 @@ class Shaky(MemoryFileSystem):
         read = file.read
 
         def failing(size: int = -1) -> bytes:
-            if Shaky.left and file.tell() > 0:
-                Shaky.left -= 1
+            if Shaky.failures_left and file.tell() > 0:
+                Shaky.failures_left -= 1
                 raise RuntimeError("SlowDown: please reduce your request rate")
             return read(min(size, 2000))
 
@@ -385,9 +385,9 @@ def test_a_store_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("LLMCURATE_OFFLINE", raising=False)
     fsspec.register_implementation("shaky", Shaky, clobber=True)
     fsspec.filesystem("shaky").pipe("/bucket/a", DATA)
-    Shaky.left = 1
+    Shaky.failures_left = 1
     assert not get("shaky://bucket/a", tmp_path / "a", SHA).failed
-    assert is_alone(tmp_path / "a") and Shaky.left == 0
+    assert is_alone(tmp_path / "a") and Shaky.failures_left == 0
     assert reason(get("shaky://bucket/none", tmp_path / "b")) == "there is no such file"
     with pytest.raises(UsageError, match="nosuch"):
         get("nosuch://bucket/a", tmp_path / "c")

@@ -33,18 +33,23 @@ def test_a_list_of_common_crawl_is_fetched_below_its_base(
         web.put(f"/{path}", path.encode())
     packed = gzip.compress("\n".join(PATHS).encode())
     (tmp_path / "warc.paths.gz").write_bytes(packed)
-    given = web.put("/warc.paths.gz", packed) if where == "URL" else tmp_path / "warc.paths.gz"
+    source = web.put("/warc.paths.gz", packed) if where == "URL" else tmp_path / "warc.paths.gz"
     out = tmp_path / "out"
-    line = ["fetch", given, "--base", web.url, "-o", out, "--json"]
+    line = ["fetch", source, "--base", web.url, "-o", out, "--json"]
     done = run_here(*line)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["files"], found["fetched"], found["there"], found["failed"]) == (2, 2, 0, [])
-    assert found["bytes"] == sum(map(len, PATHS))
-    assert [Path(p).read_text() for p in found["paths"]] == PATHS
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["files"], summary["fetched"], summary["there"], summary["failed"]) == (
+        2,
+        2,
+        0,
+        [],
+    )
+    assert summary["bytes"] == sum(map(len, PATHS))
+    assert [Path(p).read_text() for p in summary["paths"]] == PATHS
     assert sorted(p.name for p in out.iterdir()) == ["a.warc.gz", "b.warc.gz"]
     again = json.loads(run_here(*line).stdout)
-    assert (again["fetched"], again["there"], again["paths"]) == (0, 2, found["paths"])
+    assert (again["fetched"], again["there"], again["paths"]) == (0, 2, summary["paths"])
 
 
 def test_what_fails_is_named_and_the_rest_is_done(web: Web, tmp_path: Path) -> None:
@@ -57,9 +62,9 @@ def test_what_fails_is_named_and_the_rest_is_done(web: Web, tmp_path: Path) -> N
     assert "2 of 4 files did not come; the same command tries them again" in done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a", "c"]
     again = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out", "--json")
-    found = json.loads(again.stdout.splitlines()[-1])
-    assert again.returncode == 1 and (found["fetched"], found["there"]) == (1, 2)  # b came now
-    assert found["failed"] == [{"url": urls[1], "reason": "the server answers 404 Not Found"}]
+    summary = json.loads(again.stdout.splitlines()[-1])
+    assert again.returncode == 1 and (summary["fetched"], summary["there"]) == (1, 2)  # b came now
+    assert summary["failed"] == [{"url": urls[1], "reason": "the server answers 404 Not Found"}]
     assert web.ranges("/a") == [None]
 
 
@@ -181,10 +186,10 @@ def test_a_list_from_elsewhere_names_no_file_of_this_machine(
     secret = tmp_path / "secret"
     secret.write_text("mine")
     text = f"{web.url}/ok\n{line.format(secret=secret)}\n"
-    given = web.put("/files.txt", text.encode())
-    done = run_here("fetch", given, "--base", web.url, "-o", tmp_path / "out")
+    source = web.put("/files.txt", text.encode())
+    done = run_here("fetch", source, "--base", web.url, "-o", tmp_path / "out")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert f"{given}:2: " in done.stderr and not (tmp_path / "out").exists()
+    assert f"{source}:2: " in done.stderr and not (tmp_path / "out").exists()
 
 
 def test_a_list_of_this_machine_may_name_its_files(tmp_path: Path) -> None:
@@ -200,9 +205,9 @@ def test_a_list_of_inputs_from_elsewhere_names_no_file_of_this_machine(
     from curate.formats.input_lists import listed as inputs
 
     for line in ("/etc/hostname", "file:///etc/hostname", "simplecache::file:///etc/hostname"):
-        given = web.put("/warc.paths", f"crawl-data/a.gz\n\n{line}\n".encode())
+        source = web.put("/warc.paths", f"crawl-data/a.gz\n\n{line}\n".encode())
         with pytest.raises(UsageError, match=r"warc\.paths:3: a list from elsewhere"):
-            inputs(given)
+            inputs(source)
     (tmp_path / "own.paths").write_text("/etc/hostname\nfile:///etc/hostname\n")
     assert inputs(str(tmp_path / "own.paths")) == ["/etc/hostname", "file:///etc/hostname"]
 

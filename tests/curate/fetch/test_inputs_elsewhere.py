@@ -52,13 +52,13 @@ def _quick() -> tuple[Any, ...]:
     return tuple(values)
 
 
-def refresh(bench: Any, *given: str, code: int = 0, home: str = "home", **how: Any) -> Any:
+def refresh(bench: Any, *sources: str, code: int = 0, home: str = "home", **how: Any) -> Any:
     """A refresh in this process, as JSON, or the line of an error."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(bench.folder)
         try:
             options = How(workers=1, quiet=True, **how)
-            done = run.refresh(load("r.yaml"), expanded(given), Path(home), options)
+            done = run.refresh(load("r.yaml"), expanded(sources), Path(home), options)
         except (CurateError, RuntimeError) as error:
             assert getattr(error, "exit_code", 1) == code, error
             return str(error)
@@ -94,22 +94,22 @@ def test_a_run_reads_what_it_fetched_as_if_it_had_lain_there(site, bench):
 
 def test_a_run_checks_what_a_list_of_sums_says(site, bench, monkeypatch):
     monkeypatch.chdir(bench.folder)
-    given = f"{site.url}/all.sha256"
+    source = f"{site.url}/all.sha256"
     sums = [f"{sha256(data).hexdigest()}  crawl/{day}.jsonl" for day, data in DAYS.items()]
     site.put("/all.sha256", "\n".join(sums).encode())
-    paths = local_inputs([given], "got", quiet=True, dry=False)
+    paths = local_inputs([source], "got", quiet=True, dry=False)
     assert [Path(p).read_bytes() for p in paths] == list(DAYS.values())
     site.put("/all.sha256", f"{'0' * 64}  crawl/a.jsonl".encode())
     with pytest.raises(RunFailed, match=r"has the sha256 .* the same command goes on from there"):
-        local_inputs([given], "got", quiet=True, dry=False)
+        local_inputs([source], "got", quiet=True, dry=False)
 
 
 def test_a_plan_fetches_nothing(site, bench):
     url = f"{site.url}/crawl/a.jsonl"
     done = bench.command("run", "r.yaml", url, "-o", "out", "--dry-run")
     assert done.returncode == 2 and f"({url} is the first)" in done.stderr
-    told = bench.command("refresh", "r.yaml", url, "-o", "home", "--dry-run")
-    assert told.returncode == 0 and url in told.stdout and site.asked == []
+    planned = bench.command("refresh", "r.yaml", url, "-o", "home", "--dry-run")
+    assert planned.returncode == 0 and url in planned.stdout and site.asked == []
 
 
 def test_without_a_folder_to_fetch_to_one_line_says_how(site, bench, monkeypatch):
@@ -124,17 +124,17 @@ def test_without_a_folder_to_fetch_to_one_line_says_how(site, bench, monkeypatch
 
 def test_a_refresh_by_a_list_takes_in_what_the_list_has_got(site, bench):
     site.put("/day.paths.gz", gzip.compress(b"crawl/a.jsonl\ncrawl/b.jsonl\n"))
-    given = (f"{site.url}/day.paths.gz",)
-    first = refresh(bench, *given)
+    sources = (f"{site.url}/day.paths.gz",)
+    first = refresh(bench, *sources)
     assert first["inputs"] == 2
     shutil.rmtree(bench.folder / "got")  # what is taken in may go
     site.put("/day.paths.gz", gzip.compress(b"crawl/a.jsonl\ncrawl/b.jsonl\ncrawl/c.jsonl\n"))
-    second = refresh(bench, *given)
+    second = refresh(bench, *sources)
     assert (second["inputs"], second["known_inputs"]) == (1, 2)
     assert sorted(site.heads) == ["/crawl/a.jsonl", "/crawl/b.jsonl"], (
         "known files are asked about alone"
     )
-    assert refresh(bench, *given, code=3)["inputs"] == 0
+    assert refresh(bench, *sources, code=3)["inputs"] == 0
     bench.run([{"dedup_exact": {"survivor": "first"}}], *local_files(bench), out="local")
     assert corpus(bench) == corpus(bench, "local/corpus")
 
@@ -144,8 +144,8 @@ def test_a_file_that_changed_on_its_server_is_named(site, bench):
     refresh(bench, *urls)
     more = DAYS["b"] + b'{"id": "new", "text": "A new line."}\n'
     site.put("/crawl/b.jsonl", more, etag='"b2"')
-    said = refresh(bench, *urls, code=2)
-    assert f"input {urls[1]} changed since it was taken in" in said
+    error = refresh(bench, *urls, code=2)
+    assert f"input {urls[1]} changed since it was taken in" in error
     assert refresh(bench, *urls, changed="skip", code=3)["inputs"] == 0
     taken = refresh(bench, *urls, changed="new")
     assert taken["inputs"] == 1 and "new" in [row[0] for row in corpus(bench)]
@@ -164,16 +164,16 @@ def test_a_version_is_what_the_server_says_of_size_and_tag(site):
 def test_a_server_that_does_not_say_leaves_files_as_known(site, bench, status):
     url = f"{site.url}/crawl/a.jsonl"
     site.head_status = status
-    found = find_new([url], {url: ("9@", "")}, remote=Remote(bench.folder / "got"))
-    assert found.notices == ["1 known inputs: their server does not say whether they changed"]
+    news = find_new([url], {url: ("9@", "")}, remote=Remote(bench.folder / "got"))
+    assert news.notices == ["1 known inputs: their server does not say whether they changed"]
 
 
 def test_a_refresh_goes_on_after_a_server_that_failed_midway(site, bench):
     urls = [f"{site.url}/crawl/{day}.jsonl" for day in "abc"]
     whole = _whole(bench, urls)
     site.pages["/crawl/b.jsonl"].plan = ["cut 100", "503"]
-    said = refresh(bench, *urls, code=1)
-    assert f"input {urls[1]}: the server answers 503" in said
+    error = refresh(bench, *urls, code=1)
+    assert f"input {urls[1]}: the server answers 503" in error
     assert not (bench.folder / "home/current").exists()
     site.asked.clear()
     assert refresh(bench, *urls)["inputs"] == 3
@@ -244,8 +244,8 @@ def test_s3_is_read_as_any_store(bench, monkeypatch):
         (bench.folder / "r.yaml").write_text(json.dumps(recipe))
         assert refresh(bench, "s3://bucket/crawl")["inputs"] == 2
         s3.pipe("bucket/crawl/a.jsonl", DAYS["c"])
-        said = refresh(bench, "s3://bucket/crawl", code=2)
-        assert "input s3://bucket/crawl/a.jsonl changed" in said
+        error = refresh(bench, "s3://bucket/crawl", code=2)
+        assert "input s3://bucket/crawl/a.jsonl changed" in error
         assert refresh(bench, "s3://bucket/crawl", changed="new")["inputs"] == 1
     finally:
         store.stop()

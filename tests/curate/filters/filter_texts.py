@@ -131,21 +131,21 @@ texts = st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(ma
 @lru_cache(maxsize=1)
 def real_texts() -> tuple[str, ...]:
     """Pieces of every long text of the shared folder; empty where that is absent."""
-    found = []
+    samples = []
     for path in sorted((SHARED / "corpora" / "longtext").glob("*.jsonl.zst")):
         with path.open("rb") as file:
             lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8")
             for line in islice(lines, 3):
                 text = json.loads(line)["text"]
-                found += [text[i : i + 3400] for i in range(0, min(len(text), 40_000), 3400)]
-                found.append(text[:30_000])
-    return tuple(found)
+                samples += [text[i : i + 3400] for i in range(0, min(len(text), 40_000), 3400)]
+                samples.append(text[:30_000])
+    return tuple(samples)
 
 
 def measured(docs: Documents, step: str) -> list[dict[str, object]]:
     """Each row's columns of a step, by their names without it."""
-    mine = [n for n in docs.table.column_names if n.startswith(f"{step}.")]
-    rows = docs.table.select(mine).to_pylist()
+    columns = [n for n in docs.table.column_names if n.startswith(f"{step}.")]
+    rows = docs.table.select(columns).to_pylist()
     return [{n.removeprefix(f"{step}."): v for n, v in row.items()} for row in rows]
 
 

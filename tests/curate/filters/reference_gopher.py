@@ -36,16 +36,16 @@ def symbol_words(text: str) -> list[str]:
 
     def inside(i: int) -> bool | str:
         """Whether the mark at i is part of a word, "begins" where one begins with it."""
-        left = text[i - 1 : i] or " "
-        right = text[i + 1 : i + 2] or " "
-        kinds = (kind_of(left), kind_of(right))
+        previous = text[i - 1 : i] or " "
+        after = text[i + 1 : i + 2] or " "
+        kinds = (kind_of(previous), kind_of(after))
         if text[i] == ",":
             return kinds == ("digit", "digit")
         if text[i] in "'’":
             return "begins" if kinds == ("letter", "letter") else False
         if "other" not in kinds:
-            return not (kinds[0] == "letter" and not is_capital(left) and is_capital(right))
-        if is_capital(left) and not is_word_character(text[i - 2 : i - 1] or " "):
+            return not (kinds[0] == "letter" and not is_capital(previous) and is_capital(after))
+        if is_capital(previous) and not is_word_character(text[i - 2 : i - 1] or " "):
             return True
         before = re.search(r"(?:^|[^\w.'\u0080-\U0010ffff])([A-Za-z.]+)$", text[max(i - 9, 0) : i])
         return before is not None and before[1] in ABBREVIATIONS
@@ -93,8 +93,8 @@ def joined_words(text: str) -> list[str]:
     joined: list[tuple[int, int]] = []
     for start, end in words:
         if joined and start - joined[-1][1] == 1:
-            left, mark, right = text[start - 2], text[start - 1], text[start]
-            kinds = (kind_of(left), kind_of(right))
+            before, mark, after = text[start - 2], text[start - 1], text[start]
+            kinds = (kind_of(before), kind_of(after))
             if (kinds == ("letter", "letter") and mark in "'.‘’:·") or (
                 kinds == ("digit", "digit") and mark in "'.‘’,;"
             ):
@@ -157,7 +157,7 @@ def quality_rules(m: dict[str, float]) -> set[str]:
     """The rules that drop a document with these values."""
     most = {"hash_ratio": 0.1, "ellipsis_ratio": 0.1, "symbol_ratio": 0.1}
     most |= {"bullet_lines": 0.9, "ellipsis_lines": 0.3}
-    found = {rule for rule, limit in most.items() if m.get(rule, 0) > limit}
+    rules = {rule for rule, limit in most.items() if m.get(rule, 0) > limit}
     tests = {
         "few_words": m["words"] < 50,
         "many_words": m["words"] > 100_000,
@@ -166,7 +166,7 @@ def quality_rules(m: dict[str, float]) -> set[str]:
         "alpha_words": m["alpha_words"] < 0.8,
         "stop_words": m["stop_words"] < 2,
     }
-    return found | {rule for rule, fires in tests.items() if fires}
+    return rules | {rule for rule, fires in tests.items() if fires}
 
 
 def copies(pieces: list[str], every: bool) -> tuple[int, int]:
@@ -251,7 +251,7 @@ def repetition_rules(text: str, m: dict[str, float], variant: str) -> set[str]:
     limits |= {"duplicate_paragraphs": 0.30, "duplicate_paragraph_chars": 0.20}
     limits |= {f"top_{n}_gram_chars": v for n, v in TOP.items()}
     limits |= {f"duplicate_{n}_gram_chars": v for n, v in DUPLICATE.items()}
-    found = {rule for rule, limit in limits.items() if m.get(rule, 0) > limit}
+    rules = {rule for rule, limit in limits.items() if m.get(rule, 0) > limit}
     if (variant == "datatrove" and not text) or (variant == "dclm" and not text.strip()):
-        found.add("empty")
-    return found
+        rules.add("empty")
+    return rules

@@ -75,11 +75,11 @@ def paper(text: str, most: int = 10) -> tuple[str, int, int]:
         elif words <= most:
             changed = re.sub(r"\s?items in cart", "", line, flags=re.I)
             for pattern in (r"\s?read more\.\.\.(?=\s*$)", r"^(\s*)sign-in\s?"):
-                found = re.search(pattern, changed, re.I)
+                match = re.search(pattern, changed, re.I)
                 short = len(changed.split()) <= most
-                if found and short:
-                    lead = found.group(1) if found.groups() else ""
-                    changed = changed[: found.start()] + lead + changed[found.end() :]
+                if match and short:
+                    lead = match.group(1) if match.groups() else ""
+                    changed = changed[: match.start()] + lead + changed[match.end() :]
             if changed != line:
                 gone += words
                 flagged = True
@@ -87,5 +87,5 @@ def paper(text: str, most: int = 10) -> tuple[str, int, int]:
                 out.append(changed)
         else:
             out.append(line)
-    left = "\n".join(out)
-    return left.strip() if flagged else left, before, gone
+    remaining = "\n".join(out)
+    return remaining.strip() if flagged else remaining, before, gone

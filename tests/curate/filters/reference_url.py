@@ -41,7 +41,7 @@ def _parts(url: str) -> list[list[str]]:
 def whole_words(url: str, words: Iterable[str]) -> set[str]:
     """Words that stand in the URL as words."""
     text = " ".join(run for part in _parts(url) for run in part)
-    found = set()
+    matches = set()
     for word in words:
         for at in range(len(text)):
             end = at + len(word)
@@ -54,8 +54,8 @@ def whole_words(url: str, words: Iterable[str]) -> set[str]:
                 continue
             if (before == DIGIT == first) or (behind == DIGIT == last):
                 continue
-            found.add(word)
-    return found
+            matches.add(word)
+    return matches
 
 
 def subwords(url: str, words: Iterable[str]) -> set[str]:

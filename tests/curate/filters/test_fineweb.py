@@ -17,10 +17,10 @@ LONG = "this line has more than thirty characters{}\n"
 
 def check(values: list[str | None], variant: str) -> None:
     docs, rules = applied(FineWebQuality(variant=variant), values)
-    found = measured(docs, "fineweb_quality")
+    measures = measured(docs, "fineweb_quality")
     for row, text in enumerate(values):
         want, fires = fineweb(text or "", variant)
-        assert found[row] == want, (variant, text)
+        assert measures[row] == want, (variant, text)
         assert rules[row] == fires, (variant, text)
 
 
@@ -73,8 +73,8 @@ def test_short_lines_at_the_limit_and_what_is_short() -> None:
 def test_copied_characters_at_the_limit() -> None:
     text = "a.\n" + "a.\n" + "b" * 196  # 2 of 200 characters
     more = "a.\n" + "a.\n" + "b" * 195
-    found = [("duplicate_line_chars" in r) for r in applied(FineWebQuality(), [text, more])[1]]
-    assert found == [False, True]
+    marked = [("duplicate_line_chars" in r) for r in applied(FineWebQuality(), [text, more])[1]]
+    assert marked == [False, True]
     tenth = "a.\n" + "a.\n" + "b" * 16  # 2 of 20
     paper = FineWebQuality(variant="paper")
     assert "duplicate_line_chars" not in applied(paper, [text])[1][0]
@@ -83,8 +83,8 @@ def test_copied_characters_at_the_limit() -> None:
 
 def test_newlines_at_the_limit() -> None:
     text = "one two three four five\n\n\nsix seven eight nine ten"  # 3 of 10
-    found = applied(FineWebQuality(), [text, text + "\n"])[1]
-    assert [("newlines" in r) for r in found] == [False, True]
+    marked = applied(FineWebQuality(), [text, text + "\n"])[1]
+    assert [("newlines" in r) for r in marked] == [False, True]
     assert "newlines" not in applied(FineWebQuality(variant="paper"), [text + "\n\n"])[1][0]
 
 

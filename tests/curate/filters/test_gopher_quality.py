@@ -21,10 +21,10 @@ PLAIN = "The man and the woman " + "slowly home " * 22
 
 def check(values: list[str | None], variant: str) -> None:
     docs, rules = applied(GopherQuality(variant=variant), values)
-    found = measured(docs, "gopher_quality")
+    measures = measured(docs, "gopher_quality")
     for row, text in enumerate(values):
         want = quality(text or "", variant)
-        assert found[row] == want, (variant, text)
+        assert measures[row] == want, (variant, text)
         assert rules[row] == quality_rules(want), (variant, text)
 
 

@@ -19,10 +19,10 @@ VARIANTS = ("paper", "datatrove", "dolma", "dclm")
 
 def check(values: list[str | None], variant: str) -> None:
     docs, rules = applied(GopherRepetition(variant=variant), values)
-    found = measured(docs, "gopher_repetition")
+    measures = measured(docs, "gopher_repetition")
     for row, text in enumerate(values):
         want = repetition(text or "", variant)
-        assert found[row] == want, (variant, text)
+        assert measures[row] == want, (variant, text)
         assert rules[row] == repetition_rules(text or "", want, variant), (variant, text)
 
 

@@ -35,5 +35,5 @@ def test_cuts_are_on_record_by_their_bytes() -> None:
 
 @pytest.mark.parametrize("text", JUNK, ids=range(len(JUNK)))
 def test_junk_is_left_as_it_is_but_for_newlines(text: str) -> None:
-    (found,) = applied(NewlineRuns(), [text])[0].text.to_pylist()
-    assert found.replace("\n", "") == text.replace("\n", "")
+    (cleaned,) = applied(NewlineRuns(), [text])[0].text.to_pylist()
+    assert cleaned.replace("\n", "") == text.replace("\n", "")

@@ -36,15 +36,15 @@ def page(text: str | bytes, headers: str | None = None, url: str = "https://x.te
 
 
 def reasons(docs: Documents, **settings) -> list[tuple[str, str]]:
-    found = OptOut(**settings).apply(docs)
-    return [(d.rule, d.details[0]) for d in found.drops if d.details and d.details[0]]
+    outcome = OptOut(**settings).apply(docs)
+    return [(d.rule, d.details[0]) for d in outcome.drops if d.details and d.details[0]]
 
 
 def metas(*pages: bytes) -> list[tuple[int, str, bytes]]:
     """(row, name, content) of what the kernel finds."""
     data, offsets = text_buffers(pa.array(pages, pa.large_binary()))
-    found = find_metas(data, offsets, *names_table(NAMES))
-    return [(row, NAMES[k], data[a:z].tobytes()) for row, k, a, z in found.tolist()]
+    tags = find_metas(data, offsets, *names_table(NAMES))
+    return [(row, NAMES[k], data[a:z].tobytes()) for row, k, a, z in tags.tolist()]
 
 
 class _Reference(HTMLParser):
@@ -97,7 +97,7 @@ def test_the_kernel_finds_what_an_html_parser_finds(text: str) -> None:
 @given(st.lists(st.binary(max_size=60) | st.just(b"<meta name=robots content='noai"), max_size=5))
 def test_no_bytes_are_too_odd_and_rows_do_not_mix(pages: list[bytes]) -> None:
     together = metas(*pages)
-    alone = [(row, *found[1:]) for row, one in enumerate(pages) for found in metas(one)]
+    alone = [(row, *tag[1:]) for row, markup in enumerate(pages) for tag in metas(markup)]
     assert together == alone
 
 
@@ -118,12 +118,12 @@ def test_what_is_no_meta_of_the_head_says_nothing(text: str) -> None:
 
 
 def test_more_metas_than_were_thought_of_are_found() -> None:
-    one = b"<meta name=robots content=all>"
-    assert len(metas(one * 70, b"", one * 70)) == 140
+    meta = b"<meta name=robots content=all>"
+    assert len(metas(meta * 70, b"", meta * 70)) == 140
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "directive"),
     [
         ("noai", "noai"),
         ("noindex, NoAI", "noai"),
@@ -141,9 +141,9 @@ def test_more_metas_than_were_thought_of_are_found() -> None:
     ],
 )
 def test_a_header_speaks_to_all_or_to_the_agents_that_it_names(
-    value: str, said: str | None
+    value: str, directive: str | None
 ) -> None:
-    assert header_says(value, {"noai", "noimageai"}, {"gptbot"}) == said
+    assert header_says(value, {"noai", "noimageai"}, {"gptbot"}) == directive
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_each_word_has_its_rule_and_is_its_detail(
 
 def test_words_about_search_count_where_the_recipe_says_so() -> None:
     docs = page("<meta name=robots content=noindex>", "x-robots-tag: none")
-    found = reasons(docs, directives=("noindex", "none"))
-    assert found == [("x_robots_tag", "none"), ("meta_robots", "robots: noindex")]
+    dropped = reasons(docs, directives=("noindex", "none"))
+    assert dropped == [("x_robots_tag", "none"), ("meta_robots", "robots: noindex")]
 
 
 def test_pages_in_utf_16_are_read_and_plain_text_is_not() -> None:
@@ -242,8 +242,8 @@ def test_the_filter_command_extracts_behind_it(tmp_path: Path, bench) -> None:
     done = bench.command("filter", *line)
     assert done.returncode == 0, done.stderr
     assert bench.ids("out0") == ["https://x.test/a"]
-    said = bench.command("explain", "https://x.test/b", "--in", "out0").stdout
-    assert "opt_out" in said and "x_robots_tag" in said and "noai" in said
+    explained = bench.command("explain", "https://x.test/b", "--in", "out0").stdout
+    assert "opt_out" in explained and "x_robots_tag" in explained and "noai" in explained
     done = bench.command("filter", "document_length,opt_out", "a.warc", "-o", "out2")
     assert done.returncode == 2 and "put it before `extract`" in done.stderr
 
@@ -266,8 +266,8 @@ REAL = SHARED / "corpora" / "real_warc"
 @pytest.mark.skipif(not REAL.is_dir(), reason="no shared/corpora/real_warc")
 def test_robots_txt_of_a_real_crawl_is_read() -> None:
     archive = next(REAL.rglob("post-blackout.warc.gz"))
-    found = Sites(("GPTBot",)).read([str(archive)])
-    policy = found.robots("http://wikimediafoundation.org")
+    crawl_sites = Sites(("GPTBot",)).read([str(archive)])
+    policy = crawl_sites.robots("http://wikimediafoundation.org")
     assert policy and any(r.line == "Disallow: /wiki/Special:Search" for r in policy[0][1])
 
 
@@ -347,5 +347,5 @@ def test_an_archive_of_robots_is_read_once_and_its_damage_listed(tmp_path: Path,
     archive.unlink()
     opened.open_in(kept.parent)
     url = "https://x.test/private/1"
-    found = opened.apply(page("", url=url))
-    assert [d.rule for d in found.drops if d.details and d.details[0]] == ["robots_txt"]
+    outcome = opened.apply(page("", url=url))
+    assert [d.rule for d in outcome.drops if d.details and d.details[0]] == ["robots_txt"]

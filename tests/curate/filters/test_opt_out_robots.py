@@ -187,8 +187,8 @@ SIGNALS = {
 
 @pytest.mark.parametrize("text,who", SIGNALS.values(), ids=SIGNALS)
 def test_a_signal_speaks_to_agents_as_rules_do(text: str, who: str | None) -> None:
-    found = signals_of(text.encode(), ("GPTBot", "CCBot"), ("ai-train",))
-    assert (found or "").partition(":")[0] == (who or "")
+    signal = signals_of(text.encode(), ("GPTBot", "CCBot"), ("ai-train",))
+    assert (signal or "").partition(":")[0] == (who or "")
 
 
 def test_a_signal_is_no_rule_and_ends_no_list_of_agents() -> None:

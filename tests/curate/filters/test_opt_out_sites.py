@@ -13,18 +13,18 @@ ALL = b"User-agent: *\nDisallow: /p\n"
 
 
 def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path) -> None:
-    found = sites(
+    policies = sites(
         tmp_path,
         record("https://x.test/robots.txt", ALL, date="2026-02-01"),
         record("https://x.test/robots.txt", b"", date="2026-01-01"),
         record("https://x.test/other.txt", ALL),
         record("http://y.test:8080/robots.txt", b""),
     )
-    policy = found.robots("https://x.test")
+    policy = policies.robots("https://x.test")
     assert policy and policy[0][0] == "*"
-    assert found.robots("http://x.test") == policy  # of the other scheme, where it has none
-    assert found.robots("http://y.test:8080") == NOTHING
-    assert found.robots("http://y.test") is None and len(found) == 2
+    assert policies.robots("http://x.test") == policy  # of the other scheme, where it has none
+    assert policies.robots("http://y.test:8080") == NOTHING
+    assert policies.robots("http://y.test") is None and len(policies) == 2
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_a_site_is_scheme_and_host_and_the_newest_capture_counts(tmp_path: Path)
     ],
 )
 def test_an_answer_means_what_the_rfc_says(tmp_path: Path, head: str, expected) -> None:
-    one = record("http://x.test/robots.txt", ALL, head)
-    assert sites(tmp_path, one, unreachable=FORBIDDEN).robots("http://x.test") == expected
+    answer = record("http://x.test/robots.txt", ALL, head)
+    assert sites(tmp_path, answer, unreachable=FORBIDDEN).robots("http://x.test") == expected
 
 
 def test_five_redirects_are_followed_and_no_sixth(tmp_path: Path) -> None:
@@ -49,27 +49,27 @@ def test_five_redirects_are_followed_and_no_sixth(tmp_path: Path) -> None:
     hops = [
         record(f"http://h{n}.test/robots.txt", b"", head.format(n + 1)) for n in range(6)
     ]  # fmt: skip
-    found = sites(tmp_path, *hops, record("http://h6.test/robots.txt", ALL))
-    assert found.robots("http://h1.test") == found.robots("http://h6.test") != NOTHING
-    assert found.robots("http://h0.test") == NOTHING
+    policies = sites(tmp_path, *hops, record("http://h6.test/robots.txt", ALL))
+    assert policies.robots("http://h1.test") == policies.robots("http://h6.test") != NOTHING
+    assert policies.robots("http://h0.test") == NOTHING
 
 
 def test_equal_policies_are_one_object(tmp_path: Path) -> None:
-    found = sites(tmp_path, *(record(f"http://h{n}.test/robots.txt", ALL) for n in range(3)))
-    assert found.robots("http://h0.test") is found.robots("http://h2.test")
+    policies = sites(tmp_path, *(record(f"http://h{n}.test/robots.txt", ALL) for n in range(3)))
+    assert policies.robots("http://h0.test") is policies.robots("http://h2.test")
 
 
 def test_the_first_rule_of_tdmrep_that_matches_counts(tmp_path: Path) -> None:
     data = (
         b'[{"location": "/open/*", "tdm-reservation": 0}, {"location": "/", "tdm-reservation": 1}]'
     )
-    found = sites(tmp_path, record("https://x.test/.well-known/tdmrep.json", data))
-    lines = [found.reservation("https://x.test", path) for path in ("/open/a", "/a")]
+    policies = sites(tmp_path, record("https://x.test/.well-known/tdmrep.json", data))
+    lines = [policies.reservation("https://x.test", path) for path in ("/open/a", "/a")]
     assert [(r.reserved, r.line) for r in lines if r] == [
         (False, "tdmrep.json: /open/*"),
         (True, "tdmrep.json: /"),
     ]
-    assert found.reservation("https://y.test", "/a") is None
+    assert policies.reservation("https://y.test", "/a") is None
 
 
 @pytest.mark.parametrize(

@@ -186,10 +186,10 @@ def test_cards_have_an_issuer_and_a_check_digit() -> None:
 def test_the_same_address_gets_the_same_replacement_within_a_document() -> None:
     text = "a@x.com b@x.com A@x.com c@x.com; 8.8.8.8 9.9.9.9 8.8.8.8"
     docs, _ = applied(Pii(), [text, "b@x.com"])
-    one, two = EXAMPLES["email"]
+    first, second = EXAMPLES["email"]
     assert docs.text.to_pylist() == [
-        f"{one} {two} {one} {one}; 192.0.2.1 198.51.100.1 192.0.2.1",
-        one,  # every document begins anew, so that batches and workers do not matter
+        f"{first} {second} {first} {first}; 192.0.2.1 198.51.100.1 192.0.2.1",
+        first,  # every document begins anew, so that batches and workers do not matter
     ]
 
 
@@ -341,15 +341,15 @@ def test_the_recorded_spans_give_the_new_text(values: list[str]) -> None:
 
 def candidates(text: str) -> list[tuple[str, str]]:
     """What the kernel should take up, by regular expressions."""
-    found = [(m.start(), "email", m.group()) for m in re.finditer("[@＠]", text)]
+    matches = [(m.start(), "email", m.group()) for m in re.finditer("[@＠]", text)]
     quad = r"(?<![A-Za-z0-9_.])\d{1,3}(?:\.\d{1,3}){3}(?![A-Za-z0-9_]|\.\d)"
-    found += [(m.start(), "ipv4", m.group()) for m in re.finditer(quad, text, re.ASCII)]
+    matches += [(m.start(), "ipv4", m.group()) for m in re.finditer(quad, text, re.ASCII)]
     for m in re.finditer(r"(?<![A-Za-z0-9_:])[0-9a-fA-F]{4}:[0-9a-fA-F:]*", text, re.ASCII):
         behind = text[m.end() : m.end() + 1]
         word = behind.isascii() and (behind.isalnum() or behind == "_")
         if m.group().count(":") > 1 and not word and len(m.group()) <= 45:
-            found.append((m.start(), "ipv6", m.group()))
-    return [(kind, what) for _, kind, what in sorted(found)]
+            matches.append((m.start(), "ipv6", m.group()))
+    return [(kind, what) for _, kind, what in sorted(matches)]
 
 
 @settings(deadline=None, max_examples=500)

@@ -62,10 +62,10 @@ def check(values: list[str | None], variant: str, most: float = 0.05) -> int:
     step = RefinedWebLines(variant=variant, max_removed_words=most)
     docs = step.apply(documents({"id": ids, "text": values}).within(step.name))
     kept, rejected = (t.to_pylist() for t in docs.split())
-    found = {row["id"]: row for row in (*kept, *rejected)}
+    by_id = {row["id"]: row for row in (*kept, *rejected)}
     for name, text in zip(ids, values, strict=True):
         want, before, gone = REFERENCE[variant](text or "")
-        row = found[name]
+        row = by_id[name]
         assert row["refinedweb_lines.words"] == before, text
         share = gone / before if before else 0
         assert row["refinedweb_lines.removed_words"] == pytest.approx(share, abs=1e-12), text

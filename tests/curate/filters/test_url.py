@@ -38,9 +38,9 @@ def reasons(step: UrlFilter, *urls: str | None) -> list[list[tuple[str, str | No
 
 def rules(step: UrlFilter, *urls: str | None) -> list[str | None]:
     """The only rule that drops each URL."""
-    found = reasons(step, *urls)
-    assert all(len(r) < 2 for r in found)
-    return [r[0][0] if r else None for r in found]
+    dropped = reasons(step, *urls)
+    assert all(len(r) < 2 for r in dropped)
+    return [r[0][0] if r else None for r in dropped]
 
 
 def test_a_domain_blocks_itself_and_its_subdomains(lists) -> None:
@@ -136,7 +136,7 @@ def test_one_whole_banned_word_is_enough_in_any_case(lists) -> None:
 
 def test_words_of_all_scripts_are_found(lists) -> None:
     step = UrlFilter(banned_words=lists("казино", "色情", "größe", "কাজ"))
-    found = [
+    urls = [
         "http://a.example/%D0%9A%D0%90%D0%97%D0%98%D0%9D%D0%9E/",
         "http://a.example/онлайн-казино",
         "http://a.example/免费色情网站",  # scripts without spaces have no word ends
@@ -145,7 +145,7 @@ def test_words_of_all_scripts_are_found(lists) -> None:
         "http://a.example/কাজ",
         "http://a.example/ＮＳ/казино",
     ]
-    assert rules(step, *found) == ["banned_word"] * len(found)
+    assert rules(step, *urls) == ["banned_word"] * len(urls)
     assert rules(step, "http://a.example/казиношка", "http://a.example/কাজা") == [None, None]
 
 
@@ -159,8 +159,8 @@ def test_two_different_soft_words_drop_and_one_twice_does_not(lists) -> None:
 
 def test_subwords_are_found_anywhere_in_a_part_of_the_url(lists) -> None:
     step = UrlFilter(banned_subwords=lists("porn", "ball gag"))
-    found = ["freeporn4you.example", "a.example/P-O-R-N", "a.example/ball%20gags", "por.n.example"]
-    assert rules(step, *found) == ["banned_subword"] * 4
+    urls = ["freeporn4you.example", "a.example/P-O-R-N", "a.example/ball%20gags", "por.n.example"]
+    assert rules(step, *urls) == ["banned_subword"] * 4
     assert rules(step, "a.example/map/ornaments", "a.example/?por=n") == [None, None]
 
 
@@ -215,11 +215,13 @@ def test_it_runs_on_payloads_before_extraction(lists) -> None:
 def test_lists_may_be_several_gzipped_and_commented(lists, tmp_path: Path) -> None:
     packed = tmp_path / "more.gz"
     packed.write_bytes(gzip.compress(b"# hosts\n0.0.0.0 two.example\r\n127.0.0.1\tthree.example"))
-    one = lists("", "# comment", "  one.example  # why", "*.four.example", ".five.example", "#six")
-    step = UrlFilter(domains=[one, str(packed)])
+    plain = lists(
+        "", "# comment", "  one.example  # why", "*.four.example", ".five.example", "#six"
+    )
+    step = UrlFilter(domains=[plain, str(packed)])
     urls = [f"http://{n}.example" for n in ("one", "two", "three", "four", "five", "six")]
     assert rules(step, *urls) == ["domain"] * 5 + [None]
-    assert step.resources() == [one, str(packed)]
+    assert step.resources() == [plain, str(packed)]
 
 
 def test_a_list_by_url_needs_its_sha256(lists, tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ def test_any_url_is_folded_as_the_reference_folds_it(values: list[str]) -> None:
     f = folded(values)
     for row, url in enumerate(values):
         cuts = (f.start[row], f.host_end[row], f.path_end[row], f.end[row])
-        found = tuple(f.text(a, b) for a, b in pairwise(cuts))
-        assert found == fold(url), url
+        parts = tuple(f.text(a, b) for a, b in pairwise(cuts))
+        assert parts == fold(url), url
 
 
 @settings(deadline=None, max_examples=300)
@@ -64,8 +64,8 @@ def test_domains_and_pages_are_looked_up_as_the_reference_does(values: list[str]
     listed = keys({address(u) for u in values[::2]})
     hits = exact_hits(f.data, first, last, listed)
     for row, url in enumerate(values):
-        found = f.text(at[row], f.host_end[row]) if at[row] >= 0 else None
-        assert found == listed_domain(url, DOMAINS), url
+        domain = f.text(at[row], f.host_end[row]) if at[row] >= 0 else None
+        assert domain == listed_domain(url, DOMAINS), url
         assert f.text(first[row], last[row]) == address(url), url
         want = address(url) in {address(u) for u in values[::2]} and address(url) != ""
         assert hits[row] == want, url
@@ -82,9 +82,9 @@ def test_words_are_found_as_the_reference_finds_them(values: list[str]) -> None:
             f.data, f.start, f.end, kinds, a.step, a.kind, a.found, a.link, a.size, whole
         )
         for row, url in enumerate(values):
-            found = [patterns[p] for p in which[rows == row]]
-            assert len(found) == len(set(found))
-            assert set(found) == reference(url, patterns), (url, whole)
+            matches = [patterns[p] for p in which[rows == row]]
+            assert len(matches) == len(set(matches))
+            assert set(matches) == reference(url, patterns), (url, whole)
 
 
 @settings(deadline=None, max_examples=200)
@@ -92,14 +92,14 @@ def test_words_are_found_as_the_reference_finds_them(values: list[str]) -> None:
 def test_the_automaton_finds_every_pattern_in_overlapping_text(
     patterns: list[str], text: str
 ) -> None:
-    known = sorted({normal_word(p, "") for p in patterns})
+    normal = sorted({normal_word(p, "") for p in patterns})
     f = folded(["/" + text])
-    a = automaton(known)
+    a = automaton(normal)
     kinds, _ = character_tables()
     _, which = find_words(
         f.data, f.start, f.end, kinds, a.step, a.kind, a.found, a.link, a.size, False
     )
-    assert {known[p] for p in which} == {p for p in known if p in text}
+    assert {normal[p] for p in which} == {p for p in normal if p in text}
 
 
 def test_more_hits_than_room_at_first() -> None:

@@ -54,11 +54,11 @@ def raw_deflate(data: bytes) -> bytes:
     ],
 )
 def test_broken_heads_are_read(head: bytes, status: int, kind: str | None, length: int) -> None:
-    found = parse_head(head)
-    assert found is not None
-    assert (found.status, found.first("content-type")) == (status, kind)
+    parsed = parse_head(head)
+    assert parsed is not None
+    assert (parsed.status, parsed.first("content-type")) == (status, kind)
     if length is not None:
-        assert found.length == length
+        assert parsed.length == length
 
 
 def test_a_head_that_no_blank_line_ends_stops_before_the_page() -> None:

@@ -189,8 +189,8 @@ def test_own_ids_are_kept_whatever_their_type(bench):
         {"id": 0, "text": "g"},
     ]
     read = Read(bench.jsonl("a.jsonl", rows))
-    made = ["own", "17", str(big), "a.jsonl#3", "a.jsonl#4", "a.jsonl#5", "0"]
-    assert read.column("id") == made
+    ids = ["own", "17", str(big), "a.jsonl#3", "a.jsonl#4", "a.jsonl#5", "0"]
+    assert read.column("id") == ids
     assert json.loads(read.rows[5]["extra"]) == {"id": ["x"]}
 
 
@@ -213,8 +213,8 @@ def test_unknown_columns_keep_their_types_and_misfits_go_to_extra(bench):
 def test_input_columns_with_names_of_ours_get_a_prefix(bench):
     row = {"text": "a", "rule": "r", "_n": 5, "edits": [1], "extra": "e", "reasons": "x", "": 1}
     read = Read(bench.jsonl("a.jsonl", [row]))
-    given = {k: v for k, v in read.rows[0].items() if k.startswith("input.") and v is not None}
-    assert given == {
+    prefixed = {k: v for k, v in read.rows[0].items() if k.startswith("input.") and v is not None}
+    assert prefixed == {
         "input.rule": "r",
         "input._n": 5,
         "input.edits": "[1]",
@@ -302,14 +302,14 @@ def test_parquet_dates_of_any_type_are_utc(bench):
         "day": pa.array([noon.date(), None], pa.date32()),
         "text": pa.array(["2020-05-01T12:00:00+02:00", None]),
     }
-    found = {}
+    read = {}
     for name, dates in kinds.items():
         path = parquet(bench.folder / f"{name}.parquet", {"text": ["a", "b"], "date": dates})
-        found[name] = Read(path).column("date")
-    assert found["naive"] == [noon.replace(tzinfo=UTC), None]
-    assert found["zone"][0] == noon.replace(tzinfo=UTC)
-    assert found["day"][0] == dt.datetime(2020, 5, 1, tzinfo=UTC)
-    assert found["text"][0] == dt.datetime(2020, 5, 1, 10, tzinfo=UTC)
+        read[name] = Read(path).column("date")
+    assert read["naive"] == [noon.replace(tzinfo=UTC), None]
+    assert read["zone"][0] == noon.replace(tzinfo=UTC)
+    assert read["day"][0] == dt.datetime(2020, 5, 1, tzinfo=UTC)
+    assert read["text"][0] == dt.datetime(2020, 5, 1, 10, tzinfo=UTC)
 
 
 def test_parquet_columns_keep_their_types_null_texts_are_rejected(bench):
@@ -349,13 +349,13 @@ def test_an_out_folder_as_input_keeps_its_columns(bench):
     bench.run(["c4"], bench.jsonl("in.jsonl", rows), out="one")
     bench.run(["dedup_exact"], bench.folder / "one", out="two")
     bench.run(["c4"], bench.folder / "two", out="three")
-    (one,), (two,), (three,) = bench.rows("one"), bench.rows("two"), bench.rows("three")
-    assert one["edits"] and one["lang"] == "en" and one["n"] == 3
-    assert {k: v for k, v in two.items() if v is not None} == {
-        k: v for k, v in one.items() if v is not None
+    (first,), (second,), (third,) = bench.rows("one"), bench.rows("two"), bench.rows("three")
+    assert first["edits"] and first["lang"] == "en" and first["n"] == 3
+    assert {k: v for k, v in second.items() if v is not None} == {
+        k: v for k, v in first.items() if v is not None
     }
-    assert three["edits"][: len(one["edits"])] == one["edits"]
-    assert not any(k.startswith("input.") for k in three)
+    assert third["edits"][: len(first["edits"])] == first["edits"]
+    assert not any(k.startswith("input.") for k in third)
 
 
 # -- files and folders ----------------------------------------------------------------------

@@ -351,10 +351,10 @@ def test_ten_gigabytes_of_zeros_in_a_small_file_cost_neither_memory_nor_minutes(
 def test_every_http_encoding_of_a_real_page_decodes() -> None:
     expected = json.loads((REAL / "derived" / "http-encodings.expected.json").read_text())
     with (REAL / "derived" / "http-encodings.warc.gz").open("rb") as file:
-        found = rows(list(read_archive(file)))
-    assert [r.url for r in found] == [e["url"] for e in expected]
+        pages = rows(list(read_archive(file)))
+    assert [r.url for r in pages] == [e["url"] for e in expected]
     damaged = {"gzip cut at half", "chunk sizes wrong"}
-    for row, want in zip(found, expected, strict=True):
+    for row, want in zip(pages, expected, strict=True):
         assert row.payload and row.reject is None
         if want["variant"] not in damaged:
             assert hashlib.sha1(row.payload).hexdigest() == want["page_sha1"], want["variant"]
@@ -377,13 +377,13 @@ def test_every_record_of_a_mistreated_crawl_is_there(name: str, count: int) -> N
 
 @real
 def test_one_crawl_reads_the_same_in_every_container() -> None:
-    found = []
+    crawls = []
     for name in ("warcfile.warc", "warcfile.warc.gz", "warcfile.warc.lz4"):
         with (REAL / "resiliparse" / name).open("rb") as file:
             all_records = [r for r in records(file) if isinstance(r, Record)]
-        found.append([(r.type, r.fields, r.content) for r in all_records])
-    assert found[0] == found[1] == found[2]
-    assert Counter(kind for kind, _, _ in found[0])["response"] == 16
+        crawls.append([(r.type, r.fields, r.content) for r in all_records])
+    assert crawls[0] == crawls[1] == crawls[2]
+    assert Counter(kind for kind, _, _ in crawls[0])["response"] == 16
 
 
 SMALL = [

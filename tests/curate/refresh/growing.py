@@ -29,7 +29,7 @@ def inputs(count: int = 40, seed: int = 3) -> list[list[Row]]:
     there."""
     draw = random.Random(seed)
     earlier: list[str] = []
-    found = []
+    batches = []
     for name in "abc":
         rows = []
         for i in range(count):
@@ -45,8 +45,8 @@ def inputs(count: int = 40, seed: int = 3) -> list[list[Row]]:
             # Of three in four the path makes the id; the others share theirs among inputs.
             own = {"id": f"d{i}"} if i % 4 == 0 else {"id": f"{name}{i}"}
             rows.append({**own, "text": new, "url": f"https://h{i % 5}.test/{name}/{i}"})
-        found.append(rows)
-    return found
+        batches.append(rows)
+    return batches
 
 
 class Home:
@@ -56,13 +56,15 @@ class Home:
         self.bench, self.steps, self.path = bench, steps, bench.folder / name
         self._minutes = 0
 
-    def refresh(self, *given: Path | str, steps: list[Any] | None = None, **how: Any) -> Refreshed:
+    def refresh(
+        self, *sources: Path | str, steps: list[Any] | None = None, **how: Any
+    ) -> Refreshed:
         """One refresh in this process, a minute after the one before."""
         self._minutes += 1
         now = START + timedelta(minutes=self._minutes)
         recipe = parse(json.dumps({"steps": steps or self.steps}), "recipe.yaml")
         options = How(**{"workers": 1, "quiet": True, "now": now, **how})
-        return run.refresh(recipe, [str(g) for g in given], self.path, options)
+        return run.refresh(recipe, [str(g) for g in sources], self.path, options)
 
     def rows(self, snapshot: str | None = None) -> list[Row]:
         """All rows of the current snapshot, or of another."""

@@ -108,7 +108,7 @@ def test_purging_removes_the_snapshots_that_hold_them(home):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "say what to forget"),
         (("--domain", "http://x.test/"), "write a host name"),
@@ -116,7 +116,7 @@ def test_purging_removes_the_snapshots_that_hold_them(home):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_use_is_one_line(home, arguments, said):
+def test_wrong_use_is_one_line(home, arguments, message):
     done = home.bench.command("forget", home.path, *arguments)
-    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
     assert len(home.ids()) == 6

@@ -70,12 +70,12 @@ def contents(path: Path) -> bytes:
 
 def holding(home: Path) -> dict[str, list[str]]:
     """Files below HOME that hold a secret."""
-    found = {}
+    matches = {}
     for path in sorted(p for p in home.rglob("*") if p.is_file()):
         text = contents(path)
         if words := [s for s in SECRETS if s.encode() in text]:
-            found[str(path.relative_to(home))] = words
-    return found
+            matches[str(path.relative_to(home))] = words
+    return matches
 
 
 @pytest.fixture(scope="module")

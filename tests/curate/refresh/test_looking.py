@@ -24,42 +24,42 @@ STEPS: list[Any] = [
 
 @pytest.fixture(scope="module")
 def home(shared_bench: Any) -> Home:
-    found = Home(shared_bench, STEPS)
+    grown = Home(shared_bench, STEPS)
     for name, rows in zip("abc", inputs(30), strict=True):
         for row in rows[::6]:
             row["text"] = row["text"][:200]
-        found.refresh(shared_bench.jsonl(f"{name}.jsonl", rows))
+        grown.refresh(shared_bench.jsonl(f"{name}.jsonl", rows))
     shared_bench.run(STEPS, *(shared_bench.folder / f"{n}.jsonl" for n in "abc"), out="whole")
-    return found
+    return grown
 
 
 @pytest.mark.parametrize("setting", ["document_length.min=70", "document_length.min=20"])
 def test_a_home_answers_as_a_run_over_all_its_inputs(home: Home, setting: str) -> None:
     whole = answer(home.bench.folder / "whole", (setting,))
-    found = answer(home.path, (setting,))
+    answered = answer(home.path, (setting,))
     for name in ("documents", "before", "after", "unmeasured", "gained", "lost", "overlap"):
-        assert getattr(found, name) == getattr(whole, name), name
-    assert {r.name: r for r in found.rules} == {r.name: r for r in whole.rules}
-    assert answer(home.path, (setting,)) == found  # lengths of texts come from the file now
+        assert getattr(answered, name) == getattr(whole, name), name
+    assert {r.name: r for r in answered.rules} == {r.name: r for r in whole.rules}
+    assert answer(home.path, (setting,)) == answered  # lengths of texts come from the file now
 
 
 def test_a_home_has_the_documents_of_all_its_runs_with_their_clusters(home: Home) -> None:
-    with library(home.path) as found, library(home.bench.folder / "whole") as whole:
+    with library(home.path) as books, library(home.bench.folder / "whole") as whole:
         for query in (
             Query(status="rejected", rule="dedup_exact.same_text"),
             Query(status="kept"),
             Query(rule="document_length.too_short"),
         ):
-            mine, its = ({r.id for r in x.find(query)[0]} for x in (found, whole))
-            assert mine == its
-        assert mine
-        gone = found.find(Query(rule="dedup_exact.same_text"))[0]
+            home_ids, whole_ids = ({r.id for r in x.find(query)[0]} for x in (books, whole))
+            assert home_ids == whole_ids
+        assert home_ids
+        gone = books.find(Query(rule="dedup_exact.same_text"))[0]
         clusters = set()
         for row in gone:
-            (decision,) = found.partners(row.id)
-            assert decision["partner_corpus"] is None and found.position(decision["partner_id"])
+            (decision,) = books.partners(row.id)
+            assert decision["partner_corpus"] is None and books.position(decision["partner_id"])
             # A cluster of one run is not one of another.
-            members = found.find(Query(cluster=f"{decision['method']}:{decision['cluster']}"))[0]
+            members = books.find(Query(cluster=f"{decision['method']}:{decision['cluster']}"))[0]
             texts = {_text(home, m.position) for m in members}
             assert len(texts) == 1
             clusters.add(decision["cluster"])
@@ -105,8 +105,8 @@ def test_forgotten_documents_are_said_not_to_be_counted(home: Home, tmp_path: Pa
     before = answer(home.path)
     name = home.ids()[0]
     run.forget(home.path, [("id", name)], How(quiet=True))
-    found = answer(home.path)
-    assert found.documents == before.documents - 1
-    assert any("1 documents that were to be forgotten" in n for n in found.notes)
+    answered = answer(home.path)
+    assert answered.documents == before.documents - 1
+    assert any("1 documents that were to be forgotten" in n for n in answered.notes)
     done = home.bench.command("whatif", home.path, "--json")
-    assert json.loads(done.stdout)["documents"] == found.documents
+    assert json.loads(done.stdout)["documents"] == answered.documents

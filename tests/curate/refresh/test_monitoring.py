@@ -79,8 +79,8 @@ def test_systemd_finds_the_units_in_order(tmp_path):
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *paths], capture_output=True, text=True
     )
-    mine = [s for s in done.stderr.splitlines() if "llmcurate" in s]
-    assert done.returncode == 0 and mine == [], done.stderr
+    complaints = [s for s in done.stderr.splitlines() if "llmcurate" in s]
+    assert done.returncode == 0 and complaints == [], done.stderr
 
 
 class Ear(http.server.BaseHTTPRequestHandler):
@@ -109,10 +109,12 @@ def test_a_failure_calls_the_command_and_the_webhook_and_keeps_the_last_success(
     bench.jsonl("a.jsonl", [{"text": "Another."}])
     server = http.server.HTTPServer(("127.0.0.1", 0), Ear)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    told = ["--on-failure", 'echo "$LLMCURATE_EXIT_CODE $LLMCURATE_ERROR" > told; exit 4']
-    told += ["--webhook", f"http://127.0.0.1:{server.server_port}/"]
+    options = ["--on-failure", 'echo "$LLMCURATE_EXIT_CODE $LLMCURATE_ERROR" > told; exit 4']
+    options += ["--webhook", f"http://127.0.0.1:{server.server_port}/"]
     try:
-        done = bench.command("refresh", "r.yaml", source, "-o", home.path, "--metrics", prom, *told)
+        done = bench.command(
+            "refresh", "r.yaml", source, "-o", home.path, "--metrics", prom, *options
+        )
     finally:
         server.shutdown()
         server.server_close()
@@ -138,7 +140,7 @@ def test_logs_as_json_lines_have_the_error_too(bench):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("-o", "home"), "name a recipe"),
         (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose refuse, new, skip"),
@@ -149,9 +151,9 @@ def test_logs_as_json_lines_have_the_error_too(bench):
     ],
     ids=lambda value: "-".join(value[-2:]) if isinstance(value, tuple) else "",
 )
-def test_wrong_use_is_one_line(bench, arguments, said):
+def test_wrong_use_is_one_line(bench, arguments, message):
     (bench.folder / "c4").write_text(RECIPE)
     (bench.folder / "a.paths.gz").write_bytes(b"\x1f\x8b\x08damaged")
     done = bench.command("refresh", *arguments)
-    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert done.returncode == 2 and message in done.stderr, done.stderr
     assert done.stderr.count("\n") == 1

@@ -15,11 +15,11 @@ def page(name: str, url: str, day: int | None) -> dict[str, str]:
 
 
 def test_the_newest_version_is_the_one_in_the_next_snapshot(bench):
-    one = [page("a1", "a", 1), page("b1", "b", 5), page("c1", "c", None), page("d1", "d", 3)]
-    two = [page("a2", "a", 2), page("b2", "b", 4), page("c2", "c", 1), page("d2", "d", 3)]
-    three = [page("a3", "a/", 9), page("b3", "b", 9), page("e1", "e", 1), page("a4", "a", 7)]
+    january = [page("a1", "a", 1), page("b1", "b", 5), page("c1", "c", None), page("d1", "d", 3)]
+    february = [page("a2", "a", 2), page("b2", "b", 4), page("c2", "c", 1), page("d2", "d", 3)]
+    march = [page("a3", "a/", 9), page("b3", "b", 9), page("e1", "e", 1), page("a4", "a", 7)]
     home = Home(bench, STEPS)
-    files = [bench.jsonl(f"{n}.jsonl", r) for n, r in enumerate((one, two, three))]
+    files = [bench.jsonl(f"{n}.jsonl", r) for n, r in enumerate((january, february, march))]
     home.refresh(files[0])
     second = home.refresh(files[1])
     # Of equal dates what is there stays; what has no date goes for what has one.

@@ -74,16 +74,18 @@ def test_explain_knows_kept_and_dropped_documents_of_every_refresh(grown):
 
 def test_parts_of_earlier_snapshots_are_the_same_files(grown):
     home, _ = grown
-    one, two, three = sorted(p for p in (home.path / "corpus").iterdir())
-    parts = [sorted(p.name for p in s.glob("part-*")) for s in (one, two, three)]
+    first, second, third = sorted(p for p in (home.path / "corpus").iterdir())
+    parts = [sorted(p.name for p in s.glob("part-*")) for s in (first, second, third)]
     assert [len(p) for p in parts] == [1, 2, 3]
-    assert (one / parts[0][0]).stat().st_ino == (three / parts[0][0]).stat().st_ino
-    found = json.loads((three / "manifest.json").read_text())
-    assert found["parent"] == two.name and list(found["files"]) == parts[2]
-    assert found["documents"] == len(home.rows())
-    assert (home.path / "current").resolve() == three
-    left = [p.name for p in home.path.rglob("*") if p.name.startswith(".") or p.name == "stages"]
-    assert left == []
+    assert (first / parts[0][0]).stat().st_ino == (third / parts[0][0]).stat().st_ino
+    manifest = json.loads((third / "manifest.json").read_text())
+    assert manifest["parent"] == second.name and list(manifest["files"]) == parts[2]
+    assert manifest["documents"] == len(home.rows())
+    assert (home.path / "current").resolve() == third
+    leftovers = [
+        p.name for p in home.path.rglob("*") if p.name.startswith(".") or p.name == "stages"
+    ]
+    assert leftovers == []
 
 
 def test_nothing_new_makes_no_snapshot(grown):
@@ -164,20 +166,20 @@ def test_a_step_that_needs_later_documents_is_refused_by_name(bench, step, reaso
 
 def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):
     a, b, _ = inputs(8)
-    one, two = bench.jsonl("in/x/a.jsonl", a), bench.jsonl("in/x/b.jsonl", b)
+    first, second = bench.jsonl("in/x/a.jsonl", a), bench.jsonl("in/x/b.jsonl", b)
     home = Home(bench, [{"dedup_exact": {}}])
     home.refresh(bench.folder / "in")
     changed = [{"dedup_exact": {"normalize": True}}]
     with pytest.raises(UsageError, match=r"step dedup_exact .*normalize: None before, True now"):
         home.refresh(bench.folder / "in", steps=changed)
     with pytest.raises(UsageError, match="step document_length is new"):
-        home.refresh(one, steps=[*home.steps, {"document_length": {"min": 2}}])
+        home.refresh(first, steps=[*home.steps, {"document_length": {"min": 2}}])
     before = home.ids()
     done = home.refresh(bench.folder / "in", steps=changed, rebuild=True)
     assert done.kind == "rebuild" and done.inputs == 2 and home.ids() == before
     bench.jsonl("in/y/b.jsonl", [{"text": b[0]["text"].upper()}, {"text": "Something else."}])
     assert home.refresh(bench.folder / "in", steps=changed).totals["kept"] == 1
-    assert two.exists()
+    assert second.exists()
 
 
 def test_going_back_makes_later_inputs_new_again(bench):
@@ -217,11 +219,11 @@ def test_snapshots_stay_for_days_and_the_current_one_always(bench):
 
 
 def test_columns_of_earlier_inputs_stay_columns(bench):
-    one = bench.jsonl("a.jsonl", [{"text": "One.", "score": 1}])
-    two = bench.jsonl("b.jsonl", [{"text": "Two."}])
+    first = bench.jsonl("a.jsonl", [{"text": "One.", "score": 1}])
+    second = bench.jsonl("b.jsonl", [{"text": "Two."}])
     home = Home(bench, [{"dedup_exact": {}}])
-    home.refresh(one)
-    home.refresh(two)
+    home.refresh(first)
+    home.refresh(second)
     assert [(r["text"], r["score"]) for r in home.rows()] == [("One.", 1), ("Two.", None)]
 
 
@@ -229,18 +231,18 @@ def test_an_unfinished_refresh_whose_input_changed_is_named_or_abandoned(bench, 
     from curate.refresh import run
 
     a, b, _ = inputs(5)
-    one, two = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
+    first, second = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
     home = Home(bench, [{"dedup_exact": {}}])
-    home.refresh(one)
+    home.refresh(first)
     before = home.ids()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(run.snapshot, "point", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
-        home.refresh(two)
+        home.refresh(second)
     assert home.ids() == before
     bench.jsonl("b.jsonl", b[:3])
     with pytest.raises(UsageError, match=r"b\.jsonl of an unfinished refresh changed.*--abandon"):
-        home.refresh(two)
-    assert home.refresh(two, abandon=True).totals["read"] == 3
+        home.refresh(second)
+    assert home.refresh(second, abandon=True).totals["read"] == 3
 
 
 def test_a_home_in_use_or_of_something_else_is_refused(bench):
@@ -270,15 +272,15 @@ def test_a_home_in_use_or_of_something_else_is_refused(bench):
 
 def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
     a, b, _ = inputs(4)
-    one, two = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
+    first, second = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
     home = Home(bench, [{"dedup_exact": {}}])
-    name = home.refresh(one).name
+    name = home.refresh(first).name
     for path in (
         home.path / "corpus" / name / "manifest.json",
         home.path / "runs" / name / "ids.parquet",
     ):
         path.rename(bench.folder / "aside")
         with pytest.raises(RunFailed, match=f"{name}.*--rebuild"):
-            home.refresh(two)
+            home.refresh(second)
         (bench.folder / "aside").rename(path)
-    assert home.refresh(two).totals["read"] == len(b)
+    assert home.refresh(second).totals["read"] == len(b)

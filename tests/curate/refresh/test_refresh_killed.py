@@ -41,8 +41,8 @@ def test_a_refresh_that_dies_at_any_step_goes_on_as_the_same_one(bench, monkeypa
     a, b, c = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(20), strict=True))
     calm = Home(bench, [{"dedup_exact": {}}], "calm")
     home = Home(bench, calm.steps)
-    for one in (calm, home):
-        one.refresh(a)
+    for grown in (calm, home):
+        grown.refresh(a)
     calm.refresh(b)
     before = parts(home)
     for owner, name, done in MOMENTS:
@@ -64,8 +64,8 @@ def test_a_refresh_that_dies_at_any_step_goes_on_as_the_same_one(bench, monkeypa
     assert len(list((home.path / "corpus").iterdir())) == 2
     names = [p.name for p in home.path.rglob("*") if p.name.startswith(".")]
     assert names == []
-    for one in (calm, home):
-        one.refresh(c)
+    for grown in (calm, home):
+        grown.refresh(c)
     assert parts(home) == parts(calm)
     assert [p.name for p in home.path.glob("runs/*/stages")] == []
 

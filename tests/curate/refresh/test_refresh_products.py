@@ -65,15 +65,15 @@ def test_products_that_were_stopped_are_gone_on_with(bench, parts, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "message"),
     [
         (FILTERS, "ends in no product"),
         ([*FILTERS, {"shards": {}}], "name a tokenizer"),
     ],
     ids=["none", "shards-without-tokenizer"],
 )
-def test_what_cannot_be_made_is_one_line(bench, parts, steps, said):
-    with pytest.raises(UsageError, match=said):
+def test_what_cannot_be_made_is_one_line(bench, parts, steps, message):
+    with pytest.raises(UsageError, match=message):
         Home(bench, steps).refresh(parts[0], products=True)
 
 

@@ -49,10 +49,10 @@ def test_made_ids_count_from_the_start_of_the_file_in_any_slice(bench):
 
 def test_repeated_ids_are_numbered_in_input_order_across_files(bench):
     padding = "x" * 900
-    one = bench.jsonl("z.jsonl", [{"id": "a", "text": padding}, {"id": "b", "text": padding}])
-    two = bench.jsonl("y.jsonl", [{"id": "a", "text": padding}, {"id": "a", "text": padding}])
-    assert settled(bench, one, two) == ["a", "b", "a~2", "a~3"]
-    assert settled(bench, two, one) == ["a", "a~2", "a~3", "b"]
+    first = bench.jsonl("z.jsonl", [{"id": "a", "text": padding}, {"id": "b", "text": padding}])
+    second = bench.jsonl("y.jsonl", [{"id": "a", "text": padding}, {"id": "a", "text": padding}])
+    assert settled(bench, first, second) == ["a", "b", "a~2", "a~3"]
+    assert settled(bench, second, first) == ["a", "a~2", "a~3", "b"]
 
 
 def test_a_number_that_a_document_carries_of_its_own_is_left_to_it(bench):
@@ -67,8 +67,8 @@ def test_files_of_one_name_in_two_folders_do_not_share_ids(bench):
     bench.jsonl("one/a.jsonl", rows)
     bench.jsonl("two/a.jsonl", rows)
     plain = [f"a.jsonl#{i}" for i in range(10)]
-    found = settled(bench, bench.folder / "one", bench.folder / "two")
-    assert found == [*plain, *(f"{n}~2" for n in plain)]
+    ids = settled(bench, bench.folder / "one", bench.folder / "two")
+    assert ids == [*plain, *(f"{n}~2" for n in plain)]
 
 
 @given(names=st.lists(st.sampled_from(["a", "a~2", "a~3", "a~2~2", "~2", "b\n", None]), max_size=9))
@@ -77,11 +77,11 @@ def test_files_of_one_name_in_two_folders_do_not_share_ids(bench):
 )
 def test_ids_come_once_and_the_first_of_each_keeps_its_own(bench, names):
     source = bench.jsonl("a.jsonl", [{"id": n, "text": "t"} for n in names])
-    found = settled(bench, source)
-    assert len(set(found)) == len(names)
+    ids = settled(bench, source)
+    assert len(set(ids)) == len(names)
     for i, name in enumerate(names):
         if name is not None and name not in names[:i]:
-            assert found[i] == name
+            assert ids[i] == name
 
 
 def test_settled_ids_stand_in_corpus_rejected_and_decisions(bench):
@@ -97,12 +97,12 @@ def test_settled_ids_stand_in_corpus_rejected_and_decisions(bench):
 
 def one_after_the_other(bench, runs: list[list[str | None]]) -> list[str]:
     """The ids that runs give which know those of the ones before."""
-    found: list[str] = []
+    ids: list[str] = []
     for nth, names in enumerate(runs):
         files = tuple(bench.folder / f"given-{n}.parquet" for n in range(nth))
         source = bench.jsonl(f"{nth}.jsonl", [{"id": n, "text": "t"} for n in names])
-        found += settled(bench, source, earlier=EarlierIds(files, ""))
-    return found
+        ids += settled(bench, source, earlier=EarlierIds(files, ""))
+    return ids
 
 
 RUNS = settings(
@@ -128,5 +128,5 @@ def test_runs_that_go_on_from_each_other_give_the_ids_of_one_run(bench, runs):
 )
 @RUNS
 def test_no_id_comes_twice_whatever_numbers_documents_of_later_runs_carry(bench, runs):
-    found = one_after_the_other(bench, runs)
-    assert len(set(found)) == len(found) == sum(map(len, runs))
+    ids = one_after_the_other(bench, runs)
+    assert len(set(ids)) == len(ids) == sum(map(len, runs))

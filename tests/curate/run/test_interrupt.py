@@ -47,12 +47,12 @@ def test_an_interrupt_is_raised_where_it_can_be_and_ends_the_process_where_not(b
 
 
 def test_a_caller_with_a_handler_of_its_own_keeps_it():
-    mine = signal.signal(signal.SIGINT, lambda *_: None)
+    handler = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         with interrupt.prompt_interrupt():
             assert signal.set_wakeup_fd(-1) == -1
     finally:
-        signal.signal(signal.SIGINT, mine)
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_outside_the_main_thread_nothing_changes():

@@ -44,9 +44,9 @@ class Case:
         )
 
     def untouched(self) -> bool:
-        left = sorted(p.relative_to(self.victim).as_posix() for p in self.victim.rglob("*"))
+        names = sorted(p.relative_to(self.victim).as_posix() for p in self.victim.rglob("*"))
         texts = [(self.victim / n).read_text() for n in ("deep/file", "manifest.json")]
-        return left == ["deep", "deep/file", "manifest.json"] and texts == ["mine", "mine"]
+        return names == ["deep", "deep/file", "manifest.json"] and texts == ["mine", "mine"]
 
     def refuses(self, *parts: str, sets: tuple[str, ...] = ("tokenizer.vocab=310",)) -> None:
         done = self.run(*sets)

@@ -38,8 +38,8 @@ def times(folder: Path) -> dict[str, int]:
 
 
 def stage(out: Path, number: int) -> Path:
-    (found,) = (out / "stages").glob(f"{number:02d}-*")
-    return found
+    (folder,) = (out / "stages").glob(f"{number:02d}-*")
+    return folder
 
 
 def test_two_workers_write_the_bytes_of_one(base):
@@ -178,9 +178,9 @@ def test_a_cut_changes_reasons_but_not_what_is_kept(bench):
     apart = bench.run(["c4", "cut", "c4"], source, out="apart")
     assert (len(together.stages), len(apart.stages)) == (1, 2)
     assert bench.ids("together") == bench.ids("apart") == ["b"]
-    (one,), (two,) = bench.rows("together", "rejected"), bench.rows("apart", "rejected")
-    assert {r["step"] for r in one["reasons"]} == {"c4", "c4#2"}
-    assert {r["step"] for r in two["reasons"]} == {"c4"}
+    (whole,), (cut,) = bench.rows("together", "rejected"), bench.rows("apart", "rejected")
+    assert {r["step"] for r in whole["reasons"]} == {"c4", "c4#2"}
+    assert {r["step"] for r in cut["reasons"]} == {"c4"}
 
 
 def test_the_first_reason_is_primary_and_all_reasons_of_the_stage_are_kept(bench):

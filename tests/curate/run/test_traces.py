@@ -35,10 +35,10 @@ def test_marked_documents_are_worked_on_but_no_longer_go_in(bench: Any) -> None:
 
 def test_examples_of_cuts_do_not_depend_on_partitions_or_workers(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", [{"text": f"{GOOD}\nmenu {i} <b>\0"} for i in range(200)])
-    one = bench.run([{"c4": {}}], source, out="one").stages[0]
+    single = bench.run([{"c4": {}}], source, out="one").stages[0]
     many = bench.run([{"c4": {}}], source, out="many", workers=2, read={"partition_bytes": 8192})
-    assert one["cut_examples"] == many.stages[0]["cut_examples"]
-    examples = one["cut_examples"]["c4.no_end_mark"]
+    assert single["cut_examples"] == many.stages[0]["cut_examples"]
+    examples = single["cut_examples"]["c4.no_end_mark"]
     assert len(examples) == 3
     assert all(e["cut"].startswith("menu") and e["before"].endswith("on.\n") for e in examples)
-    assert "c4.white_space" not in one["cut_examples"]
+    assert "c4.white_space" not in single["cut_examples"]

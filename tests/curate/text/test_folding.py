@@ -31,24 +31,24 @@ def folded(text: str, how: Folding | None = None) -> str | None:
 
 
 def test_every_character_is_folded_as_str_lower_does_it():
-    left = []
+    not_folded = []
     for code in range(sys.maxunicode + 1):
         if 0xD800 <= code < 0xE000:
             continue
         letter = chr(code)
-        found = folded(letter) if code < 0x30000 or code % 4096 < 64 else letter.lower()
-        if found is None:
-            left.append(letter)
+        lowered = folded(letter) if code < 0x30000 or code % 4096 < 64 else letter.lower()
+        if lowered is None:
+            not_folded.append(letter)
         else:
-            assert found == letter.lower(), hex(code)
-    assert left == ["İ", "Σ"]
+            assert lowered == letter.lower(), hex(code)
+    assert not_folded == ["İ", "Σ"]
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.text(max_size=80))
 def test_any_text_is_folded_as_str_lower_does_it(text):
-    found = folded(text)
-    assert found == text.lower() or (found is None and ("Σ" in text or "İ" in text))
+    lowered = folded(text)
+    assert lowered == text.lower() or (lowered is None and ("Σ" in text or "İ" in text))
 
 
 # Runs of ASCII are folded eight bytes at a time: lengths around eight, and what breaks a run.
@@ -63,10 +63,10 @@ mixed = st.lists(
 @given(mixed)
 def test_ccnets_normal_form_is_the_same_on_bytes(text):
     stripped = text.strip()
-    found = folded(stripped, ccnet_folding())
-    assert found == ccnet_normal(text) or (found is None and ("Σ" in text or "İ" in text))
-    found = folded(stripped)
-    assert found == stripped.lower() or (found is None and ("Σ" in text or "İ" in text))
+    lowered = folded(stripped, ccnet_folding())
+    assert lowered == ccnet_normal(text) or (lowered is None and ("Σ" in text or "İ" in text))
+    lowered = folded(stripped)
+    assert lowered == stripped.lower() or (lowered is None and ("Σ" in text or "İ" in text))
 
 
 def test_every_ascii_byte_is_folded_alike_in_a_run_of_eight_and_alone():

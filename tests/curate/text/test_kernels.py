@@ -40,13 +40,13 @@ def _read(tree: ast.Module, module: str) -> tuple[dict[Name, str], set[Name]]:
             named.append(node)
         if not inside or isinstance(node, ast.FunctionDef):
             waiting.extend((child, inside) for child in ast.iter_child_nodes(node))
-    found = set()
+    calls = set()
     for use in named:
         if isinstance(use, ast.Name):
-            found.add(imported.get(use.id, (module, use.id)))
+            calls.add(imported.get(use.id, (module, use.id)))
         elif isinstance(use.value, ast.Name):
-            found.add((".".join(imported.get(use.value.id, ("", ""))), use.attr))
-    return kernels, found
+            calls.add((".".join(imported.get(use.value.id, ("", ""))), use.attr))
+    return kernels, calls
 
 
 def test_kernels_that_only_kernels_call_are_not_cached() -> None:
@@ -58,9 +58,9 @@ def test_kernels_that_only_kernels_call_are_not_cached() -> None:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         source = path.read_text(encoding="utf-8")
         assert "from numba import njit" not in source, f"{module}: kernel_cache has the decorator"
-        here, found = _read(ast.parse(source), module)
-        kernels |= here
-        by_python |= found
+        defined, called = _read(ast.parse(source), module)
+        kernels |= defined
+        by_python |= called
     assert len(kernels) > 50
     cached = {name for name, decorator in kernels.items() if "cache=True" in decorator}
     assert cached - by_python == set()

@@ -15,10 +15,10 @@ WORDS = [f"{a}{b}" for a in ("mel", "tor", "sun", "wek", "pol") for b in ("ka", 
 
 def prose(words: int, seed: int = 1) -> str:
     draw = random.Random(seed)
-    found = [
+    vocabulary = [
         "".join(draw.choices("abcdefghiklmnoprstu", k=draw.randint(2, 9))) for _ in range(words)
     ]
-    return ". ".join(" ".join(found[i : i + 9]).capitalize() for i in range(0, words, 9)) + "."
+    return ". ".join(" ".join(vocabulary[i : i + 9]).capitalize() for i in range(0, words, 9)) + "."
 
 
 @given(

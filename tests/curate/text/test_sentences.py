@@ -73,5 +73,5 @@ def test_kernel_counts_as_the_plain_version_on_odd_marks(line):
 def test_words_of_the_table_give_the_same_count(line):
     data = np.frombuffer(bytearray(line.encode()), np.uint8)
     words = segment(data, np.array([0, len(data)])).words
-    found = sentences_of_words(data, words.start, words.end, words.chars, 0, len(words.start))
-    assert found == count(line)
+    counted = sentences_of_words(data, words.start, words.end, words.chars, 0, len(words.start))
+    assert counted == count(line)

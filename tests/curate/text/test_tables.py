@@ -35,10 +35,10 @@ def agrees(texts: list[str]) -> None:
             at += len(line.encode())
             a, z = int(lines.start[k]), int(lines.end[k])
             assert whole[a:z].decode() == line.strip()
-            mine = range(words.lines[k], words.lines[k + 1])
+            line_words = range(words.lines[k], words.lines[k + 1])
             split = line.split()
-            assert [whole[words.start[w] : words.end[w]].decode() for w in mine] == split
-            assert [int(words.chars[w]) for w in mine] == [len(w) for w in split]
+            assert [whole[words.start[w] : words.end[w]].decode() for w in line_words] == split
+            assert [int(words.chars[w]) for w in line_words] == [len(w) for w in split]
     assert lines.raw[-1] == offsets[-1] and words.lines[-1] == len(words.start)
 
 

@@ -47,9 +47,9 @@ def ours(texts: list[str]) -> list[list[str]]:
     data = [t.encode() for t in texts]
     offsets = np.cumsum([0, *map(len, data)]).astype(np.int64)
     whole = b"".join(data)
-    found = uax_words(np.frombuffer(bytearray(whole), np.uint8), offsets)
-    cut = [whole[a:z].decode() for a, z in zip(found.start, found.end, strict=True)]
-    return [cut[found.rows[r] : found.rows[r + 1]] for r in range(len(texts))]
+    cuts = uax_words(np.frombuffer(bytearray(whole), np.uint8), offsets)
+    cut = [whole[a:z].decode() for a, z in zip(cuts.start, cuts.end, strict=True)]
+    return [cut[cuts.rows[r] : cuts.rows[r + 1]] for r in range(len(texts))]
 
 
 def theirs(text: str) -> list[str]:
@@ -71,13 +71,13 @@ def samples() -> list[str]:
     """Characters of every class that the peer's version of Unicode knows by the same class."""
     draw = random.Random(5)
     table = class_table()
-    found = []
+    letters = []
     for kind in (*range(len(CLASSES)), PICTOGRAPH, WHITE):
         has = table & kind if kind >= PICTOGRAPH else (table & 31) == kind
         codes = [c for c in np.flatnonzero(has).tolist() if not 0xD800 <= c < 0xE000]
         some = [*codes[:3], *draw.sample(codes, min(len(codes), 6))]
-        found += [chr(c) for c in some if same_class(c)]
-    return found
+        letters += [chr(c) for c in some if same_class(c)]
+    return letters
 
 
 @settings(deadline=None, max_examples=150)
@@ -97,7 +97,7 @@ def test_real_texts_of_161_languages_are_cut_as_by_the_peer():
             some.append(row["text"])
     texts = [t for some in picked.values() for t in some]
     assert len(picked) > 150
-    wrong = [t for t, mine in zip(texts, ours(texts), strict=True) if mine != theirs(t)]
+    wrong = [t for t, cut in zip(texts, ours(texts), strict=True) if cut != theirs(t)]
     assert wrong == []
 
 
@@ -108,8 +108,8 @@ def test_the_table_is_unicodes_of_the_version_it_names():
     assert {chr(c) for c in np.flatnonzero(table & WHITE)} == {
         chr(c) for c in range(0x110000) if BLANK.fullmatch(chr(c))
     }
-    known = [c for c in range(0x3000) if same_class(c)]
-    assert len(known) > 0x3000 - 200  # what versions after the peer's added or moved
+    same = [c for c in range(0x3000) if same_class(c)]
+    assert len(same) > 0x3000 - 200  # what versions after the peer's added or moved
 
 
 def test_a_words_hash_is_that_of_its_bytes_wherever_it_stands():
@@ -122,8 +122,8 @@ def test_a_words_hash_is_that_of_its_bytes_wherever_it_stands():
 
     text = "Der Fluß, der Fluß\x00\x00x fließt.\n"
     data = np.frombuffer(bytearray(text.encode()), np.uint8)
-    found = uax_words(data, np.array([0, len(data)], np.int64))
-    for a, z, value in zip(found.start, found.end, found.hash.tolist(), strict=True):
+    cuts = uax_words(data, np.array([0, len(data)], np.int64))
+    for a, z, value in zip(cuts.start, cuts.end, cuts.hash.tolist(), strict=True):
         want = 0xD1B54A32D192ED03
         for b in data[a:z].tolist():
             want = (want ^ b) * 0x9E3779B97F4A7C15 % 2**64
@@ -138,6 +138,6 @@ def test_a_words_hash_is_that_of_its_bytes_wherever_it_stands():
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=40))
 def test_bytes_that_are_not_utf8_are_cut_into_something(data):
-    found = uax_words(np.frombuffer(bytearray(data), np.uint8), np.array([0, len(data)], np.int64))
-    assert (found.start < found.end).all() and (found.start[1:] >= found.end[:-1]).all()
-    assert not len(found.end) or found.end[-1] <= len(data)
+    cuts = uax_words(np.frombuffer(bytearray(data), np.uint8), np.array([0, len(data)], np.int64))
+    assert (cuts.start < cuts.end).all() and (cuts.start[1:] >= cuts.end[:-1]).all()
+    assert not len(cuts.end) or cuts.end[-1] <= len(data)

@@ -73,8 +73,8 @@ def test_a_sample_is_the_smallest_hashes_that_fit_in_any_order(texts, seed, most
     expected = by_hand(raw, seed, most)
     for order in (raw, raw[::-1], random.Random(0).sample(raw, len(raw))):
         sample = Sample(seed, most)
-        for one in order:
-            sample.add(one)
+        for document in order:
+            sample.add(document)
         assert sample.pieces() == expected
     assert "".join(sample.texts()).encode() == b"".join(expected)  # no character is cut
 

@@ -71,7 +71,7 @@ def names_of(form):
     return {number: text for text, number in form.tokens.items()} | form.others
 
 
-def units_of(form, ids, known):
+def units_of(form, ids, vocab):
     """The texts of ids, and of bytes that are a known character (none: any), that character."""
     names = names_of(form)
     units, waiting = [], []
@@ -81,7 +81,7 @@ def units_of(form, ids, known):
             continue
         for letter in bytes(int(byte[3:5], 16) for byte in waiting).decode():
             spelled = [f"<0x{byte:02X}>" for byte in letter.encode()]
-            units += [letter] if known is None or letter in known else spelled
+            units += [letter] if vocab is None or letter in vocab else spelled
         waiting = []
         units += [] if text is None else [text]
     return units
@@ -98,15 +98,15 @@ def test_old_ids_stay_and_new_tokens_shorten_text(old, extended):
 
 
 def test_text_is_encoded_as_before_and_then_merged_further(old, extended):
-    one, other = open_tokenizer(old), open_tokenizer(extended[0])
-    names, new = names_of(one.form), names_of(other.form)
-    known = set(other.form.tokens)
+    former, latter = open_tokenizer(old), open_tokenizer(extended[0])
+    names, new = names_of(former.form), names_of(latter.form)
+    vocab = set(latter.form.tokens)
     seen = []
 
     @settings(max_examples=60, deadline=None)
     @given(HARD)
     def check(text):
-        before, after = units_of(one.form, ids_of(one, text), known), ids_of(other, text)
+        before, after = units_of(former.form, ids_of(former, text), vocab), ids_of(latter, text)
         at = 0
         for number in after:  # each is an old token, or so many old ones as it spells
             word = ""
@@ -154,7 +154,7 @@ def by_hand(form, words, texts, tokens):
         counted[tuple(word)] += 1
     all_words = [[list(word), count] for word, count in counted.items()]
     numbers = {(number,): number for number in range(form.size + len(first))}
-    new, merges, known = list(first), [], {*form.tokens, *first}
+    new, merges, vocab = list(first), [], {*form.tokens, *first}
     while True:
         pairs = Counter()
         for word, count in all_words:
@@ -164,20 +164,20 @@ def by_hand(form, words, texts, tokens):
         if not pairs:
             return new, merges
         a, b = min(pairs, key=lambda p: (-pairs[p], numbers[p[0][0]], numbers[p[1][0]]))
-        made = (a[0] + b[0], a[1] + b[1])
-        numbers.setdefault(made[0], len(numbers))
-        if made[1] not in known:
+        merged = (a[0] + b[0], a[1] + b[1])
+        numbers.setdefault(merged[0], len(numbers))
+        if merged[1] not in vocab:
             if len(new) == tokens:
                 return new, merges
-            known.add(made[1])
-            new.append(made[1])
+            vocab.add(merged[1])
+            new.append(merged[1])
         if (a[1], b[1]) not in merges:
             merges.append((a[1], b[1]))
         for word, _ in all_words:
             k = 0
             while k < len(word) - 1:
                 if (word[k], word[k + 1]) == (a, b):
-                    word[k : k + 2] = [made]
+                    word[k : k + 2] = [merged]
                 k += 1
 
 
@@ -230,22 +230,22 @@ def pruned(old, tmp_path_factory):
 
 def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned):
     file, card = pruned
-    one, other = open_tokenizer(old), open_tokenizer(file)
+    former, latter = open_tokenizer(old), open_tokenizer(file)
     table = pq.read_table(file.parent / "token_map.parquet")
     new = table["new_id"].to_pylist()
     assert card["dropped"] >= 3 and card["texts_without_dropped_tokens"] == len(ENGLISH)
     kept = {number for number, n in enumerate(new) if n is not None}
-    assert set(one.form.others) <= kept and other.form.size == len(kept) == card["new_tokens"]
-    names, shown = names_of(one.form), table["token"].to_pylist()
-    assert shown == [names[number] for number in range(one.form.size)]
+    assert set(former.form.others) <= kept and latter.form.size == len(kept) == card["new_tokens"]
+    names, shown = names_of(former.form), table["token"].to_pylist()
+    assert shown == [names[number] for number in range(former.form.size)]
     tried = []
 
     @settings(max_examples=60, deadline=None)
     @given(st.text(st.sampled_from("the cat sonm,ไก้กé漢<0x41>"), max_size=30))
     def check(text):
-        before = ids_of(one, text)
+        before = ids_of(former, text)
         if kept.issuperset(before):
-            assert ids_of(other, text) == [new[number] for number in before]
+            assert ids_of(latter, text) == [new[number] for number in before]
             tried.append(text)
 
     check()

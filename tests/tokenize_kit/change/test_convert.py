@@ -133,8 +133,8 @@ def test_a_model_comes_back_from_json(models, tmp_path, name):
 def test_a_special_token_is_no_text_where_its_characters_are_unknown(plain, text):
     """T5's vocabulary has no `<`: an unknown character must not cost more than the token."""
     library, tokenizer = plain
-    for one in (text, f"{text}<unk>", f"the</s>{text}"):
-        assert tokenizer.encode(one, add_special_tokens=False).ids == library.encode(one)
+    for sample in (text, f"{text}<unk>", f"the</s>{text}"):
+        assert tokenizer.encode(sample, add_special_tokens=False).ids == library.encode(sample)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def test_old_ids_stay_and_new_merges_come_behind_the_old(old, extended):
 
 
 def test_text_is_encoded_as_before_and_then_merged_further(old, extended):
-    one, other = (
+    former, latter = (
         load_tokenizer(old / "tokenizer.json"),
         load_tokenizer(extended[0] / "tokenizer.json"),
     )
@@ -70,17 +70,17 @@ def test_text_is_encoded_as_before_and_then_merged_further(old, extended):
     @given(HARD)
     def check(text):
         expected = []
-        for piece, _ in one.pre_tokenizer.pre_tokenize_str(text):
-            tokens = one.model.tokenize(piece)
+        for piece, _ in former.pre_tokenizer.pre_tokenize_str(text):
+            tokens = former.model.tokenize(piece)
             words = [token.value for token in tokens]
-            for left, right in more:
+            for first, second in more:
                 k = 0
                 while k < len(words) - 1:
-                    if words[k : k + 2] == [left, right]:
-                        words[k : k + 2] = [left + right]
+                    if words[k : k + 2] == [first, second]:
+                        words[k : k + 2] = [first + second]
                     k += 1
             expected += words
-        assert other.encode(text).tokens == expected
+        assert latter.encode(text).tokens == expected
 
     check()
 
@@ -94,7 +94,7 @@ def by_hand(opened, texts, tokens):
         for piece, _ in encoder.pre_tokenizer.pre_tokenize_str(text):
             words[tuple((t.id,) for t in encoder.model.tokenize(piece))] += 1
     numbers = {(number,): number for number in range(form.size)}  # of a symbol: its old tokens
-    new, merges, known = [], [], set(form.tokens)
+    new, merges, vocab = [], [], set(form.tokens)
     words = [[list(word), count] for word, count in words.items()]
     while True:
         pairs = Counter()
@@ -106,14 +106,14 @@ def by_hand(opened, texts, tokens):
             return new, merges
         a, b = min(pairs, key=lambda p: (-pairs[p], numbers[p[0]], numbers[p[1]]))
         numbers.setdefault(a + b, len(numbers))
-        left, right = (b"".join(names[n] for n in part) for part in (a, b))
-        if left + right not in known:
+        first, second = (b"".join(names[n] for n in part) for part in (a, b))
+        if first + second not in vocab:
             if len(new) == tokens:
                 return new, merges
-            known.add(left + right)
-            new.append(left + right)
-        if (left, right) not in merges:
-            merges.append((left, right))
+            vocab.add(first + second)
+            new.append(first + second)
+        if (first, second) not in merges:
+            merges.append((first, second))
         for word, _ in words:
             k = 0
             while k < len(word) - 1:
@@ -234,10 +234,10 @@ def test_characters_that_were_unknown_are_known_behind(unigram, tmp_path):
     convert(unigram / "x.model", tmp_path / "json", "tokenizer.json")
     extend(unigram / "x.model", [pack_texts(NEW)], tmp_path / "model", 30)
     extend(tmp_path / "json", [pack_texts(NEW)], tmp_path / "out", 30)
-    one, other = open_tokenizer(tmp_path / "out"), open_tokenizer(tmp_path / "model")
+    latter, former = open_tokenizer(tmp_path / "out"), open_tokenizer(tmp_path / "model")
     for text in [*NEW[:2], *OLD[:2], "<unk>ก</s>"]:
         assert np.array_equal(
-            one.encode(*pack_texts([text]))[0], other.encode(*pack_texts([text]))[0]
+            latter.encode(*pack_texts([text]))[0], former.encode(*pack_texts([text]))[0]
         )
 
 
@@ -281,12 +281,12 @@ def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp
     rows = (rng.normal(size=(280, 4)) @ rng.normal(size=(4, 4)) + 3).astype(np.float32)
     head = (rows[:, ::-1].copy(), "F32")
     write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32"), "lm_head.weight": head})
-    found = []
+    files = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         settings = {"embeddings": tmp_path / "x.safetensors", "init": "random", "seed": seed}
         card = extend(old, [pack_texts([*NEW, *SCRIPTS * 9])], tmp_path / name, 150, **settings)
-        found.append((tmp_path / name / "embeddings.safetensors").read_bytes())
-    assert found[0] == found[1] != found[2]
+        files.append((tmp_path / name / "embeddings.safetensors").read_bytes())
+    assert files[0] == files[1] != files[2]
     assert not card["embeddings"]["tied"]
     tables = Checkpoint(tmp_path / "a/embeddings.safetensors")
     for name, stored in (("wte.weight", rows), ("lm_head.weight", head[0])):

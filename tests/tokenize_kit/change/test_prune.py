@@ -72,10 +72,13 @@ def ids_of(tokenizer, text):
 
 def test_the_corpus_has_its_old_ids_through_the_map(old, pruned):
     folder, card = pruned
-    one, other = load_tokenizer(old / "tokenizer.json"), load_tokenizer(folder / "tokenizer.json")
+    former, latter = (
+        load_tokenizer(old / "tokenizer.json"),
+        load_tokenizer(folder / "tokenizer.json"),
+    )
     id_map = map_of(folder)
     for text in ENGLISH:
-        assert [id_map[n] for n in ids_of(one, text)] == ids_of(other, text)
+        assert [id_map[n] for n in ids_of(former, text)] == ids_of(latter, text)
     assert card["texts_without_dropped_tokens"] == card["measured_texts"] == len(ENGLISH)
     assert card["bytes_a_token_before"] == card["bytes_a_token_after"]
     assert 0 < card["dropped"] == card["old_tokens"] - card["new_tokens"]
@@ -85,11 +88,14 @@ def test_the_corpus_has_its_old_ids_through_the_map(old, pruned):
 @given(st.text(st.sampled_from("theworn catsกินที่ß,"), max_size=40))
 def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned, text):
     folder = pruned[0]
-    one, other = load_tokenizer(old / "tokenizer.json"), load_tokenizer(folder / "tokenizer.json")
+    former, latter = (
+        load_tokenizer(old / "tokenizer.json"),
+        load_tokenizer(folder / "tokenizer.json"),
+    )
     id_map = map_of(folder)
-    mapped = [id_map[n] for n in ids_of(one, text)]
-    assert None in mapped or mapped == ids_of(other, text)
-    assert other.decode(ids_of(other, text)) == text
+    mapped = [id_map[n] for n in ids_of(former, text)]
+    assert None in mapped or mapped == ids_of(latter, text)
+    assert latter.decode(ids_of(latter, text)) == text
 
 
 def test_ids_close_up_and_bytes_and_special_tokens_stay(pruned):
@@ -229,7 +235,9 @@ def test_a_unigram_keeps_the_ids_of_its_corpus(unigram, tmp_path, name):
     assert card["dropped"] > 20 and card["texts_without_dropped_tokens"] == len(ENGLISH)
     # Of other texts, too: what is unknown costs what it did.
     for text in ["the กา 漢 lower", *SCRIPTS[:2]]:
-        ids, new = (one.encode(*pack_texts([text]))[0].tolist() for one in (before, after))
+        ids, new = (
+            tokenizer.encode(*pack_texts([text]))[0].tolist() for tokenizer in (before, after)
+        )
         mapped = [id_map[n] for n in ids]
         assert None in mapped or mapped == new
 

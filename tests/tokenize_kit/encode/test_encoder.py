@@ -42,11 +42,11 @@ def by_library(tokenizer, texts):
 def tokenizer_of(merges, patterns=(r"\s+|\S+",), ids=None, **settings):
     """A byte-level BPE of these merges of byte strings."""
     words = [to_letters(bytes([byte])) for byte in ORDER]
-    for left, right in merges:
-        if (word := to_letters(left + right)) not in words:
+    for first, second in merges:
+        if (word := to_letters(first + second)) not in words:
             words.append(word)
     numbers = {word: number for number, word in enumerate(words)}
-    pairs = [(to_letters(left), to_letters(right)) for left, right in merges]
+    pairs = [(to_letters(first), to_letters(second)) for first, second in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids or numbers, merges=pairs, **settings))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -88,10 +88,10 @@ MERGES = st.lists(
 def test_any_merges_give_the_ids_of_the_library(merges, texts):
     """Tokens that nothing spells, two merges of one spelling, a token merged before its parts."""
     pairs = list(dict.fromkeys((a.encode(), b.encode()) for a, b in merges))
-    known = {bytes([byte]) for byte in range(256)} | {a + b for a, b in pairs}
-    pairs = [(a, b) for a, b in pairs if a in known and b in known]
-    known = {bytes([byte]) for byte in range(256)} | {a + b for a, b in pairs}
-    pairs = [(a, b) for a, b in pairs if a in known and b in known]
+    tokens = {bytes([byte]) for byte in range(256)} | {a + b for a, b in pairs}
+    pairs = [(a, b) for a, b in pairs if a in tokens and b in tokens]
+    tokens = {bytes([byte]) for byte in range(256)} | {a + b for a, b in pairs}
+    pairs = [(a, b) for a, b in pairs if a in tokens and b in tokens]
     try:
         tokenizer = tokenizer_of(pairs)
     except Exception:  # parts that went with the pairs that spelled them

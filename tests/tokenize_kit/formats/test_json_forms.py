@@ -37,16 +37,16 @@ def unigram(byte_fallback=False):
 def byte_pairs(byte_fallback=True, fuse_unk=True):
     """Every two pieces that spell a third, those of the best score first."""
     model = model_of("bpe", byte_fallback)
-    known = {piece.text: k for k, piece in enumerate(model.pieces)}
+    vocab = {piece.text: k for k, piece in enumerate(model.pieces)}
     best = sorted((p for p in model.pieces if p.kind == NORMAL), key=lambda piece: -piece.score)
     merges = [
         (piece.text[:cut], piece.text[cut:])
         for piece in best
         for cut in range(1, len(piece.text))
-        if piece.text[:cut] in known and piece.text[cut:] in known
+        if piece.text[:cut] in vocab and piece.text[cut:] in vocab
     ]
     return Tokenizer(
-        models.BPE(known, merges, unk_token="<unk>", byte_fallback=byte_fallback, fuse_unk=fuse_unk)
+        models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=byte_fallback, fuse_unk=fuse_unk)
     )
 
 

@@ -121,12 +121,14 @@ def test_real_texts_come_back_and_two_engines_agree_on_them(real_texts, tmp_path
 
 
 def test_batches_do_not_change_the_figures(candidates):
-    one, many = Tally(candidates["bpe"], ["lang"]), Tally(candidates["bpe"], ["lang"])
+    single, many = Tally(candidates["bpe"], ["lang"]), Tally(candidates["bpe"], ["lang"])
     labels = ["en", "th", None] * 9
-    one.add(*packed(TEXTS), {"lang": labels})
+    single.add(*packed(TEXTS), {"lang": labels})
     for text, label in zip(TEXTS, labels, strict=True):
         many.add(*packed([text]), {"lang": [label]})
-    results = [{k: v for k, v in tally.result().items() if "cpu" not in k} for tally in (one, many)]
+    results = [
+        {k: v for k, v in tally.result().items() if "cpu" not in k} for tally in (single, many)
+    ]
     assert results[0] == results[1]
     assert [row["label"] for row in results[0]["lang"]] == ["th", "en"]
     english = results[0]["lang"][1]

@@ -61,9 +61,9 @@ def test_lengths_are_shares_of_the_baseline_by_language_too(folder):
         "tokenizers"
     ]
     assert large["nsl"] == 1 and small["nsl"] == small["tokens"] / large["tokens"] > 1
-    for one, other in zip(small["lang"], large["lang"], strict=True):
-        assert one["label"] == other["label"]
-        assert one["nsl"] == one["tokens"] / other["tokens"]
+    for small_row, large_row in zip(small["lang"], large["lang"], strict=True):
+        assert small_row["label"] == large_row["label"]
+        assert small_row["nsl"] == small_row["tokens"] / large_row["tokens"]
     costs = [row["tokens_a_byte"] for row in small["lang"]]
     assert small["gini_a_byte"] == pytest.approx(abs(costs[0] - costs[1]) / sum(costs) / 2)
 
@@ -79,11 +79,11 @@ def test_ranks_are_judged_as_the_same_merges_in_a_tokenizer_json(folder):
     results = compare(paths, [batch], ["lang"], show=2, pattern="o200k")
     own = ("tokenizer", "encode_mb_per_cpu_second", "decode_mb_per_cpu_second")
     numbered = ("longest", "unreachable_examples")
-    one, other = (
+    by_ranks, by_merges = (
         {k: v for k, v in row.items() if k not in (*own, *numbered)}
         for row in results["tokenizers"]
     )
-    assert one == other and one["lost"] == 0
+    assert by_ranks == by_merges and by_ranks["lost"] == 0
     for sample in results["shown"]:
         assert sample["pieces"][0] == sample["pieces"][1]
 

@@ -102,8 +102,8 @@ def test_no_token_spans_two_scripts(tmp_path, model):
 @pytest.mark.parametrize("model", ["bpe", "char-bpe", "wordpiece"])
 def test_no_token_holds_or_spans_a_forbidden_string(tmp_path, model):
     forbidden = ("return", "ss", "(x")
-    given = {"model": model, "vocab": 420, "forbid": forbidden}
-    card = train_tokenizer([CODE], tmp_path, **given)
+    settings = {"model": model, "vocab": 420, "forbid": forbidden}
+    card = train_tokenizer([CODE], tmp_path, **settings)
     assert not any(string in token for token in tokens_of(tmp_path) for string in forbidden)
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     text = "xreturny f(x)pass"

@@ -54,15 +54,15 @@ def by_hand(words, bases, most, least=2, longest=99, banned=()):
         if not pairs:
             break
         a, b = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        made = number.setdefault(names[a] + names[b], len(names))
-        if made == len(names):
+        merged = number.setdefault(names[a] + names[b], len(names))
+        if merged == len(names):
             names.append(names[a] + names[b])
-        merges.append((a, b, made))
+        merges.append((a, b, merged))
         for symbols, _ in rows:
             k = 0
             while k < len(symbols) - 1:
                 if (symbols[k], symbols[k + 1]) == (a, b):
-                    symbols[k : k + 2] = [made]
+                    symbols[k : k + 2] = [merged]
                 k += 1
     return names, merges
 

@@ -167,8 +167,8 @@ def test_a_document_of_one_long_number_is_checked_in_parts(tmp_path):
 
 def test_the_card_says_pattern_digits_and_whether_gguf_knows_them(tmp_path):
     cards = [
-        train_tokenizer(TEXTS, tmp_path, vocab=300, **given)
-        for given in (
+        train_tokenizer(TEXTS, tmp_path, vocab=300, **settings)
+        for settings in (
             {},
             {"pattern": "llama3"},
             {"pattern": "llama3", "digits": "single"},
@@ -296,5 +296,5 @@ def test_wrong_options_are_one_line_that_says_what_to_do(wrong, message):
 def test_unigram_takes_the_name_of_the_pattern_that_it_has(tmp_path):
     for name in (None, "metaspace"):
         train_tokenizer(TEXTS, tmp_path / str(name), model="unigram", vocab=420, pattern=name)
-    one, other = ((tmp_path / n / "tokenizer.json").read_bytes() for n in ("None", "metaspace"))
-    assert one == other
+    unnamed, named = ((tmp_path / n / "tokenizer.json").read_bytes() for n in ("None", "metaspace"))
+    assert unnamed == named

@@ -60,7 +60,7 @@ def test_no_piece_spans_two_scripts_and_none_is_cut_within_one(text):
     cut = pieces([SCRIPT_BOUNDARIES], text)
     shared = {SCRIPTS.index("Common"), SCRIPTS.index("Inherited")}
     sets = [{int(scripts()[ord(c)]) for c in piece} - shared for piece in cut]
-    assert all(len(one) == 1 for one in sets) or sets in ([], [set()])
+    assert all(len(of_piece) == 1 for of_piece in sets) or sets in ([], [set()])
     assert all(a != b for a, b in itertools.pairwise(sets))
 
 

@@ -66,13 +66,15 @@ def by_hand(text, words):
             if new:
                 pieces.append("")
             pieces[-1] += cluster
-        known = [piece in words for piece in pieces]
-        if any(not a and not b for a, b in itertools.pairwise(known)):
+        in_dictionary = [piece in words for piece in pieces]
+        if any(not a and not b for a, b in itertools.pairwise(in_dictionary)):
             continue  # unknown pieces side by side are one
         size = sum(
-            len(regex.findall(r"\X", p)) for p, k in zip(pieces, known, strict=True) if not k
+            len(regex.findall(r"\X", p))
+            for p, k in zip(pieces, in_dictionary, strict=True)
+            if not k
         )
-        cost = (size, sum(known))
+        cost = (size, sum(in_dictionary))
         if best is None or cost < best[0]:
             best = (cost, pieces)
     return best[0] if best else (0, 0)
@@ -85,9 +87,11 @@ def test_few_words_and_few_clusters_outside_them_as_tried_by_hand(dictionary, te
     assert "".join(pieces) == text
     ends = set(itertools.accumulate(map(len, pieces)))
     assert ends <= {match.end() for match in regex.finditer(r"\X", text)}
-    known = [piece in WORDS for piece in pieces]
-    outside = sum(len(regex.findall(r"\X", p)) for p, k in zip(pieces, known, strict=True) if not k)
-    assert (outside, sum(known)) == by_hand(text, set(WORDS))
+    in_dictionary = [piece in WORDS for piece in pieces]
+    outside = sum(
+        len(regex.findall(r"\X", p)) for p, k in zip(pieces, in_dictionary, strict=True) if not k
+    )
+    assert (outside, sum(in_dictionary)) == by_hand(text, set(WORDS))
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,9 +109,9 @@ def test_no_token_is_learned_over_the_end_of_a_word(tmp_path, model):
     path = tmp_path / "words.txt"
     path.write_text("\n".join(WORDS), encoding="utf-8")
     texts = ["ภาษาไทยภาษาไทย ตากลม " * 50]
-    given = {"model": model, "vocab": 420, "character_coverage": None}
-    card = train_tokenizer(texts, tmp_path / "with", dictionary=str(path), **given)
-    train_tokenizer(texts, tmp_path / "without", **given)
+    settings = {"model": model, "vocab": 420, "character_coverage": None}
+    card = train_tokenizer(texts, tmp_path / "with", dictionary=str(path), **settings)
+    train_tokenizer(texts, tmp_path / "without", **settings)
     vocab = json.loads((tmp_path / "with" / "tokenizer.json").read_text())["model"]["vocab"]
     ids = vocab.values() if isinstance(vocab, dict) else range(len(vocab))
     ours, plain = (load_tokenizer(tmp_path / n / "tokenizer.json") for n in ("with", "without"))

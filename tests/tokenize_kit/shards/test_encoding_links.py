@@ -19,8 +19,8 @@ def victim(tmp_path):
 
 
 def untouched(victim):
-    found = {p.name: p.read_text() for p in victim.iterdir()}
-    return found == {"tokens-00000.bin": "mine", "manifest.json": "mine"}
+    texts = {p.name: p.read_text() for p in victim.iterdir()}
+    return texts == {"tokens-00000.bin": "mine", "manifest.json": "mine"}
 
 
 def test_a_folder_under_way_that_is_a_link_goes_and_is_made_anew(victim, tmp_path):

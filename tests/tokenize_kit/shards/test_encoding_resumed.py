@@ -113,7 +113,7 @@ def encoded(tokenizer_json, source, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", EVERY)
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
-    def encode(out, layout, given=None, workers=2):
+    def encode(out, layout, chunks=None, workers=2):
         counts, lines = [], []
         vocabulary = shards.open_vocabulary(tokenizer_json)
 
@@ -123,7 +123,7 @@ def encoded(tokenizer_json, source, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(shards, "open_vocabulary", lambda *_: replace(vocabulary, encode=counted))
-            documents = batches(source) if given is None else given
+            documents = batches(source) if chunks is None else chunks
             encode_shards(documents, tokenizer_json, out, layout, workers, lines.append)
         return sum(counts), lines
 
@@ -282,7 +282,7 @@ def test_a_position_is_known_by_its_documents_however_they_lie_in_memory(source)
     table = pq.read_table(source)
     moved = pa.concat_tables([table.slice(0, 7), table]).slice(7)
     plain, shifted = (
-        [texts.position for texts in texts_of(one.combine_chunks().to_batches(100), "learn")]
-        for one in (table, moved)
+        [texts.position for texts in texts_of(rows.combine_chunks().to_batches(100), "learn")]
+        for rows in (table, moved)
     )
     assert plain == shifted and plain[-1].documents == ROWS

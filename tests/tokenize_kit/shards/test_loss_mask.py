@@ -78,7 +78,7 @@ def test_a_token_counts_where_it_shares_a_character_with_a_range(candidate, draw
         [sorted((round(a * len(text)), round(b * len(text)))) for a, b in pairs]
         for text, pairs in drawn
     ] or [[]]
-    expected = [plainly(candidate, *one) for one in zip(texts, ranges, strict=True)]
+    expected = [plainly(candidate, *pair) for pair in zip(texts, ranges, strict=True)]
     assert masks(candidate, texts, ranges) == expected
 
 
@@ -149,9 +149,9 @@ def test_the_reader_has_the_mask_of_every_document(tokenizer_json, tmp_path, shu
     manifest = encode_shards(
         [source.slice(0, 25), source.slice(25)], tokenizer_json, tmp_path, layout
     )
-    one = open_candidate(tokenizer_json)
+    loaded = open_candidate(tokenizer_json)
     expected = {
-        f"d{k}": plainly(one, text, ranges)
+        f"d{k}": plainly(loaded, text, ranges)
         for k, (text, ranges) in enumerate(zip(texts, values, strict=True))
     }
     seen = 0
@@ -229,5 +229,5 @@ def test_what_the_tokenizer_normalises_moves_no_range(tmp_path, normal, text, fi
     (mask,) = masks(candidate, [text], [[[begin, begin + 3]]], end=False)
     raw = np.frombuffer(bytearray(text.encode()), np.uint8)
     ids, _ = candidate.encode(raw, np.array([0, len(raw)]))
-    counted = [int(number) for number, one in zip(ids, mask, strict=True) if one]
+    counted = [int(number) for number, counts in zip(ids, mask, strict=True) if counts]
     assert candidate.decode(counted).strip() == "cat" and not all(mask)

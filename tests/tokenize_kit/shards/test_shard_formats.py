@@ -128,16 +128,16 @@ def test_a_side_without_documents_is_refused(encode, tmp_path, fraction, side):
 def test_a_shuffle_keeps_every_document_whole_and_depends_on_seed_and_ids_alone(
     encode, tokenizer_json
 ):
-    one, _ = encode("one", shuffle=7, shard_tokens=50)
-    other, _ = encode("other", rows=ROWS[::-1], shuffle=7, shard_tokens=50)
+    first, _ = encode("one", shuffle=7, shard_tokens=50)
+    second, _ = encode("other", rows=ROWS[::-1], shuffle=7, shard_tokens=50)
     third, _ = encode("third", shuffle=8, shard_tokens=50)
-    assert digests(one) == digests(other)
-    names = ids_of(one)
+    assert digests(first) == digests(second)
+    names = ids_of(first)
     assert sorted(names) == sorted(row[0] for row in ROWS)
     assert names not in ([row[0] for row in ROWS], ids_of(third))
     wanted = sorted(names, key=lambda name: xxhash.xxh3_64_intdigest(name.encode(), 7))
     assert names == wanted
-    shards = read_shards(one, verify=True)
+    shards = read_shards(first, verify=True)
     documents = [shards.document(k).tolist() for k in range(shards.documents)]
     assert documents == expected(tokenizer_json, names)
 

@@ -17,13 +17,13 @@ from curate.steps.contracts import Step
 
 def harm(text: str) -> None:
     """KILL-WITH:11 sends that signal, ONCE:9:path only the first time, MEMORY and ERROR raise."""
-    if found := re.search(r"KILL-WITH:(\d+)", text):
-        os.kill(os.getpid(), int(found.group(1)))
-    if found := re.search(r"ONCE:(\d+):(\S+)", text):
-        mark = Path(found.group(2))
+    if match := re.search(r"KILL-WITH:(\d+)", text):
+        os.kill(os.getpid(), int(match.group(1)))
+    if match := re.search(r"ONCE:(\d+):(\S+)", text):
+        mark = Path(match.group(2))
         if not mark.exists():
             mark.touch()
-            os.kill(os.getpid(), int(found.group(1)))
+            os.kill(os.getpid(), int(match.group(1)))
     if "EXIT" in text:
         os._exit(7)
     if "MEMORY" in text:

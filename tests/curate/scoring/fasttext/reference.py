@@ -17,10 +17,10 @@ def fnv(data: bytes) -> int:
 
 def tokens(line: bytes) -> list[bytes]:
     first, newline, _ = line.partition(b"\n")
-    found = [word for word in re.split(rb"[ \r\t\v\f\0]", first) if word]
-    if b"</s>" in found:
-        return found[: found.index(b"</s>") + 1]
-    return found + [b"</s>"] * bool(newline)
+    words = [word for word in re.split(rb"[ \r\t\v\f\0]", first) if word]
+    if b"</s>" in words:
+        return words[: words.index(b"</s>") + 1]
+    return words + [b"</s>"] * bool(newline)
 
 
 def entries(classifier: Classifier) -> list[bytes]:
@@ -30,16 +30,16 @@ def entries(classifier: Classifier) -> list[bytes]:
 
 def features(classifier: Classifier, line: bytes) -> list[tuple[int, str, str]]:
     """(row, kind, text) of a line's features; the model has no pruned n-grams."""
-    header, known = classifier.header, {w: i for i, w in enumerate(entries(classifier))}
-    found: list[tuple[int, str, str]] = []
+    header, vocabulary = classifier.header, {w: i for i, w in enumerate(entries(classifier))}
+    rows: list[tuple[int, str, str]] = []
     hashes: list[tuple[int, bytes]] = []
     for word in tokens(line):
-        entry = known.get(word, -1)
+        entry = vocabulary.get(word, -1)
         if entry >= header.words or (entry < 0 and word.startswith(b"__label__")):
             continue
         hashes.append((fnv(word), word))
         if entry >= 0:
-            found.append((entry, "word", word.decode("utf-8", "replace")))
+            rows.append((entry, "word", word.decode("utf-8", "replace")))
         if word == b"</s>":
             continue
         chars = re.findall(rb"[^\x80-\xbf][\x80-\xbf]*", b"<" + word + b">")
@@ -49,7 +49,7 @@ def features(classifier: Classifier, line: bytes) -> list[tuple[int, str, str]]:
                 if i + n > len(chars) or (n == 1 and i in (0, len(chars) - 1)):
                     continue
                 row = header.words + fnv(gram) % header.buckets
-                found.append((row, "n-gram", gram.decode("utf-8", "replace")))
+                rows.append((row, "n-gram", gram.decode("utf-8", "replace")))
     for i in range(len(hashes)):
         signed = [h - (h >> 31 << 32) for h, _ in hashes[i : i + header.word_ngrams]]
         state = signed[0] % 2**64
@@ -57,5 +57,5 @@ def features(classifier: Classifier, line: bytes) -> list[tuple[int, str, str]]:
             state = (state * 116049371 + signed[n]) % 2**64
             words = b" ".join(word for _, word in hashes[i : i + n + 1])
             row = header.words + state % header.buckets
-            found.append((row, "words", words.decode("utf-8", "replace")))
-    return found
+            rows.append((row, "words", words.decode("utf-8", "replace")))
+    return rows

@@ -43,12 +43,12 @@ def vocabulary(count: int = 500) -> list[str]:
 def examples(count: int, labels: int = 5, seed: int = 0) -> list[tuple[str, str]]:
     """(label, text): each label likes words of its own."""
     draw, words = random.Random(seed), vocabulary()
-    found = []
+    lines = []
     for number in range(count):
         label = number % labels
         liked = words[label::labels] + words[:40]
-        found.append((f"l{label}", " ".join(draw.choices(liked, k=draw.randrange(1, 25)))))
-    return found
+        lines.append((f"l{label}", " ".join(draw.choices(liked, k=draw.randrange(1, 25)))))
+    return lines
 
 
 def train(kind: Kind, folder: Path) -> None:

@@ -30,8 +30,8 @@ def test_features_are_those_of_plain_python(trained: Callable[..., Path], kind: 
     for line in LINES:
         shares, _ = classifier.explain(line, 0)
         wanted = Counter((of, text) for _, of, text in reference.features(classifier, line))
-        found = {(s.kind, s.text): s.times for s in shares}
-        assert found == wanted
+        counts = {(s.kind, s.text): s.times for s in shares}
+        assert counts == wanted
 
 
 @settings(max_examples=60, deadline=None)
@@ -108,8 +108,8 @@ def test_a_line_without_a_feature_adds_nothing(trained: Callable[..., Path]) -> 
 
 def test_the_tree_is_huffmans() -> None:
     """Counts 8, 4, 2, 1, 1 give codes of 1, 2, 3, 4 and 4 branches."""
-    left, right = tree(np.array([8, 4, 2, 1, 1]))
-    depth = {len(left) - 1: 0}
-    for node in range(len(left) - 1, 4, -1):
-        depth[left[node]] = depth[right[node]] = depth[node] + 1
+    first, second = tree(np.array([8, 4, 2, 1, 1]))
+    depth = {len(first) - 1: 0}
+    for node in range(len(first) - 1, 4, -1):
+        depth[first[node]] = depth[second[node]] = depth[node] + 1
     assert [depth[label] for label in range(5)] == [1, 2, 3, 4, 4]

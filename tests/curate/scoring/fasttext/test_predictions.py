@@ -26,9 +26,9 @@ def alike(
     k: int,
 ) -> None:
     """The same labels in the same order for every line, and probabilities within 1e-4."""
-    found, shares = classifier.top(*packed(lines), k)
+    codes, shares = classifier.top(*packed(lines), k)
     for row, best in enumerate(wanted):
-        names = [classifier.header.names[label] for label in found[row] if label >= 0]
+        names = [classifier.header.names[label] for label in codes[row] if label >= 0]
         assert names == [name for _, name in best], lines[row]
         assert np.abs(shares[row, : len(best)] - [share for share, _ in best]).max(initial=0) < 1e-4
 
@@ -67,10 +67,10 @@ def test_a_threshold_leaves_labels_out_as_fasttext_does(
     native = binding.fasttext()
     native.loadModel(str(path))
     classifier = Classifier(path)
-    found, _ = classifier.top(*packed(LINES), 300, 0.002)
+    codes, _ = classifier.top(*packed(LINES), 300, 0.002)
     for row, line in enumerate(LINES):
         wanted = [name for _, name in native.predict(line, 300, 0.002, "replace")]
-        assert [classifier.header.names[x] for x in found[row] if x >= 0] == wanted
+        assert [classifier.header.names[x] for x in codes[row] if x >= 0] == wanted
 
 
 def test_labels_do_not_depend_on_what_was_asked_before(trained: Callable[..., Path]) -> None:
@@ -93,8 +93,10 @@ def test_a_full_memory_of_words_changes_nothing(trained: Callable[..., Path]) ->
     path = trained("softmax")
     wide, narrow = Classifier(path), Classifier(path)
     narrow._memory = memory(7, most=1)
-    for one, other in zip(wide.top(*packed(LINES), 3), narrow.top(*packed(LINES), 3), strict=True):
-        assert np.array_equal(one, other)
+    for expected, other in zip(
+        wide.top(*packed(LINES), 3), narrow.top(*packed(LINES), 3), strict=True
+    ):
+        assert np.array_equal(expected, other)
     assert 0 < narrow._memory.used[0] <= 64
 
 
@@ -124,6 +126,6 @@ def test_a_model_with_numbers_that_are_none_is_refused(
 def test_no_line_and_empty_lines_have_no_label(trained: Callable[..., Path]) -> None:
     classifier = Classifier(trained("softmax", minn=0, maxn=0))
     assert classifier.top(*packed([]))[0].shape == (0, 1)
-    found, shares = classifier.top(*packed([b"", b"  ", b"unseenword"]))
-    assert found.tolist() == [[-1], [-1], [-1]]
+    codes, shares = classifier.top(*packed([b"", b"  ", b"unseenword"]))
+    assert codes.tolist() == [[-1], [-1], [-1]]
     assert shares.tolist() == [[0], [0], [0]]

@@ -22,9 +22,11 @@ def test_probabilities_are_fasttexts_to_the_last_digit(
     assert LONG.count(b" ") > 3 * LISTED
     path = trained(*kind)
     classifier = Classifier(path)
-    found = classifier.probabilities(*packed(LINES))
+    probabilities = classifier.probabilities(*packed(LINES))
     for row, best in enumerate(native_predict(path, LINES, -1)):
         wanted = {label: share for share, label in best}
         for label, called in enumerate(classifier.header.names):
             # fastText's exponential and ours differ in the last bit of a float32.
-            assert found[row, label] == pytest.approx(wanted.get(called, 0.0), abs=2e-7), row
+            assert probabilities[row, label] == pytest.approx(wanted.get(called, 0.0), abs=2e-7), (
+                row
+            )

@@ -81,8 +81,8 @@ def test_lines_drop_nothing_and_change_no_label(model: Path) -> None:
 
 
 def test_without_the_switch_there_are_no_such_columns(model: Path) -> None:
-    found = labelled(model, [ENGLISH]).table.column_names
-    assert not {"language.line_score", "language.switched", "language.shares"} & set(found)
+    columns = labelled(model, [ENGLISH]).table.column_names
+    assert not {"language.line_score", "language.switched", "language.shares"} & set(columns)
 
 
 @settings(max_examples=50, deadline=None)
@@ -98,8 +98,8 @@ def test_without_the_switch_there_are_no_such_columns(model: Path) -> None:
 def test_the_kernel_counts_as_plain_python_does(
     batch: list[tuple[int, list[tuple[int, int, bool]]]],
 ) -> None:
-    lines = [line for _, found in batch for line in found]
-    rows = np.cumsum([0, *(len(found) for _, found in batch)]).astype(np.int64)
+    lines = [line for _, page in batch for line in page]
+    rows = np.cumsum([0, *(len(page) for _, page in batch)]).astype(np.int64)
     codes, size = (np.array([x[i] for x in lines], np.int64) for i in (0, 1))
     counts = np.array([x[2] for x in lines], np.bool_)
     language = np.array([code for code, _ in batch], np.int32)
@@ -107,17 +107,17 @@ def test_the_kernel_counts_as_plain_python_does(
     score, switched, best, shares = shares_of(
         rows, codes.astype(np.int32), scores, size, counts, language, 8
     )
-    for row, (mine, found) in enumerate(batch):
+    for row, (label, page) in enumerate(batch):
         held: dict[int, int] = {}
-        for code, many, counted in found:
+        for code, many, counted in page:
             if counted:
                 held[code] = held.get(code, 0) + many
         total = sum(held.values())
         if not total:
             assert np.isnan(score[row]) and np.isnan(switched[row])
             continue
-        assert switched[row] == pytest.approx(1 - held.get(mine, 0) / total)
-        assert score[row] == pytest.approx(0.5 * held.get(mine, 0) / total)
+        assert switched[row] == pytest.approx(1 - held.get(label, 0) / total)
+        assert score[row] == pytest.approx(0.5 * held.get(label, 0) / total)
         order = sorted(held.items(), key=lambda item: (-item[1], item[0]))[:MOST]
         assert best[row].tolist() == [c for c, _ in order] + [-1] * (MOST - len(order))
         assert shares[row, : len(order)].tolist() == [n / total for _, n in order]

@@ -37,9 +37,9 @@ def test_labels_have_codes(label: str, code: str | None, script: str | None) -> 
 def test_every_label_of_lid_176_has_a_code_of_its_own(ftz: Path) -> None:
     """Three of them are none of ISO 639-3 today: `bih` and `nah` are ISO 639-2's collections, `eml`
     was given up in 2009."""
-    found = [codes.iso639_3(label) for label in read_header(ftz).labels]
-    assert all(code is not None and re.fullmatch("[a-z]{3}", code) for code in found)
-    assert len(set(found)) == 176
+    iso_codes = [codes.iso639_3(label) for label in read_header(ftz).labels]
+    assert all(code is not None and re.fullmatch("[a-z]{3}", code) for code in iso_codes)
+    assert len(set(iso_codes)) == 176
 
 
 @pytest.mark.parametrize(

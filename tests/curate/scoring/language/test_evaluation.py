@@ -73,10 +73,10 @@ def test_calibration_is_guos_error_over_ten_bins() -> None:
     for place in range(BINS):
         inside = [t for t in texts if min(BINS - 1, int(BINS * t[0])) == place]
         wanted += abs(sum(r for _, r in inside) - sum(s for s, _ in inside)) / len(texts)
-    known = scores.result()["calibration"]["known"]
-    assert known["error"] == pytest.approx(wanted, abs=1e-6)
-    assert sum(row["texts"] for row in known["bins"]) == len(texts)
-    assert [row["from"] for row in known["bins"]] == [i / 10 for i in range(10)]
+    calibration = scores.result()["calibration"]["known"]
+    assert calibration["error"] == pytest.approx(wanted, abs=1e-6)
+    assert sum(row["texts"] for row in calibration["bins"]) == len(texts)
+    assert [row["from"] for row in calibration["bins"]] == [i / 10 for i in range(10)]
 
 
 def test_scores_that_mean_what_they_say_have_no_error() -> None:

@@ -35,8 +35,8 @@ def lines_of(texts: list[str | None], max_chars: int = 0) -> tuple[list[str], li
     data, offsets = text_buffers(pa.array(texts, pa.large_string()))
     lines, ends, words = fasttext_lines(data, offsets, max_chars)
     packed = lines.tobytes()
-    found = [packed[a:b].decode() for a, b in pairwise(ends)]
-    return found, words.tolist()
+    cut = [packed[a:b].decode() for a, b in pairwise(ends)]
+    return cut, words.tolist()
 
 
 @settings(deadline=None, max_examples=150)
@@ -45,9 +45,9 @@ def lines_of(texts: list[str | None], max_chars: int = 0) -> tuple[list[str], li
     st.integers(0, 12),
 )
 def test_lines_are_those_of_the_reference(texts: list[str | None], max_chars: int) -> None:
-    found, words = lines_of(texts, max_chars)
-    assert found == [reference(t, max_chars) for t in texts]
-    assert words == [bool(line.strip("\0\t\n\v\f\r ")) for line in found]
+    lines, words = lines_of(texts, max_chars)
+    assert lines == [reference(t, max_chars) for t in texts]
+    assert words == [bool(line.strip("\0\t\n\v\f\r ")) for line in lines]
 
 
 def test_a_slice_of_a_batch_gives_its_own_lines() -> None:

@@ -47,16 +47,16 @@ class _Web:
         self.asked.append(url)
         if self.content is None:
             raise Refused("no route")
-        left = [self.content]
+        unread = [self.content]
         return Answer(
-            0, len(self.content), None, lambda size: left.pop() if left else b"", lambda: None
+            0, len(self.content), None, lambda size: unread.pop() if unread else b"", lambda: None
         )
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     digest = hashlib.sha256(content).hexdigest()
-    known = Published("https://example.test/m", len(content), digest)
-    monkeypatch.setitem(locate.PUBLISHED, "lid.176.ftz", known)
+    published = Published("https://example.test/m", len(content), digest)
+    monkeypatch.setitem(locate.PUBLISHED, "lid.176.ftz", published)
 
 
 def test_a_published_model_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +81,9 @@ def test_what_is_not_the_published_file_never_reaches_the_cache(
 
 
 def test_the_published_checksum_is_that_of_the_file(ftz: Path) -> None:
-    known = locate.PUBLISHED["lid.176.ftz"]
-    assert ftz.stat().st_size == known.size
-    assert hashlib.sha256(ftz.read_bytes()).hexdigest() == known.sha256
+    published = locate.PUBLISHED["lid.176.ftz"]
+    assert ftz.stat().st_size == published.size
+    assert hashlib.sha256(ftz.read_bytes()).hexdigest() == published.sha256
 
 
 def test_the_cache_is_where_the_platform_keeps_such(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,11 +35,11 @@ def labelled(model: Path, texts: list[str | None], **settings: Any) -> Documents
 
 
 def rules(docs: Documents) -> list[set[str]]:
-    found: list[set[str]] = [set() for _ in range(len(docs))]
+    by_row: list[set[str]] = [set() for _ in range(len(docs))]
     for mark in docs.drops:
         for row in mark.rows:
-            found[row].add(mark.rule)
-    return found
+            by_row[row].add(mark.rule)
+    return by_row
 
 
 def test_every_document_gets_its_label_and_score(model: Path) -> None:
@@ -68,11 +68,11 @@ def test_nothing_is_dropped_unless_asked_for(model: Path) -> None:
 
 def test_keep_drops_other_labels_and_unclear_ones(model: Path) -> None:
     docs = labelled(model, [*TEXTS, "1 2 3"], keep=["eng"])
-    found = rules(docs)
-    assert found[0] == set()
-    assert found[1] == found[2] == {"language"}
-    assert found[3] == {"language", "language_score"}
-    assert "language_score" in found[7]  # numbers are no language clearly
+    marked = rules(docs)
+    assert marked[0] == set()
+    assert marked[1] == marked[2] == {"language"}
+    assert marked[3] == {"language", "language_score"}
+    assert "language_score" in marked[7]  # numbers are no language clearly
     rejected = docs.split()[1].to_pylist()
     assert [r["detail"] for r in rejected[:3]] == ["de", "zh", "no word"]
     assert [r["threshold"] for r in rejected[0]["reasons"]] == [None]
@@ -210,14 +210,14 @@ def test_a_changed_model_or_environment_is_computed_anew(
     bench: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = corpus(bench, 5)
-    mine = tmp_path / "mine.bin"
-    shutil.copyfile(model, mine)
-    monkeypatch.setenv("LLMCURATE_LID_MODEL", str(mine))
+    own_model = tmp_path / "mine.bin"
+    shutil.copyfile(model, own_model)
+    monkeypatch.setenv("LLMCURATE_LID_MODEL", str(own_model))
     assert not bench.run(["language"], source).nothing_new
     assert bench.run(["language"], source).nothing_new
-    data = bytearray(mine.read_bytes())
+    data = bytearray(own_model.read_bytes())
     data[-1] ^= 1
-    mine.write_bytes(data)
+    own_model.write_bytes(data)
     assert not bench.run(["language"], source).nothing_new
     monkeypatch.setenv("LLMCURATE_LID_MODEL", str(model))
     assert not bench.run(["language"], source).nothing_new
@@ -272,5 +272,5 @@ def test_labels_are_those_of_fasttext_for_every_text(ftz: Path, langid: Path) ->
     table = labelled(ftz, texts).table
     labels = [f"__label__{label}" for label in table["lang"].to_pylist()]
     assert labels == [best[0] for best in wanted]
-    found = table["language.score"].to_numpy()
-    assert np.abs(found - [min(float(s[0]), 1.0) for s in scores]).max() < 1e-4
+    measured = table["language.score"].to_numpy()
+    assert np.abs(measured - [min(float(s[0]), 1.0) for s in scores]).max() < 1e-4

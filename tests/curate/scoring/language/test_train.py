@@ -23,9 +23,9 @@ SMALL = Training(bucket=2000, maxn=3, epochs=3, held_out=0.2)
 
 @given(st.text(st.sampled_from("ab 文\n"), max_size=60), st.integers(0, 20))
 def test_pieces_are_the_text_in_bounded_parts(text: str, chars: int) -> None:
-    found = list(pieces(text, chars))
-    assert "".join(found) == text
-    assert all(0 < len(p) <= (chars or len(text)) for p in found)
+    parts = list(pieces(text, chars))
+    assert "".join(parts) == text
+    assert all(0 < len(p) <= (chars or len(text)) for p in parts)
 
 
 def test_pieces_end_at_blanks_where_there_are_some() -> None:
@@ -41,14 +41,14 @@ def fasttext() -> None:
 @pytest.mark.usefixtures("fasttext")
 class TestTraining:
     def test_the_same_bytes_in_any_order(self, tmp_path: Path) -> None:
-        given = list(examples())
-        first = train(given, tmp_path / "a", SMALL, call_apart)
-        again = train(given[::-1], tmp_path / "b", SMALL, call_apart)
+        texts = list(examples())
+        first = train(texts, tmp_path / "a", SMALL, call_apart)
+        again = train(texts[::-1], tmp_path / "b", SMALL, call_apart)
         assert first["sha256"] == again["sha256"]
         assert (tmp_path / "a/card.json").read_bytes() == (tmp_path / "b/card.json").read_bytes()
 
     def test_a_seed_gives_another_model(self, tmp_path: Path) -> None:
-        found = {
+        digests = {
             train(
                 examples(),
                 tmp_path / str(seed),
@@ -57,24 +57,24 @@ class TestTraining:
             )["sha256"]
             for seed in (0, 1)
         }
-        assert len(found) == 2
+        assert len(digests) == 2
 
     def test_a_quantized_model_is_smaller_and_the_same_again(self, tmp_path: Path) -> None:
         packed = Training(**{**vars(SMALL), "quantize": True})
         plain = train(examples(), tmp_path / "plain", SMALL, call_apart)
-        one, two = (train(examples(), tmp_path / n, packed, call_apart) for n in "ab")
-        assert one["sha256"] == two["sha256"]
-        assert one["bytes"] < plain["bytes"]
+        first, second = (train(examples(), tmp_path / n, packed, call_apart) for n in "ab")
+        assert first["sha256"] == second["sha256"]
+        assert first["bytes"] < plain["bytes"]
         assert read_header(tmp_path / "a" / "language.ftz").quantized
         cut = Training(**{**vars(SMALL), "quantize": True, "cutoff": 500})
-        assert train(examples(), tmp_path / "cut", cut, call_apart)["bytes"] < one["bytes"]
+        assert train(examples(), tmp_path / "cut", cut, call_apart)["bytes"] < first["bytes"]
 
     def test_the_card_counts_every_document_once(self, tmp_path: Path) -> None:
-        given = [*examples(), ("\n \n", "en")]
-        card = train(given, tmp_path, SMALL, call_apart)
+        texts = [*examples(), ("\n \n", "en")]
+        card = train(texts, tmp_path, SMALL, call_apart)
         assert card == json.loads((tmp_path / "card.json").read_text())
         documents = sum(n for label in card["labels"].values() for n in label.values())
-        assert documents == len(given)
+        assert documents == len(texts)
         lines = card["lines"]
         assert lines["train"] + lines["held_out"] + lines["empty"] == documents
         assert lines["empty"] == 1
@@ -82,8 +82,8 @@ class TestTraining:
         assert sorted(p.name for p in tmp_path.iterdir()) == ["card.json", "language.bin"]
 
     def test_a_text_is_on_one_side_only(self, tmp_path: Path) -> None:
-        given = list(examples())
-        card = train(given * 2, tmp_path, SMALL, call_apart)
+        texts = list(examples())
+        card = train(texts * 2, tmp_path, SMALL, call_apart)
         assert all(n % 2 == 0 for label in card["labels"].values() for n in label.values())
 
     def test_a_label_in_the_text_teaches_nothing(self, tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ class TestTraining:
         train(hostile, tmp_path, SMALL, call_apart)
         assert "evil" not in read_header(tmp_path / "language.bin").labels
 
-    @pytest.mark.parametrize("given", [[], [("one text", "en")], [("a", "en"), ("b", "en")]])
-    def test_one_label_is_no_question(self, tmp_path: Path, given: Any) -> None:
+    @pytest.mark.parametrize("texts", [[], [("one text", "en")], [("a", "en"), ("b", "en")]])
+    def test_one_label_is_no_question(self, tmp_path: Path, texts: Any) -> None:
         with pytest.raises(UsageError, match="two labels at least"):
-            train(given, tmp_path, SMALL, call_apart)
+            train(texts, tmp_path, SMALL, call_apart)
         assert not list(tmp_path.iterdir())
 
     def test_divergence_is_one_line_of_advice(self, tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_recipe_trains_on_what_it_kept_whatever_the_workers(bench: Any) -> Non
     model = {"language_model": {"bucket": 2000, "epochs": 3, "piece_chars": 20}}
     bench.run([long, model], source, out="one", workers=1)
     bench.run([long, model], source, out="two", workers=2, read={"partition_bytes": 9000})
-    one, two = (bench.folder / out / "language.bin" for out in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
+    first, second = (bench.folder / out / "language.bin" for out in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_scores_by_length_by_label_and_by_confusion() -> None:

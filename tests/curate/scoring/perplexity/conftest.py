@@ -17,14 +17,14 @@ from curate.scoring.perplexity.train import Smoothing, train
 def sentences(count: int, words: int = 60, seed: int = 0) -> list[list[str]]:
     """Sentences in which each word depends on the one before it, frequent words first."""
     draw = random.Random(seed)
-    found = []
+    lines = []
     for _ in range(count):
         line, at = [], draw.randrange(words)
         for _ in range(draw.randrange(1, 12)):
             at = (at * 7 + int(draw.paretovariate(0.9))) % words
             line.append(f"w{at}")
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 @pytest.fixture(scope="session")

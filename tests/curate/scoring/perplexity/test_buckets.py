@@ -66,10 +66,10 @@ def test_cuts_are_the_percentiles_of_numpy(scores: list[float], percent: float) 
 @given(st.lists(st.floats(1, 1e6) | st.just(float("inf")), min_size=1, max_size=40))
 def test_every_score_is_in_the_bin_between_its_edges(scores: list[float]) -> None:
     bins = bins_of(min(scores), max(scores))
-    found = histogram(bin_counts(np.array(scores), *bins), *bins)
-    assert sum(found["counts"]) == len(scores) and len(found["edges"]) == BINS + 1
+    bars = histogram(bin_counts(np.array(scores), *bins), *bins)
+    assert sum(bars["counts"]) == len(scores) and len(bars["edges"]) == BINS + 1
     held = np.minimum(scores, MOST)
-    for edge, count in zip(found["edges"], np.cumsum([0, *found["counts"]]), strict=True):
+    for edge, count in zip(bars["edges"], np.cumsum([0, *bars["counts"]]), strict=True):
         assert (held < edge * (1 - 1e-6)).sum() <= count <= (held < edge * (1 + 1e-6)).sum()
 
 
@@ -234,8 +234,8 @@ def test_first_occurrences_are_lines_of_the_text(models: Path) -> None:
     """By hand from the scores of lines; a line is the same by its letters, not by its ids."""
     model = NgramModel.open(models / "en.bin")
     texts = ["w1 w2\nw3\nw1 w2\n\nw3 \nw3", "zz\nyy\nzz", "", "w1", "\x00\n\x1f\n \u2028w1\x85w1"]
-    found = model.first_occurrences(pa.array(texts, pa.large_string()))
-    for text, value in zip(texts, found, strict=True):
+    shortened = model.first_occurrences(pa.array(texts, pa.large_string()))
+    for text, value in zip(texts, shortened, strict=True):
         lines = [line for line in text.splitlines() if line.strip()]
         if not lines:
             assert np.isnan(value)

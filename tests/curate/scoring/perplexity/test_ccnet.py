@@ -91,17 +91,17 @@ def test_perplexity_is_that_of_ccnets_own_steps(
     for text in texts:
         joined = " ".join(processor.encode(ccnet_text(text), out_type=str))
         want.append(round(10.0 ** (-other.score(joined) / (len(joined.split()) + 1)), 1))
-    found = model.perplexity(pa.array([*texts, "", None], pa.large_string()))
-    assert found[:-2].tolist() == want
-    assert all(value != value for value in found[-2:])  # nothing to score
+    measured = model.perplexity(pa.array([*texts, "", None], pa.large_string()))
+    assert measured[:-2].tolist() == want
+    assert all(value != value for value in measured[-2:])  # nothing to score
     (tmp_path / "xx.sp.model").write_bytes(pieces)
     through = KenlmModel(tmp_path / "xx.arpa.bin", tmp_path / "xx.sp.model")
     assert through.perplexity(pa.array(texts, pa.large_string())).tolist() == want
 
 
 def test_another_script_is_not_one_word_over_and_over(model: Any, lines: list[str]) -> None:
-    found = model.perplexity(pa.array([lines[0], "железо и люди " * 5], pa.large_string()))
-    assert found[1] > 10 * found[0]
+    measured = model.perplexity(pa.array([lines[0], "железо и люди " * 5], pa.large_string()))
+    assert measured[1] > 10 * measured[0]
     assert "鐵".encode() in model.data.words.words()  # it was seen
 
 

@@ -57,10 +57,10 @@ def test_documents_are_sorted_into_buckets(
 
 def test_score_prints_a_row_a_text(model: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"w1 w2 w3\n\n \nnever seen \x1b[31m\xff\nw1 w2\n")
-    found = RUN.invoke(app, ["perplexity", "score", str(model), str(tmp_path / "a.txt")])
-    head, *rows = found.output.splitlines()
+    done = RUN.invoke(app, ["perplexity", "score", str(model), str(tmp_path / "a.txt")])
+    head, *rows = done.output.splitlines()
     assert head.split() == ["perplexity", "words", "log10", "text"] and len(rows) == 3
-    assert "\x1b" not in found.output
+    assert "\x1b" not in done.output
     for row in rows:
         value, words, log10 = map(float, row.split()[:3])
         assert value == pytest.approx(10 ** (-log10 / words), abs=0.06, rel=1e-2)
@@ -70,8 +70,8 @@ def test_score_prints_a_row_a_text(model: Path, tmp_path: Path) -> None:
 
 
 def test_score_reads_stdin(model: Path) -> None:
-    found = RUN.invoke(app, ["perplexity", "score", str(model), "--json"], input="w1\nw2 w3\n")
-    assert [json.loads(r)["words"] for r in found.output.splitlines()] == [2, 3]
+    done = RUN.invoke(app, ["perplexity", "score", str(model), "--json"], input="w1\nw2 w3\n")
+    assert [json.loads(r)["words"] for r in done.output.splitlines()] == [2, 3]
 
 
 def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_wrong_use_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.bin").write_text("some text\nand more\n")
-    found = RUN.invoke(app, ["perplexity", *(str(model) if c == "MODEL" else c for c in command)])
-    assert isinstance(found.exception, CurateError)
-    assert len(str(found.exception).splitlines()) == 1
-    assert any(w in str(found.exception) for w in what.split("|")), str(found.exception)
+    done = RUN.invoke(app, ["perplexity", *(str(model) if c == "MODEL" else c for c in command)])
+    assert isinstance(done.exception, CurateError)
+    assert len(str(done.exception).splitlines()) == 1
+    assert any(w in str(done.exception) for w in what.split("|")), str(done.exception)

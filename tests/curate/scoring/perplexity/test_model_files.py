@@ -60,9 +60,9 @@ def test_a_model_becomes_arpa_and_back_to_the_same_numbers(model: Path, tmp_path
 
 
 def test_an_arpa_file_of_another_tool_is_read(tmp_path: Path) -> None:
-    found = read_arpa(arpa(tmp_path, TINY), "plain", "whitespace", b"", {})
-    assert found.counts == (4, 3) and found.words.words() == [b"<unk>", b"<s>", b"</s>", b"cat"]
-    assert found.word_backoff.tolist() == pytest.approx([0, -0.3, 0, -0.2])
+    ngrams = read_arpa(arpa(tmp_path, TINY), "plain", "whitespace", b"", {})
+    assert ngrams.counts == (4, 3) and ngrams.words.words() == [b"<unk>", b"<s>", b"</s>", b"cat"]
+    assert ngrams.word_backoff.tolist() == pytest.approx([0, -0.3, 0, -0.2])
     without = TINY.replace("-1\t<unk>\n", "").replace("1=4", "1=3")
     assert read_arpa(arpa(tmp_path, without), "plain", "whitespace", b"", {}).word_prob[0] == -100
 

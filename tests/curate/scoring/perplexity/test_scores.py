@@ -108,20 +108,20 @@ def test_kenlm_gives_the_same_log10(
 ) -> None:
     kenlm = pytest.importorskip("kenlm")
     lines = [" ".join(s) for s in draw_sentences(3000, 400)]
-    mine = train_on(tmp_path, lines, order=order, fallback=True)
-    write_arpa(tmp_path / "m.arpa", mine.data)
+    own = train_on(tmp_path, lines, order=order, fallback=True)
+    write_arpa(tmp_path / "m.arpa", own.data)
     config = kenlm.Config()
     config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
     other = kenlm.Model(str(tmp_path / "m.arpa"), config)
     unseen = [f"{' '.join(s)} nobody <s> w1 </s>" for s in draw_sentences(2000, 500, seed=3)]
     texts = [*lines[:500], *unseen]
-    found, _ = mine.by_sentence(strings(*texts))
+    scored, _ = own.by_sentence(strings(*texts))
     want = [sum(s for s, _, _ in other.full_scores(t)) for t in texts if "<s>" not in t]
-    np.testing.assert_allclose(found.log10[:500], want, atol=1e-5)
+    np.testing.assert_allclose(scored.log10[:500], want, atol=1e-5)
     # `<s>` in a text is no beginning here but an unknown word, so that text cannot play with it.
-    known = [t.replace("<s>", "nobody").replace("</s>", "nobody") for t in unseen]
-    want = [other.score(t) for t in known]
-    np.testing.assert_allclose(found.log10[500:], want, atol=1e-4)
+    plain_texts = [t.replace("<s>", "nobody").replace("</s>", "nobody") for t in unseen]
+    want = [other.score(t) for t in plain_texts]
+    np.testing.assert_allclose(scored.log10[500:], want, atol=1e-4)
     assert order == other.order
 
 
@@ -131,14 +131,14 @@ def test_words_have_the_number_of_their_place_and_others_none(
     words: list[bytes], asked: list[bytes]
 ) -> None:
     words = [w for w in words if w not in SPECIAL]
-    known = vocabulary([*SPECIAL, *words])
-    assert known.words() == [*SPECIAL, *words]
+    vocab = vocabulary([*SPECIAL, *words])
+    assert vocab.words() == [*SPECIAL, *words]
     want = {w: i for i, w in enumerate(words, 3)}
     queries = [*words, *asked, *SPECIAL, b"", b"\0", *(w + b"\0" for w in words)]
     data = np.frombuffer(bytearray().join(queries), np.uint8)
     ends = np.cumsum([len(q) for q in queries])
     starts = ends - [len(q) for q in queries]
-    assert known.ids(data, starts, ends).tolist() == [want.get(q, 0) for q in queries]
+    assert vocab.ids(data, starts, ends).tolist() == [want.get(q, 0) for q in queries]
 
 
 TEXT = st.text("ab ▁é鐵\n\r\t\0\x1c\x1f!\x7f\x85\xa0\u1680\u2003\u2028\u3000\u30a2😀", max_size=80)
@@ -148,9 +148,9 @@ TEXT = st.text("ab ▁é鐵\n\r\t\0\x1c\x1f!\x7f\x85\xa0\u1680\u2003\u2028\u3000
 @given(st.lists(TEXT | st.text(), max_size=6))
 def test_words_of_lines_are_those_of_splitlines_and_split(texts: list[str]) -> None:
     lines = [[line.split() for line in t.splitlines() if line.split()] for t in texts]
-    found = sorted({w.encode() for t in lines for line in t for w in line} - {*SPECIAL})[::2]
-    words = vocabulary([*SPECIAL, *found])
-    want = {w.decode(): i for i, w in enumerate(found, 3)}
+    distinct = sorted({w.encode() for t in lines for line in t for w in line} - {*SPECIAL})[::2]
+    words = vocabulary([*SPECIAL, *distinct])
+    want = {w.decode(): i for i, w in enumerate(distinct, 3)}
     data, offsets = text_buffers(pa.array(["skipped", *texts], pa.large_string())[1:])
     ids, ends, rows = numbered_lines(data, offsets, words)
     assert ids.tolist() == [want.get(w, 0) for t in lines for line in t for w in line]
@@ -177,8 +177,8 @@ def test_a_growing_vocabulary_is_that_of_a_dict(batches: list[list[bytes]], leas
             counts[word] = counts.get(word, 0) + (word not in SPECIAL)
         ends = np.cumsum([len(w) for w in batch], dtype=np.int64)
         starts = ends - np.array([len(w) for w in batch], np.int64)
-        found = growing.add(np.frombuffer(bytearray().join(batch), np.uint8), starts, ends)
-        assert found.tolist() == [0 if w in SPECIAL else names.index(w) for w in batch]
+        numbers = growing.add(np.frombuffer(bytearray().join(batch), np.uint8), starts, ends)
+        assert numbers.tolist() == [0 if w in SPECIAL else names.index(w) for w in batch]
     settled, new = growing.settled(least)
     kept = sorted((w for w in names[3:] if counts[w] >= least), key=lambda w: (-counts[w], w))
     assert settled.words() == [*SPECIAL, *kept]

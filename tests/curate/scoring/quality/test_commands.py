@@ -17,8 +17,8 @@ SMALL = ("--dim", 10, "--bucket", 2000, "--lr", 0.5)
 @pytest.fixture(scope="module")
 def trained(shared_bench: Any, sets: Sets) -> Path:
     pytest.importorskip("fasttext_pybind")
-    given = ("--positive", sets[0], "--negative", sets[1], "--balance", *SMALL)
-    done = shared_bench.command("quality", "train", *given, "-o", "model")
+    options = ("--positive", sets[0], "--negative", sets[1], "--balance", *SMALL)
+    done = shared_bench.command("quality", "train", *options, "-o", "model")
     assert done.returncode == 0, done.stderr
     assert "ROC AUC" in done.stdout
     return shared_bench.folder / "model" / "quality.bin"
@@ -40,21 +40,21 @@ def test_the_printed_threshold_keeps_what_was_said(
 
 def test_scores_that_say_nothing_are_told(sets: Sets, shared_bench: Any) -> None:
     pytest.importorskip("fasttext_pybind")
-    given = ("--positive", sets[0], "--negative", sets[1], *SMALL[:4], "--lr", 0.001)
-    done = shared_bench.command("quality", "train", *given, "-o", "unsure")
+    options = ("--positive", sets[0], "--negative", sets[1], *SMALL[:4], "--lr", 0.001)
+    done = shared_bench.command("quality", "train", *options, "-o", "unsure")
     assert done.returncode == 0, done.stderr
     assert "are no probabilities" in done.stdout
 
 
 def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_bench: Any) -> None:
-    given = ("--positive", sets[0], "--negative", sets[1])
-    done = shared_bench.command("quality", "evaluate", trained, *given, "-o", "page", "--json")
+    options = ("--positive", sets[0], "--negative", sets[1])
+    done = shared_bench.command("quality", "evaluate", trained, *options, "-o", "page", "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["roc_auc"] > 0.95
-    assert found["documents"] == {"positive": 150, "negative": 250}
-    assert len(found["deciles"]) == 10
-    assert json.loads((shared_bench.folder / "page" / "evaluation.json").read_text()) == found
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["roc_auc"] > 0.95
+    assert figures["documents"] == {"positive": 150, "negative": 250}
+    assert len(figures["deciles"]) == 10
+    assert json.loads((shared_bench.folder / "page" / "evaluation.json").read_text()) == figures
     page = (shared_bench.folder / "page" / "evaluation.html").read_text()
     assert page.count("<svg") == 5
     assert "could not be drawn" not in page
@@ -84,6 +84,6 @@ def test_wrong_use_is_one_line(
     page.write_text("<p>hello")
     places = {"MODEL": trained, "GOOD": sets[0], "page.html": page}
     assert invoke(["quality", "threshold", *(str(places.get(a, a)) for a in arguments)]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -25,15 +25,15 @@ def test_explain_names_the_words_behind_a_score(
     bench.run([{"quality": {"model": str(model), "threshold": 0.5}}], documents)
     out = bench.folder / "out"
     name = next(i for i in bench.ids("out", "rejected") if i.startswith("poor"))
-    found = explain([out], name)
-    head, *shares = found["explained"]["quality"]
-    assert head.startswith(f"score {found['measured']['quality.score']:.6f}, logit -")
+    explanation = explain([out], name)
+    head, *shares = explanation["explained"]["quality"]
+    assert head.startswith(f"score {explanation['measured']['quality.score']:.6f}, logit -")
     assert head.endswith("of hq against cc")
     words = {s.split("'")[1] for s in shares if " word '" in s and s.startswith("-")}
     assert words & set(words_of["poor"])
     assert not words & set(words_of["good"])
-    said = text(found)
-    assert f"  quality: {head}\n    {shares[0]}\n" in said
+    printed = text(explanation)
+    assert f"  quality: {head}\n    {shares[0]}\n" in printed
     good = explain([out], next(i for i in bench.ids() if i.startswith("good")))
     raised = " ".join(s for s in good["explained"]["quality"][1:] if s.startswith("+"))
     assert any(w in raised for w in words_of["good"])
@@ -43,15 +43,15 @@ def test_explain_names_the_words_behind_a_score(
 def test_explain_without_the_model_says_so_in_one_line(
     model: Path, documents: Path, bench: Any
 ) -> None:
-    mine = bench.folder / "mine.bin"
-    mine.write_bytes(model.read_bytes())
-    bench.run([{"quality": {"model": str(mine)}}], documents)
+    own_model = bench.folder / "mine.bin"
+    own_model.write_bytes(model.read_bytes())
+    bench.run([{"quality": {"model": str(own_model)}}], documents)
     name = bench.ids()[0]
-    mine.write_bytes(model.read_bytes()[:-1] + b"\1")
+    own_model.write_bytes(model.read_bytes()[:-1] + b"\1")
     for message in ("another sha256", "mine.bin"):
         (line,) = explain([bench.folder / "out"], name)["explained"]["quality"]
         assert message in line
-        mine.unlink(missing_ok=True)
+        own_model.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("kind", ["good", "poor"])
@@ -59,6 +59,6 @@ def test_the_shares_of_a_text_make_up_its_score(
     kind: str, model: Path, make_documents: Any
 ) -> None:
     for row in make_documents(kind, 5, 4):
-        found = Classifier(model).explain(row["text"])
-        assert sum(s.adds for s in found.shares) == pytest.approx(found.logit, abs=1e-5)
-        assert 1 / (1 + np.exp(-found.logit)) == pytest.approx(found.score, abs=2e-5)
+        explanation = Classifier(model).explain(row["text"])
+        assert sum(s.adds for s in explanation.shares) == pytest.approx(explanation.logit, abs=1e-5)
+        assert 1 / (1 + np.exp(-explanation.logit)) == pytest.approx(explanation.score, abs=2e-5)

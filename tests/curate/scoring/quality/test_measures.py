@@ -66,24 +66,24 @@ def test_a_fraction_is_rounded_up_but_not_by_binary_dust(
 def test_a_score_that_is_a_probability_has_no_calibration_error() -> None:
     scores = np.repeat([0.05, 0.75], [20, 4])
     good = np.array([True, *[False] * 19, True, True, True, False])
-    found = measures.calibration(scores, good)
-    assert found["error"] == pytest.approx(0)
-    assert [b["documents"] for b in found["bins"]] == [20, 0, 0, 0, 0, 0, 0, 4, 0, 0]
+    calibrated = measures.calibration(scores, good)
+    assert calibrated["error"] == pytest.approx(0)
+    assert [b["documents"] for b in calibrated["bins"]] == [20, 0, 0, 0, 0, 0, 0, 4, 0, 0]
     assert measures.calibration(1 - scores, good)["error"] > 0.5
 
 
 @given(two_sets())
 def test_figures_add_up_and_curves_end_at_one(sets: tuple[np.ndarray, np.ndarray]) -> None:
     scores, good = sets
-    found = measures.measure(scores, good)
-    assert found is not None
-    assert sum(d["documents"] for d in found["deciles"]) == len(scores)
-    assert sum(d["good"] for d in found["deciles"]) == good.sum()
-    assert sum(b["documents"] for b in found["calibration"]["bins"]) == len(scores)
-    assert found["curves"]["roc"][0] == [0, 0]
-    assert found["curves"]["roc"][-1] == [1, 1]
-    assert found["curves"]["precision_recall"][-1][0] == 1
-    assert all(row["kept"] >= row["keep"] - 1e-9 for row in found["thresholds"])
+    figures = measures.measure(scores, good)
+    assert figures is not None
+    assert sum(d["documents"] for d in figures["deciles"]) == len(scores)
+    assert sum(d["good"] for d in figures["deciles"]) == good.sum()
+    assert sum(b["documents"] for b in figures["calibration"]["bins"]) == len(scores)
+    assert figures["curves"]["roc"][0] == [0, 0]
+    assert figures["curves"]["roc"][-1] == [1, 1]
+    assert figures["curves"]["precision_recall"][-1][0] == 1
+    assert all(row["kept"] >= row["keep"] - 1e-9 for row in figures["thresholds"])
 
 
 def test_one_empty_set_has_no_figures() -> None:

@@ -51,10 +51,10 @@ def test_what_was_learnt_holds_for_other_documentation(
 ) -> None:
     _, rest, model = real
     book = shared_bench.jsonl("book.jsonl", pieces("en-rustbook.jsonl.zst", 60))
-    found = evaluate(model, [str(book)], [str(rest)], quiet=True)
-    assert found["roc_auc"] > 0.95
-    assert found["average_precision"] > 0.9
-    assert found["deciles"][0]["good"] > found["deciles"][-1]["good"]
+    figures = evaluate(model, [str(book)], [str(rest)], quiet=True)
+    assert figures["roc_auc"] > 0.95
+    assert figures["average_precision"] > 0.9
+    assert figures["deciles"][0]["good"] > figures["deciles"][-1]["good"]
 
 
 def test_a_tenth_of_a_real_corpus_is_its_best_tenth(

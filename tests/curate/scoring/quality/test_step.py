@@ -45,9 +45,9 @@ def test_the_score_is_what_dclm_makes_of_fasttexts_answer(model: Path, make_docu
     native = fasttext._FastText(str(model))
     texts = [r["text"] for r in make_documents("good", 20, 9) + make_documents("poor", 20, 9)]
     step = Quality(model=str(model))
-    found = step.apply(documents({"text": texts}).within("quality")).table["quality.score"]
+    scores = step.apply(documents({"text": texts}).within("quality")).table["quality.score"]
     sides = set()
-    for text, score in zip(texts, found.to_pylist(), strict=True):
+    for text, score in zip(texts, scores.to_pylist(), strict=True):
         (label,), (share,) = native.predict(" ".join(text.strip().splitlines()))
         expected = share if label == "__label__hq" else 1 - share
         assert score == pytest.approx(min(max(expected, 0), 1), abs=2e-7)
@@ -62,9 +62,9 @@ def test_a_threshold_drops_what_is_below_and_says_so(
     assert all(r["quality.score"] >= 0.5 for r in shared_bench.rows("limit"))
     gone = {r["id"]: r for r in shared_bench.rows("limit", "rejected")}
     assert all(r["quality.score"] < 0.5 for r in gone.values())
-    one = next(r for r in gone.values() if r["id"].startswith("poor"))
-    assert (one["step"], one["rule"], one["threshold"]) == ("quality", "low_score", 0.5)
-    assert one["value"] == one["quality.score"]
+    row = next(r for r in gone.values() if r["id"].startswith("poor"))
+    assert (row["step"], row["rule"], row["threshold"]) == ("quality", "low_score", 0.5)
+    assert row["value"] == row["quality.score"]
     assert gone["blank"]["value"] == 0.0
 
 
@@ -104,14 +104,14 @@ def test_the_threshold_is_the_lowest_score_of_the_best_share(
         pq.write_table(table, Path(name) / "part-0.parquet")
         files = (SketchFile(0, Path(name) / "part-0.parquet", 0),)
         sketches = Sketches(db, Path(name) / "decisions.parquet", Path(name), files)
-        found = QualityShare(keep_fraction=share).resolve(sketches)
+        summary = QualityShare(keep_fraction=share).resolve(sketches)
         decisions = pq.read_table(sketches.decisions)
     ordered = sorted(scores, reverse=True)
     limit = ordered[kept_count(len(scores), share) - 1] if scores else 0.0
-    assert found["threshold"] == limit
+    assert summary["threshold"] == limit
     assert set(decisions["threshold"].to_pylist()) <= {limit}
     assert decisions["score"].to_pylist() == scores
-    assert found["kept"] == sum(s >= limit for s in scores) == len(scores) - found["dropped"]
+    assert summary["kept"] == sum(s >= limit for s in scores) == len(scores) - summary["dropped"]
 
 
 def test_another_share_scores_nothing_again(model: Path, mixed: Path, shared_bench: Any) -> None:
@@ -246,8 +246,8 @@ def test_labels_are_found_or_asked_for(model: Path, tmp_path: Path) -> None:
 
 def test_the_scores_of_two_labels_add_up(model: Path, make_documents: Any) -> None:
     docs = documents({"text": [r["text"] for r in make_documents("good", 5, 3)]})
-    one, other = (Classifier(model, x).scores(*docs.buffers()) for x in ("hq", "cc"))
-    assert one + other == pytest.approx(np.ones(5), abs=1e-4)
+    good, poor = (Classifier(model, x).scores(*docs.buffers()) for x in ("hq", "cc"))
+    assert good + poor == pytest.approx(np.ones(5), abs=1e-4)
 
 
 def test_a_truncated_model_is_refused(model: Path, mixed: Path, bench: Any) -> None:

@@ -44,9 +44,9 @@ PARTS = ("</s>", "__label__hq", "<", "/s>", "word", " ", "\n", "\0", "\u2028", "
 def test_lines_are_those_of_the_joined_texts(texts: list[str]) -> None:
     whole = pa.array([reference(t) for t in texts], pa.large_string())
     expected = fasttext_lines(*text_buffers(whole), 0)
-    found = quality_lines(*text_buffers(pa.array(texts, pa.large_string())))
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine.tolist() == theirs.tolist()
+    arrays = quality_lines(*text_buffers(pa.array(texts, pa.large_string())))
+    for array, theirs in zip(arrays, expected, strict=True):
+        assert array.tolist() == theirs.tolist()
 
 
 def test_windows_line_ends_are_one_blank() -> None:

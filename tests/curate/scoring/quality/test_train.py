@@ -26,12 +26,12 @@ def texts(*paths: Path) -> Texts:
 @pytest.fixture
 def shuffled(sets: Sets, tmp_path: Path) -> Sets:
     """The same documents, backwards."""
-    found = []
+    paths = []
     for path in sets:
         lines = path.read_text().splitlines(keepends=True)
-        found.append(tmp_path / path.name)
-        found[-1].write_text("".join(reversed(lines)))
-    return found[0], found[1]
+        paths.append(tmp_path / path.name)
+        paths[-1].write_text("".join(reversed(lines)))
+    return paths[0], paths[1]
 
 
 def test_the_same_bytes_in_any_order(
